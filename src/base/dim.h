@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Symbolic sizes. A `Dim` is a number or an expression over named symbols:
+///
+///     Dim batch = Dim::symbol({.name = "batch", .min = 1, .max = 64});
+///     Dim rows = batch * 128;                      // "128*batch"
+///     known_equal(rows / 128, batch)               // true: proved
+///     rows.evaluate([](auto&) { return 3; })       // 384
+///
+/// Expressions are kept in one canonical form, a polynomial with integer coefficients over atoms (symbols, floordiv,
+/// min, max), so that equal sums compare equal whatever way they were built. `mod` and `ceildiv` are written with
+/// floordiv. What cannot be proved is unknown, never assumed.
+namespace weft {
+
+struct Symbol {
+  std::string name;
+  int64_t min = 0;
+  int64_t max = INT64_MAX;  ///< INT64_MAX: no bound known
+  int64_t multiple_of = 1;
+};
+
+struct DimTerms;
+struct DimAtom;
+
+class Dim {
+ public:
+  Dim(int64_t value = 0) : constant_(value) {}  // NOLINT: numbers are sizes
+  static Dim symbol(Symbol symbol);
+
+  bool is_constant() const { return terms_ == nullptr; }
+  /// The number, when constant.
+  std::optional<int64_t> constant() const;
+  /// The number; an internal error when not constant.
+  int64_t value() const;
+  /// The symbol, when the expression is just that.
+  const Symbol* as_symbol() const;
+
+  /// The value for the sizes that `value_of` gives for each symbol. Throws E146 on overflow, E311 on a division by
+  /// zero.
+  int64_t evaluate(const std::function<int64_t(const Symbol&)>& value_of) const;
+  /// Every symbol inside is replaced by what `replace` gives.
+  Dim substitute(const std::function<Dim(const Symbol&)>& replace) const;
+  /// Calls `visit` for each symbol inside (with repetitions).
+  void visit_symbols(const std::function<void(const Symbol&)>& visit) const;
+
+  /// Bounds that hold for every allowed value of the symbols; INT64_MIN / INT64_MAX where none is known.
+  int64_t lower_bound() const;
+  int64_t upper_bound() const;
+  /// True when every value is a multiple of `divisor`.
+  bool is_multiple_of(int64_t divisor) const;
+
+  /// Canonical form is unique, so this is "the same expression"; see known_equal for proofs.
+  bool operator==(const Dim& other) const;
+
+  friend Dim operator+(const Dim& a, const Dim& b);
+  friend Dim operator-(const Dim& a, const Dim& b);
+  friend Dim operator*(const Dim& a, const Dim& b);
+  friend Dim floordiv(const Dim& a, const Dim& b);
+  friend Dim min(const Dim& a, const Dim& b);
+  friend Dim max(const Dim& a, const Dim& b);
+  friend std::string to_string(const Dim& dim);
+  friend struct DimAlgebra;
+
+ private:
+  int64_t constant_ = 0;                   // the constant term
+  std::shared_ptr<const DimTerms> terms_;  // the other terms; null for a plain number
+};
+
+Dim operator+(const Dim& a, const Dim& b);
+Dim operator-(const Dim& a, const Dim& b);
+Dim operator*(const Dim& a, const Dim& b);
+/// Rounds towards minus infinity.
+Dim floordiv(const Dim& a, const Dim& b);
+Dim ceildiv(const Dim& a, const Dim& b);
+Dim mod(const Dim& a, const Dim& b);  ///< a - b * floordiv(a, b)
+Dim min(const Dim& a, const Dim& b);
+Dim max(const Dim& a, const Dim& b);
+inline Dim& operator+=(Dim& a, const Dim& b) { return a = a + b; }
+inline Dim& operator*=(Dim& a, const Dim& b) { return a = a * b; }
+
+/// a / b when that is an integer for all sizes, provably.
+std::optional<Dim> exact_divide(const Dim& a, const Dim& b);
+
+bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
+bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
+bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
+
+/// "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)"; parse_dim reads it back.
+std::string to_string(const Dim& dim);
+/// Parses what to_string prints (also `/` for floordiv, `ceildiv` and `mod`); `symbol_of` supplies a symbol's bounds by
+/// name. Throws E190 with the place in the text.
+Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
+
+using Dims = std::vector<Dim>;
+Dim product(const Dims& dims);
+bool all_constant(const Dims& dims);
+
+}  // namespace weft

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+[[noreturn]] void file_error(const std::string& path, std::string_view doing, int code) {
+  bool resource = code == ENOSPC || code == ENOMEM || code == EMFILE || code == EFBIG;
+  throw Error({.kind = resource ? ErrorKind::resource : ErrorKind::usage,
+               .code = "E106",
+               .what = cat("cannot ", doing, " ", printable(path), ": ", std::strerror(code))});
+}
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+void write_all(int fd, std::span<const std::byte> data, const std::string& path) {
+  while (!data.empty()) {
+    ssize_t written = ::write(fd, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) file_error(path, "write", errno);
+    data = data.subspan(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+Bytes::Bytes(std::vector<std::byte> data) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(data));
+  data_ = *owner;
+  owner_ = std::move(owner);
+}
+
+Bytes Bytes::copy(std::span<const std::byte> data) {
+  if (data.empty()) return {};
+  std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(data.size(), std::align_val_t{64})),
+                                   [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); });
+  std::memcpy(owner.get(), data.data(), data.size());
+  return {std::span<const std::byte>(owner.get(), data.size()), owner};
+}
+
+Bytes map_descriptor(int fd, const std::string& name) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) file_error(name, "read", errno);
+  if (S_ISDIR(info.st_mode)) file_error(name, "read", EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    throw Error({.kind = ErrorKind::usage, .code = "E106", .what = cat(printable(name), " is not a regular file")});
+  }
+  auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return {};
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (address == MAP_FAILED) file_error(name, "map", errno);
+  std::shared_ptr<const void> owner(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  return {std::span(static_cast<const std::byte*>(address), size), owner};
+}
+
+Bytes map_file(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a FIFO must not hang; it is refused as not regular.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) file_error(path.string(), "open", errno);
+  return map_descriptor(file.fd, path.string());
+}
+
+void write_file(const std::filesystem::path& path, std::span<const std::byte> data) {
+  std::string temporary = path.string() + ".XXXXXX";
+  Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.fd < 0) file_error(path.string(), "create", errno);
+  try {
+    write_all(file.fd, data, path.string());
+    if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0) file_error(path.string(), "write", errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) file_error(path.string(), "replace", errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+}  // namespace weft

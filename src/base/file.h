@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+/// Read-only bytes with shared ownership: heap memory, a mapped file, or a part of either. Copies are cheap and keep
+/// the owner alive.
+class Bytes {
+ public:
+  Bytes() = default;
+  /// Takes ownership of `data`.
+  explicit Bytes(std::vector<std::byte> data);
+  /// Views `data`, which lives as long as `owner`.
+  Bytes(std::span<const std::byte> data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
+  /// A copy of `data` in memory aligned to 64 bytes.
+  static Bytes copy(std::span<const std::byte> data);
+
+  const std::byte* data() const { return data_.data(); }
+  size_t size() const { return data_.size(); }
+  bool empty() const { return data_.empty(); }
+  operator std::span<const std::byte>() const { return data_; }
+  /// `length` bytes from `offset`; both must lie inside.
+  Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
+
+ private:
+  std::span<const std::byte> data_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// Maps a regular file read-only; throws E106 with the system's reason. An empty file gives empty bytes.
+Bytes map_file(const std::filesystem::path& path);
+/// Maps an open file descriptor of a regular file (the caller keeps the descriptor); `name` is for messages.
+Bytes map_descriptor(int fd, const std::string& name);
+
+/// Writes a file whole or not at all: a temporary beside it, flushed, then renamed over `path`.
+void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
+
+inline std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace weft

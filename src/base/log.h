@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace weft {
+
+enum class LogLevel : uint8_t { error, warning, note, info, debug, trace };
+
+/// Receives every message; the default writes to standard error. Set once by the embedder, before other calls.
+using Logger = std::function<void(LogLevel, std::string_view)>;
+void set_logger(Logger logger);
+/// Messages above this level are dropped before they are built; the default is `warning`.
+void set_log_level(LogLevel level);
+bool log_enabled(LogLevel level);
+void log_text(LogLevel level, std::string_view text);
+
+template <class... Args>
+void log(LogLevel level, const Args&... args) {
+  if (log_enabled(level)) log_text(level, cat(args...));
+}
+
+/// True when WEFT_DEBUG asks for `scale` (see knobs.def) in the part of Weft called `part`.
+bool debug_enabled(int scale, std::string_view part = {});
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Building text without <format> (libstdc++ 12 has none): `cat("axis ", axis, " is outside [", lo, ", ", hi, "]")`.
+namespace weft {
+
+inline void append(std::string& out, std::string_view text) { out += text; }
+inline void append(std::string& out, const char* text) { out += text; }
+inline void append(std::string& out, const std::string& text) { out += text; }
+inline void append(std::string& out, char c) { out += c; }
+inline void append(std::string& out, bool value) { out += value ? "true" : "false"; }
+
+template <std::integral T>
+void append(std::string& out, T value) {
+  char digits[24];
+  auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  out.append(digits, end);
+}
+
+/// Shortest decimal form that reads back to the same value.
+template <std::floating_point T>
+void append(std::string& out, T value) {
+  char digits[64];
+  auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  out.append(digits, end);
+}
+
+/// Anything with a `std::string to_string(x)` beside its type.
+template <class T>
+  requires requires(const T& x) {
+    { to_string(x) } -> std::convertible_to<std::string>;
+  }
+void append(std::string& out, const T& value) {
+  out += to_string(value);
+}
+
+/// Ranges print as `[a, b, c]`.
+template <std::ranges::range R>
+  requires(!std::convertible_to<R, std::string_view>)
+void append(std::string& out, const R& items) {
+  out += '[';
+  bool first = true;
+  for (const auto& item : items) {
+    if (!first) out += ", ";
+    first = false;
+    append(out, item);
+  }
+  out += ']';
+}
+
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::string out;
+  (append(out, args), ...);
+  return out;
+}
+
+/// `text` with every control byte and every byte that is not valid UTF-8 written as \xNN, so that a model's names can
+/// be shown on a terminal.
+std::string printable(std::string_view text);
+
+/// The entries of `names` nearest to `name` by edit distance, best first, at most `limit`; only those near enough to be
+/// a likely slip.
+std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
+
+/// Splits at each `separator`; the empty text gives no pieces.
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+
+}  // namespace weft
