@@ -6,6 +6,7 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 /// Building text without <format> (libstdc++ 12 has none): `cat("axis ", axis, " is outside [", lo, ", ", hi, "]")`.
@@ -34,7 +35,7 @@ void append(std::string& out, T value) {
 
 /// Anything with a `std::string to_string(x)` beside its type.
 template <class T>
-  requires requires(const T& x) {
+  requires(!std::is_arithmetic_v<T>) && requires(const T& x) {
     { to_string(x) } -> std::convertible_to<std::string>;
   }
 void append(std::string& out, const T& value) {
