@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/file.h"
+
+/// An ONNX model as plain data, as the file says it. Strings and weights are views into the mapped file, which
+/// `Model::file` keeps alive. Nothing here has been checked against an operator's definition yet: import.h does that.
+namespace weft::onnx {
+
+/// The element type with number `code` in the file format; nothing when Weft does not know it (or it is undefined).
+std::optional<DType> element_type(int64_t code);
+
+/// A dimension: a number, a name, or (neither given) unknown.
+struct Dimension {
+  std::optional<int64_t> value = {};
+  std::string_view name = {};
+};
+
+/// The type of a graph input or output, or of a value within.
+struct TypeProto {
+  enum class Kind : uint8_t { none, tensor, sparse_tensor, sequence, map, optional, opaque };
+  Kind kind = Kind::none;
+  std::optional<DType> element = {};                ///< of a tensor, or of a map's keys
+  std::optional<std::vector<Dimension>> dims = {};  ///< of a tensor; absent: the rank is unknown
+  std::vector<TypeProto> inner = {};                ///< the one type inside a sequence, map or optional
+};
+
+struct ValueInfo {
+  std::string_view name;
+  TypeProto type;
+};
+
+/// A constant tensor. `bytes` are row-major and little-endian, sub-byte types packed from the low bits; they need not
+/// be aligned to the element. Exactly as many bytes as `dims` ask for: the reader has compared them.
+struct TensorData {
+  DType type = DType::f32;
+  std::vector<int64_t> dims = {};
+  std::string_view name = {};
+  Bytes bytes = {};
+  std::vector<std::string_view> strings = {};  ///< the elements when `type` is string
+};
+
+/// Non-zero values and where they lie: `indices` is [n] (linear) or [n, rank].
+struct SparseTensor {
+  TensorData values;
+  TensorData indices;
+  std::vector<int64_t> dims;
+};
+
+struct Graph;
+
+/// Kinds of attributes, with the numbers of the file format.
+enum class AttributeKind : uint8_t {
+  undefined = 0,
+  number = 1,
+  integer = 2,
+  string = 3,
+  tensor = 4,
+  graph = 5,
+  numbers = 6,
+  integers = 7,
+  strings = 8,
+  tensors = 9,
+  graphs = 10,
+  sparse_tensor = 11,
+  sparse_tensors = 12,
+  type = 13,
+  types = 14,
+};
+std::string to_string(AttributeKind kind);
+
+/// One attribute of a node. Single tensors, graphs, types and sparse tensors are lists of one.
+struct Attribute {
+  std::string_view name;
+  AttributeKind kind = AttributeKind::undefined;
+  std::string_view reference;  ///< inside a function: the name of the function's attribute that gives the value
+  std::variant<std::monostate, float, int64_t, std::string_view, std::vector<float>, std::vector<int64_t>,
+               std::vector<std::string_view>, std::vector<TensorData>, std::vector<const Graph*>,
+               std::vector<SparseTensor>, std::vector<TypeProto>>
+      value;
+};
+
+using Metadata = std::vector<std::pair<std::string_view, std::string_view>>;
+
+struct Node {
+  std::string_view op_type;
+  std::string_view domain;  ///< empty for ONNX's own operators, also when the file says "ai.onnx"
+  std::string_view name;
+  std::string_view overload;
+  std::vector<std::string_view> inputs;  ///< an empty name: this optional input is not given
+  std::vector<std::string_view> outputs;
+  std::vector<Attribute> attributes;
+  Metadata metadata;
+  int32_t index = 0;  ///< position in its graph or function
+};
+
+struct Graph {
+  std::string_view name;
+  std::vector<Node> nodes;
+  std::vector<TensorData> initializers;
+  std::vector<SparseTensor> sparse_initializers;  ///< named by `values.name`
+  std::vector<ValueInfo> inputs;
+  std::vector<ValueInfo> outputs;
+  std::vector<ValueInfo> values;
+  Metadata metadata;
+};
+
+struct OpsetImport {
+  std::string_view domain;  ///< empty for ONNX's own operators
+  int64_t version = 0;
+};
+
+/// A function local to the model: an operator whose meaning is a graph of others.
+struct Function {
+  std::string_view domain;
+  std::string_view name;
+  std::string_view overload;
+  std::vector<std::string_view> inputs;
+  std::vector<std::string_view> outputs;
+  std::vector<std::string_view> attributes;   ///< without a default
+  std::vector<Attribute> attribute_defaults;  ///< with one
+  std::vector<Node> nodes;
+  std::vector<OpsetImport> opsets;
+  std::vector<ValueInfo> values;
+};
+
+struct Model {
+  std::string source;  ///< the file's path for messages, or what the caller named the bytes
+  int64_t ir_version = 0;
+  std::vector<OpsetImport> opsets;
+  std::string_view producer_name;
+  std::string_view producer_version;
+  std::string_view domain;
+  int64_t model_version = 0;
+  Metadata metadata;
+  std::vector<Function> functions;
+  Graph graph;
+  std::deque<Graph> subgraphs;  ///< every graph held by an attribute; attributes point here
+  Bytes file;
+};
+
+}  // namespace weft::onnx
