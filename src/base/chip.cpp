@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/chip.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+#include "base/knobs.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace weft {
+namespace {
+
+enum Register : uint8_t { eax, ebx, ecx, edx };
+enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operating system must save
+
+constexpr int extra = 5;  // not part of any x86-64 level
+
+/// Where cpuid tells of a feature, and the x86-64 level that implies it.
+struct Feature {
+  const char* name;
+  uint32_t leaf, subleaf;
+  Register where;
+  int bit;
+  State state;
+  int level;
+};
+
+constexpr auto features = std::to_array<Feature>({
+    {"sse3", 1, 0, ecx, 0, any, 2},
+    {"ssse3", 1, 0, ecx, 9, any, 2},
+    {"cx16", 1, 0, ecx, 13, any, 2},
+    {"sse4.1", 1, 0, ecx, 19, any, 2},
+    {"sse4.2", 1, 0, ecx, 20, any, 2},
+    {"popcnt", 1, 0, ecx, 23, any, 2},
+    {"sahf", 0x80000001, 0, ecx, 0, any, 2},
+    {"fma", 1, 0, ecx, 12, ymm, 3},
+    {"movbe", 1, 0, ecx, 22, any, 3},
+    {"avx", 1, 0, ecx, 28, ymm, 3},
+    {"f16c", 1, 0, ecx, 29, ymm, 3},
+    {"lzcnt", 0x80000001, 0, ecx, 5, any, 3},
+    {"bmi", 7, 0, ebx, 3, any, 3},
+    {"avx2", 7, 0, ebx, 5, ymm, 3},
+    {"bmi2", 7, 0, ebx, 8, any, 3},
+    {"avx512f", 7, 0, ebx, 16, zmm, 4},
+    {"avx512dq", 7, 0, ebx, 17, zmm, 4},
+    {"avx512cd", 7, 0, ebx, 28, zmm, 4},
+    {"avx512bw", 7, 0, ebx, 30, zmm, 4},
+    {"avx512vl", 7, 0, ebx, 31, zmm, 4},
+    {"avx512ifma", 7, 0, ebx, 21, zmm, extra},
+    {"avx512vbmi", 7, 0, ecx, 1, zmm, extra},
+    {"avx512vbmi2", 7, 0, ecx, 6, zmm, extra},
+    {"gfni", 7, 0, ecx, 8, any, extra},
+    {"avx512vnni", 7, 0, ecx, 11, zmm, extra},
+    {"avx512bitalg", 7, 0, ecx, 12, zmm, extra},
+    {"avx512vpopcntdq", 7, 0, ecx, 14, zmm, extra},
+    {"amx-bf16", 7, 0, edx, 22, tile, extra},
+    {"avx512fp16", 7, 0, edx, 23, zmm, extra},
+    {"amx-tile", 7, 0, edx, 24, tile, extra},
+    {"amx-int8", 7, 0, edx, 25, tile, extra},
+    {"avxvnni", 7, 1, eax, 4, ymm, extra},
+    {"avx512bf16", 7, 1, eax, 5, zmm, extra},
+    {"amx-fp16", 7, 1, eax, 21, tile, extra},
+    {"avxifma", 7, 1, eax, 23, ymm, extra},
+    {"avxvnniint8", 7, 1, edx, 4, ymm, extra},
+    {"avxneconvert", 7, 1, edx, 5, ymm, extra},
+    {"avxvnniint16", 7, 1, edx, 10, ymm, extra},
+});
+
+constexpr std::array<const char*, 5> level_names = {"", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+
+int level_of(const std::string& arch) {
+  auto found = std::ranges::find(level_names, arch);
+  return found == level_names.end() || arch.empty() ? 0 : static_cast<int>(found - level_names.begin());
+}
+
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E204",
+               .what = cat("chip '", printable(name), "' ", why),
+               .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, gfx942, sm_90a"});
+}
+
+#if defined(__x86_64__)
+
+struct Leaf {
+  std::array<uint32_t, 4> value{};
+};
+
+Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
+  Leaf out;
+  auto& v = out.value;
+  if (!__get_cpuid_count(leaf, subleaf, &v[eax], &v[ebx], &v[ecx], &v[edx])) return {};
+  return out;
+}
+
+bool bit(uint32_t word, int position) { return word >> position & 1; }
+
+/// The register files that the operating system saves (XCR0); zero without OSXSAVE.
+uint64_t saved_state() {
+  if (!bit(cpuid(1, 0).value[ecx], 27)) return 0;
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+/// Linux hands out AMX's tile registers only to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM, state 18).
+bool may_use_tiles() { return ::syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+
+bool saves(State state) {
+  static const uint64_t saved = saved_state();
+  switch (state) {
+    case any: return true;
+    case ymm: return (saved & 0x6) == 0x6;
+    case zmm: return (saved & 0xe6) == 0xe6;
+    case tile: {
+      static const bool allowed = (saved & 0x60000) == 0x60000 && may_use_tiles();
+      return allowed;
+    }
+  }
+  return false;
+}
+
+bool on_host(const Feature& f) {
+  if (f.leaf == 7 && f.subleaf > cpuid(7, 0).value[eax]) return false;
+  return bit(cpuid(f.leaf, f.subleaf).value[f.where], f.bit) && saves(f.state);
+}
+
+int host_level() {
+  int level = 1;
+  auto complete = [](int wanted) {
+    return std::ranges::all_of(features, [&](const Feature& f) { return f.level != wanted || on_host(f); });
+  };
+  while (level < 4 && complete(level + 1)) ++level;
+  return level;
+}
+
+struct Model {
+  uint32_t vendor;  // first four letters of the vendor's name
+  uint32_t family;
+  uint32_t first, last;  // models
+  const char* name;
+};
+
+constexpr uint32_t amd = 0x68747541, intel = 0x756e6547;
+constexpr auto models = std::to_array<Model>({
+    {amd, 0x17, 0x00, 0x2f, "znver1"},
+    {amd, 0x17, 0x30, 0xff, "znver2"},
+    {amd, 0x19, 0x00, 0x0f, "znver3"},
+    {amd, 0x19, 0x20, 0x5f, "znver3"},
+    {amd, 0x19, 0x10, 0x1f, "znver4"},
+    {amd, 0x19, 0x60, 0xaf, "znver4"},
+    {amd, 0x1a, 0x00, 0xff, "znver4"},  // LLVM 19 has no model of Zen 5
+    {intel, 6, 0x3c, 0x3f, "haswell"},
+    {intel, 6, 0x4e, 0x5e, "skylake"},
+    {intel, 6, 0x55, 0x55, "skylake-avx512"},
+    {intel, 6, 0x6a, 0x6c, "icelake-server"},
+    {intel, 6, 0x8e, 0x8e, "skylake"},
+    {intel, 6, 0x8f, 0x8f, "sapphirerapids"},
+    {intel, 6, 0x97, 0x9a, "alderlake"},
+    {intel, 6, 0xad, 0xae, "sapphirerapids"},
+    {intel, 6, 0xb7, 0xbf, "alderlake"},
+    {intel, 6, 0xcf, 0xcf, "sapphirerapids"},
+});
+
+std::string host_tune() {
+  uint32_t vendor = cpuid(0, 0).value[ebx], word = cpuid(1, 0).value[eax];
+  uint32_t family = word >> 8 & 15, model = word >> 4 & 15;
+  if (family == 15) family += word >> 20 & 0xff;
+  if (family >= 6) model |= word >> 12 & 0xf0;
+  auto here = [&](const Model& m) {
+    return m.vendor == vendor && m.family == family && m.first <= model && model <= m.last;
+  };
+  auto found = std::ranges::find_if(models, here);
+  return found == models.end() ? "" : found->name;
+}
+
+std::string host_features() {
+  std::vector<std::string> names;
+  for (const Feature& f : features) {
+    if (on_host(f)) names.push_back(cat("+", f.name));
+  }
+  std::ranges::sort(names);
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+Chip ask_host() {
+  int level = host_level();
+  Chip chip{.arch = level_names[level], .features = host_features(), .tune = host_tune()};
+  const std::string& wish = knobs().cpu;
+  if (wish.empty()) return chip;
+  if (level_of(wish) == 0) refuse(wish, "(from WEFT_CPU) is no x86-64 level");
+  if (level_of(wish) > level) refuse(wish, cat("(from WEFT_CPU) is above this machine, which is ", chip.arch));
+  return {.arch = wish, .features = "", .tune = chip.tune};
+}
+
+#else
+
+Chip ask_host() { refuse("host", "is not x86-64, the only processor that the cpu target compiles for"); }
+
+#endif
+
+}  // namespace
+
+const Chip& host_chip() {
+  static const Chip chip = ask_host();
+  return chip;
+}
+
+Chip chip_named(const std::string& name) {
+  if (name == "host") return host_chip();
+  if (level_of(name) > 0) return {.arch = name};
+  if (name.starts_with("gfx")) return {.kind = ChipKind::amd, .arch = name};
+  if (name.starts_with("sm_")) return {.kind = ChipKind::nvidia, .arch = name};
+  refuse(name, "is of no known family");
+}
+
+std::string to_string(const Chip& chip) {
+  std::string text = chip.arch;
+  if (!chip.features.empty()) text += " " + chip.features;
+  if (!chip.tune.empty()) text += " tuned for " + chip.tune;
+  return text;
+}
+
+bool has_feature(const Chip& chip, const std::string& feature) {
+  for (auto listed : split(chip.features, ',')) {
+    if (listed.substr(0, 1) == "+" && listed.substr(1) == feature) return true;
+  }
+  auto named = [&](const Feature& f) { return f.name == feature; };
+  auto known = std::ranges::find_if(features, named);
+  return chip.kind == ChipKind::x86 && known != features.end() && known->level <= level_of(chip.arch);
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace weft {
+
+enum class ChipKind : uint8_t { x86, amd, nvidia };
+
+/// What code is compiled for. Two chips with equal fields run the same code.
+struct Chip {
+  ChipKind kind = ChipKind::x86;
+  std::string arch{};      ///< "x86-64-v3", "gfx942", "sm_90a"
+  std::string features{};  ///< LLVM's spelling, sorted: "+avxvnni,+gfni" on top of `arch`; NVIDIA: "+ptx83"
+  std::string tune{};      ///< x86 only: the processor to schedule for ("znver4"); empty: generic
+  bool operator==(const Chip&) const = default;
+};
+
+/// The processor under this process, asked by cpuid: a feature is listed when both the chip and the operating system
+/// have it. WEFT_CPU lowers it to a plain x86-64 level; a level that the machine lacks is a usage error (E204).
+const Chip& host_chip();
+
+/// A chip by the name that people use: "x86-64-v3", "host", "gfx942", "sm_90a". Throws E204 on a name of no known family.
+Chip chip_named(const std::string& name);
+
+/// One line for messages and cache keys: "x86-64-v3 +avxvnni,+gfni".
+std::string to_string(const Chip& chip);
+
+/// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.
+bool has_feature(const Chip& chip, const std::string& feature);
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/chip.h"
+
+/// The border between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Everything crosses as data:
+/// no exception leaves the library, a crash inside LLVM is a result with diagnostics.
+namespace weft {
+
+enum class Sanitizer : uint8_t { none, address, thread };
+
+/// The sanitizer that this build of Weft is instrumented with: x86 kernels are compiled to match it.
+constexpr Sanitizer build_sanitizer() {
+#if defined(__SANITIZE_ADDRESS__)
+  return Sanitizer::address;
+#elif defined(__SANITIZE_THREAD__)
+  return Sanitizer::thread;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return Sanitizer::address;
+#elif __has_feature(thread_sanitizer)
+  return Sanitizer::thread;
+#else
+  return Sanitizer::none;
+#endif
+#else
+  return Sanitizer::none;
+#endif
+}
+
+/// One C++ translation unit in the language of src/kernels/. It includes the kernel headers by bare name
+/// ("pointwise.h"); nothing is read from disk.
+struct KernelSource {
+  std::string name{};         ///< for messages, and the stem of the file that diagnostics name
+  std::string code{};         ///< C++20 without standard headers; entries are extern "C"
+  int work_group = 256;     ///< GPU: threads of a work group, exactly; becomes part of the code
+  int occupancy = 0;        ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
+  bool vectorize = false;   ///< also run LLVM's loop and SLP vectorisers; our kernels are vectors already
+  bool checked = false;     ///< defines WEFT_CHECKED: bounds and NaN-poison checks
+  bool warnings = false;    ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
+  Sanitizer sanitizer = build_sanitizer();  ///< x86 only
+};
+
+/// What a GPU kernel needs of a compute unit, from the notes of an AMD code object; registers are per lane.
+struct ResourceUse {
+  std::string kernel{};
+  int vgprs = 0;         ///< vector registers, arch + acc on CDNA
+  int agprs = 0;         ///< accumulation registers among them
+  int sgprs = 0;
+  int vgpr_spills = 0, sgpr_spills = 0;
+  int lds_bytes = 0;     ///< static shared memory of a work group
+  int scratch_bytes = 0; ///< private memory of a lane
+  int work_group = 0;    ///< largest work group it may be launched with
+  int wave = 0;          ///< lanes of a wave: 32 or 64
+  int kernarg_bytes = 0;
+};
+
+struct CompileTimes {
+  double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
+};
+
+/// What a compile or link gives. `bytes` is: x86 and AMD compile: a relocatable ELF object; x86 link: a shared object;
+/// AMD link: a code object (version 5) for hipModuleLoadData; NVIDIA: PTX text.
+struct CodegenResult {
+  bool ok = false;
+  std::vector<std::byte> bytes{};      ///< empty unless ok
+  std::string diagnostics{};           ///< why not, or warnings; several lines in clang's form
+  std::vector<ResourceUse> kernels{};  ///< AMD only
+  CompileTimes times{};
+};
+
+/// The code generator. Every method may be called from any thread, also at once; only `link` waits for its turn.
+class Codegen {
+ public:
+  virtual ~Codegen() = default;
+  /// Compiles one kernel; takes about 10 ms for a pointwise kernel.
+  virtual CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept = 0;
+  /// Makes one loadable image of what `compile` gave. Only `exported` symbols are visible in an x86 image; empty: all
+  /// entries. NVIDIA: one PTX module; file-scope names of different kernels do not clash.
+  virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
+                             std::span<const std::string> exported) noexcept = 0;
+  /// Assembly text of an object or image; PTX comes back as it is. Problems are said in the text.
+  virtual std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept = 0;
+  /// Resource use of an AMD object or image; empty for others.
+  virtual std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept = 0;
+  /// LLVM's version and a hash of the embedded kernel headers; part of every cache key.
+  virtual std::string_view identity() const noexcept = 0;
+};
+
+}  // namespace weft
+
+/// libweft-codegen's one entry: the process-wide code generator, never freed.
+extern "C" weft::Codegen* weft_codegen_create();

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/codegen.h"
+
+namespace weft::codegen {
+
+/// Gives what is no entry internal linkage, with names that are unique among a program's kernels, and sets the launch
+/// attributes of GPU kernels (clang 19 refuses to spell AMD's in plain C++, and without them code spills).
+void prepare(llvm::Module& module, const KernelSource& source, const Chip& chip);
+
+/// LLVM's O3 pipeline for the machine, less what does not pay for code that is explicitly vectorised.
+void optimise(llvm::Module& module, llvm::TargetMachine& machine, const KernelSource& source);
+
+/// IR -> relocatable object, or PTX text for NVIDIA. Errors go to the context's diagnostic handler.
+std::vector<std::byte> emit(llvm::Module& module, llvm::TargetMachine& machine, ChipKind kind);
+
+}  // namespace weft::codegen

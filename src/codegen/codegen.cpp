@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/codegen.h"
+
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+
+#include <chrono>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "codegen/back_end.h"
+#include "codegen/embedded.h"
+#include "codegen/front_end.h"
+#include "codegen/guard.h"
+#include "codegen/inspect.h"
+#include "codegen/link.h"
+#include "codegen/targets.h"
+
+namespace weft::codegen {
+namespace {
+
+class Stopwatch {
+ public:
+  /// Milliseconds since the last call or construction.
+  double lap() {
+    auto now = std::chrono::steady_clock::now();
+    double ms = std::chrono::duration<double, std::milli>(now - last_).count();
+    last_ = now;
+    return ms;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+/// Collects what the back end reports; LLVM's own handler would end the process on an error.
+class Reports : public llvm::DiagnosticHandler {
+ public:
+  explicit Reports(std::string& text) : text_(text) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    bool error = info.getSeverity() == llvm::DS_Error;
+    failed = failed || error;
+    if (!error && info.getSeverity() != llvm::DS_Warning) return true;
+    llvm::raw_string_ostream out(text_);
+    llvm::DiagnosticPrinterRawOStream printer(out);
+    out << (error ? "error: " : "warning: ");
+    info.print(printer);
+    out << '\n';
+    return true;
+  }
+  bool failed = false;
+
+ private:
+  std::string& text_;
+};
+
+std::string check_symbols(const CodegenResult& result, const KernelSource& source, const Chip& chip) {
+  if (chip.kind == ChipKind::nvidia) return "";
+  auto missing = missing_functions(result.bytes, chip.kind);
+  if (missing.empty()) return "";
+  return cat("kernel ", source.name, " uses ", missing, ", which a kernel cannot reach: it has neither libc nor libm");
+}
+
+void compile_here(const KernelSource& source, const Chip& chip, CodegenResult& result) {
+  Stopwatch watch;
+  llvm::LLVMContext context;
+  auto module = parse(source, chip, context, result.diagnostics);
+  result.times.front_end_ms = watch.lap();
+  if (!module) return;
+
+  auto handler = std::make_unique<Reports>(result.diagnostics);
+  Reports& reports = *handler;
+  context.setDiagnosticHandler(std::move(handler));
+  std::string why;
+  auto machine = make_target_machine(chip, why);
+  if (!machine) {
+    result.diagnostics = why;
+    return;
+  }
+  prepare(*module, source, chip);
+  optimise(*module, *machine, source);
+  result.times.optimise_ms = watch.lap();
+  result.bytes = emit(*module, *machine, chip.kind);
+  result.kernels = amd_resources(result.bytes);
+  std::string problem = check_symbols(result, source, chip);
+  result.diagnostics += problem;
+  result.ok = !reports.failed && problem.empty() && !result.bytes.empty();
+  result.times.emit_ms = watch.lap();
+}
+
+void join_resources(std::span<const std::span<const std::byte>> objects, CodegenResult& result) {
+  for (auto object : objects) {
+    for (auto& kernel : amd_resources(object)) result.kernels.push_back(std::move(kernel));
+  }
+}
+
+std::string make_identity() {
+  std::string headers;
+  for (const EmbeddedFile& file : embedded_files()) headers += cat(file.name, "\n", file.text, "\n");
+  return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
+}
+
+class Clang : public Codegen {
+ public:
+  Clang() : identity_(make_identity()) {
+    install_fatal_error_handler();
+    initialise_targets();
+  }
+
+  CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept override {
+    return guarded([&](CodegenResult& result) { compile_here(source, chip, result); });
+  }
+
+  CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
+                     std::span<const std::string> exported) noexcept override {
+    if (chip.kind == ChipKind::nvidia) return guarded([&](CodegenResult& result) { result = merge_ptx(objects); });
+    CodegenResult result = link_elf(objects, chip, exported);
+    if (result.ok) join_resources(objects, result);
+    return result;
+  }
+
+  std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept override {
+    if (chip.kind == ChipKind::nvidia) return {reinterpret_cast<const char*>(object.data()), object.size()};
+    std::string text, message;
+    if (!run_guarded([&] { text = disassemble_object(object, chip); }, message)) return message;
+    return text;
+  }
+
+  std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept override {
+    return amd_resources(object);
+  }
+
+  std::string_view identity() const noexcept override { return identity_; }
+
+ private:
+  template <class Work>
+  static CodegenResult guarded(Work work) {
+    CodegenResult result;
+    std::string message;
+    bool alive = run_guarded([&] { work(result); }, message);
+    if (!alive) result.diagnostics += message;
+    result.ok = result.ok && alive;
+    if (!result.ok) result.bytes.clear();
+    return result;
+  }
+
+  std::string identity_;
+};
+
+}  // namespace
+}  // namespace weft::codegen
+
+extern "C" __attribute__((visibility("default"))) weft::Codegen* weft_codegen_create() {
+  static weft::codegen::Clang* instance = new weft::codegen::Clang();
+  return instance;
+}

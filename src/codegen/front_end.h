@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+#include <memory>
+#include <string>
+
+#include "base/codegen.h"
+
+namespace weft::codegen {
+
+/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null when it has errors; `diagnostics` holds what clang said.
+std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, llvm::LLVMContext& context,
+                                    std::string& diagnostics);
+
+}  // namespace weft::codegen

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/guard.h"
+
+#include <llvm/Support/CrashRecoveryContext.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+
+namespace weft::codegen {
+namespace {
+
+constexpr unsigned stack_bytes = 64u << 20;  // address space; pages are used as the stack grows
+constexpr size_t signal_stack_bytes = 64u << 10;
+constexpr std::array crash_signals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+
+thread_local std::string* fatal_message = nullptr;
+
+void leave_guard(const char* reason) {
+  auto* guard = llvm::CrashRecoveryContext::GetCurrent();
+  if (guard == nullptr) return;  // LLVM then ends the process itself
+  if (fatal_message) *fatal_message = reason;
+  guard->HandleExit(70);
+}
+
+void on_fatal_error(void*, const char* reason, bool) { leave_guard(reason); }
+void on_bad_alloc(void*, const char* reason, bool) { leave_guard(reason); }
+
+/// LLVM's handlers run on the crashed thread's stack, which a stack overflow has used up.
+void handle_signals_on_own_stack() {
+  for (int number : crash_signals) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) != 0) continue;
+    action.sa_flags |= SA_ONSTACK;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+/// LLVM's crash handlers are the whole process's, so they stay only while something compiles.
+class CrashHandlers {
+ public:
+  CrashHandlers() {
+    std::scoped_lock lock(mutex_);
+    if (users_++ > 0) return;
+    llvm::CrashRecoveryContext::Enable();
+    handle_signals_on_own_stack();
+  }
+  ~CrashHandlers() {
+    std::scoped_lock lock(mutex_);
+    if (--users_ == 0) llvm::CrashRecoveryContext::Disable();
+  }
+  CrashHandlers(const CrashHandlers&) = delete;
+  CrashHandlers& operator=(const CrashHandlers&) = delete;
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int users_ = 0;
+};
+
+class SignalStack {
+ public:
+  SignalStack() : memory_(::mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (memory_ == MAP_FAILED) return;
+    stack_t stack{};
+    stack.ss_sp = memory_;
+    stack.ss_size = signal_stack_bytes;
+    ::sigaltstack(&stack, &before_);
+  }
+  ~SignalStack() {
+    if (memory_ == MAP_FAILED) return;
+    ::sigaltstack(&before_, nullptr);
+    ::munmap(memory_, signal_stack_bytes);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  void* memory_;
+  stack_t before_{};
+};
+
+std::string describe(int code) {
+  if (code > 128) return std::string("the compiler crashed: ") + ::strsignal(code - 128);
+  return "the compiler crashed";
+}
+
+}  // namespace
+
+void install_fatal_error_handler() {
+  llvm::install_fatal_error_handler(on_fatal_error);
+  llvm::install_bad_alloc_error_handler(on_bad_alloc);
+}
+
+bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
+  CrashHandlers handlers;
+  std::string fatal, thrown;
+  llvm::CrashRecoveryContext outer;
+  int crash_code = 0;
+  // The outer context only brings the large stack; the inner one is entered with the signal stack in place.
+  outer.RunSafelyOnThread(
+      [&] {
+        SignalStack signal_stack;
+        fatal_message = &fatal;
+        llvm::CrashRecoveryContext guard;
+        bool finished = guard.RunSafely([&] {
+          try {
+            work();
+          } catch (const std::exception& error) {
+            thrown = error.what();
+          }
+        });
+        if (!finished) crash_code = guard.RetCode ? guard.RetCode : 70;
+        fatal_message = nullptr;
+      },
+      stack_bytes);
+  if (crash_code == 0 && thrown.empty()) return true;
+  message = !fatal.empty() ? fatal : !thrown.empty() ? thrown : describe(crash_code);
+  return false;
+}
+
+}  // namespace weft::codegen

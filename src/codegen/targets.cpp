@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/targets.h"
+
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/TargetParser/Triple.h>
+
+#define WEFT_FOR_OUR_TARGETS(DO) DO(X86) DO(AMDGPU) DO(NVPTX)
+
+extern "C" {
+#define WEFT_DECLARE(target)             \
+  void LLVMInitialize##target##TargetInfo(); \
+  void LLVMInitialize##target##Target();     \
+  void LLVMInitialize##target##TargetMC();   \
+  void LLVMInitialize##target##AsmPrinter();
+WEFT_FOR_OUR_TARGETS(WEFT_DECLARE)
+void LLVMInitializeX86AsmParser();
+void LLVMInitializeAMDGPUAsmParser();
+void LLVMInitializeX86Disassembler();
+void LLVMInitializeAMDGPUDisassembler();
+}
+
+namespace weft::codegen {
+
+void initialise_targets() {
+#define WEFT_INITIALISE(target)          \
+  LLVMInitialize##target##TargetInfo();  \
+  LLVMInitialize##target##Target();      \
+  LLVMInitialize##target##TargetMC();    \
+  LLVMInitialize##target##AsmPrinter();
+  WEFT_FOR_OUR_TARGETS(WEFT_INITIALISE)
+  LLVMInitializeX86AsmParser();
+  LLVMInitializeAMDGPUAsmParser();
+  LLVMInitializeX86Disassembler();
+  LLVMInitializeAMDGPUDisassembler();
+}
+
+const char* triple_of(ChipKind kind) {
+  switch (kind) {
+    case ChipKind::x86: return "x86_64-unknown-linux-gnu";
+    case ChipKind::amd: return "amdgcn-amd-amdhsa";
+    case ChipKind::nvidia: return "nvptx64-nvidia-cuda";
+  }
+  return "";
+}
+
+std::string features_of(const Chip& chip) {
+  if (chip.kind != ChipKind::nvidia || chip.features.find("ptx") != std::string::npos) return chip.features;
+  return chip.features.empty() ? "+ptx83" : chip.features + ",+ptx83";
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::string& why) {
+  const char* triple = triple_of(chip.kind);
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
+  if (!target) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // what the source's contract flags allow, no more
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, chip.arch, features_of(chip), options,
+                                                                           llvm::Reloc::PIC_, std::nullopt,
+                                                                           llvm::CodeGenOptLevel::Default));
+  if (!machine) why = "LLVM has no target machine for " + chip.arch;
+  return machine;
+}
+
+}  // namespace weft::codegen
