@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// All that kernels know of the device they are compiled for: exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is
+/// set; kernel entry, buffers, sizes, task ranges; on GPUs also thread ids, barriers, shuffles and shared memory.
+/// No standard header is used. On a host (tests) everything stands in namespace weft::kernel.
+
+#include "launch.h"
+
+#if defined(__AMDGCN__)
+#define WEFT_AMD 1
+#elif defined(__NVPTX__)
+#define WEFT_NVIDIA 1
+#else
+#define WEFT_CPU 1
+#endif
+#if defined(WEFT_AMD) || defined(WEFT_NVIDIA)
+#define WEFT_GPU 1
+#endif
+
+#define WEFT_INLINE __attribute__((always_inline)) inline
+#define WEFT_LAMBDA __attribute__((always_inline))
+#define WEFT_UNROLL _Pragma("clang loop unroll(full)")
+#define WEFT_NO_UNROLL _Pragma("clang loop unroll(disable)")
+
+#ifdef WEFT_GPU
+#define WEFT_GLOBAL __attribute__((address_space(1)))
+#define WEFT_SHARED_SPACE __attribute__((address_space(3)))
+#define WEFT_SHARED static __attribute__((address_space(3), loader_uninitialized))
+#else
+#define WEFT_GLOBAL
+#endif
+
+namespace weft::kernel {
+
+using f16 = _Float16;
+using f32 = float;
+using f64 = double;
+// Storage-only floats: their bits; arithmetic happens after convert<f32>.
+enum class bf16 : u16 {};
+enum class f8e4m3fn : u8 {};
+enum class f8e4m3fnuz : u8 {};
+enum class f8e5m2 : u8 {};
+enum class f8e5m2fnuz : u8 {};
+
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+template <class T>
+struct RemoveConst {
+  using type = T;
+};
+template <class T>
+struct RemoveConst<const T> {
+  using type = T;
+};
+template <class T>
+using remove_const = typename RemoveConst<T>::type;
+
+/// Smallest and largest of two integers, and the quotient rounded up (b > 0, a >= 0).
+WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
+WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
+WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+
+#ifdef WEFT_CHECKED
+/// Notes the first access out of bounds.
+WEFT_INLINE void raise_fault(WEFT_GLOBAL KernelFault* fault, i32 buffer, i64 offset, i64 size, i64 bytes) {
+  i32 none = 0;
+  if (!__atomic_compare_exchange_n(&fault->raised, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  fault->buffer = buffer, fault->offset = offset, fault->size = size, fault->bytes = bytes;
+}
+
+/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` says whether the elements may be
+/// touched and records a fault if not; load and store in vec.h call it and drop what is not valid.
+template <class T>
+struct CheckedPointer {
+  WEFT_GLOBAL T* at;
+  WEFT_GLOBAL T* base;
+  i64 bytes;
+  i32 buffer;
+  WEFT_GLOBAL KernelFault* fault;
+
+  WEFT_INLINE bool valid(i64 first, i64 count) const {
+    i64 offset = (at - base + first) * i64(sizeof(T)), size = count * i64(sizeof(T));
+    if (offset >= 0 && offset + size <= bytes) return true;
+    raise_fault(fault, buffer, offset, size, bytes);
+    return false;
+  }
+  WEFT_INLINE CheckedPointer operator+(i64 n) const { return {at + n, base, bytes, buffer, fault}; }
+  WEFT_INLINE CheckedPointer operator-(i64 n) const { return {at - n, base, bytes, buffer, fault}; }
+  WEFT_INLINE CheckedPointer& operator+=(i64 n) { return at += n, *this; }
+  WEFT_INLINE WEFT_GLOBAL T& operator[](i64 n) const { return valid(n, 1) ? at[n] : *base; }
+  WEFT_INLINE WEFT_GLOBAL T* raw() const { return at; }
+};
+template <class T>
+using Global = CheckedPointer<T>;
+template <class T>
+WEFT_INLINE WEFT_GLOBAL T* raw(CheckedPointer<T> p) {
+  return p.at;
+}
+#else
+/// Pointer to elements of a kernel's buffer.
+template <class T>
+using Global = WEFT_GLOBAL T*;
+#endif
+template <class T>
+WEFT_INLINE T* raw(T* p) {
+  return p;
+}
+
+#ifdef WEFT_CPU
+/// One call of a kernel on the CPU: tasks [begin, end). `Buffers` and `Threads` matter to GPUs only.
+template <int Buffers = 16, int Threads = 256>
+struct Launch {
+  const LaunchArgs* args;
+  i64 begin, end;
+};
+inline constexpr int wave_size = 1;
+
+/// Runs body(task) for this call's share of the tasks [0, total).
+template <class L, class Body>
+WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
+  const i64 end = least(launch.end, total);
+  WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
+}
+template <class L>
+WEFT_INLINE i64 size_at(const L& launch, int i) {
+  return launch.args->sizes[i];
+}
+template <class L>
+WEFT_INLINE void* buffer_at(const L& launch, int i) {
+  return launch.args->buffers[i];
+}
+template <class L>
+WEFT_INLINE const LaunchArgs& checks(const L& launch) {
+  return *launch.args;
+}
+
+#define WEFT_SCRATCH (weft_launch.args->scratch)
+#define WEFT_SCRATCH_BYTES (weft_launch.args->scratch_bytes)
+#define WEFT_KERNEL(name, ...)                                                                               \
+  static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch);                 \
+  extern "C" __attribute__((visibility("default"))) void name(const weft::LaunchArgs* args, weft::i64 begin, \
+                                                              weft::i64 end) {                               \
+    name##_body({args, begin, end});                                                                         \
+  }                                                                                                          \
+  static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
+
+#else  // GPU
+
+/// One call of a kernel on a GPU; the block has `Threads` threads in one dimension.
+template <int Buffers = 16, int Threads = 256>
+struct Launch {
+  DeviceArgs<Buffers> args;
+  static constexpr int threads = Threads;
+};
+
+#ifdef WEFT_AMD
+#define WEFT_ENTRY __attribute__((amdgpu_kernel, visibility("protected")))
+#define WEFT_CONSTANT __attribute__((address_space(4)))
+#ifdef __AMDGCN_WAVEFRONT_SIZE__
+inline constexpr int wave_size = __AMDGCN_WAVEFRONT_SIZE__;
+#else
+#error "the wave size of this AMD chip is unknown to the compiler"
+#endif
+WEFT_INLINE int thread_id() { return int(__builtin_amdgcn_workitem_id_x()); }
+WEFT_INLINE i64 block_id() { return __builtin_amdgcn_workgroup_id_x(); }
+WEFT_INLINE i64 block_count(int threads) { return __builtin_amdgcn_grid_size_x() / u32(threads); }
+/// Waits for every thread of the block; shared and global writes before it are seen after it.
+WEFT_INLINE void barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+/// The value of `v` in the lane whose number differs by the bits of `mask`.
+WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
+  const int lane = thread_id() & (wave_size - 1);
+  return u32(__builtin_amdgcn_ds_bpermute((lane ^ mask) << 2, int(v)));
+}
+#else
+#define WEFT_ENTRY __attribute__((nvptx_kernel))
+#define WEFT_CONSTANT __attribute__((address_space(1)))
+inline constexpr int wave_size = 32;
+WEFT_INLINE int thread_id() { return int(__nvvm_read_ptx_sreg_tid_x()); }
+WEFT_INLINE i64 block_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+WEFT_INLINE i64 block_count(int) { return __nvvm_read_ptx_sreg_nctaid_x(); }
+/// Waits for every thread of the block; shared and global writes before it are seen after it.
+WEFT_INLINE void barrier() { __nvvm_bar_sync(0); }
+/// The value of `v` in the lane whose number differs by the bits of `mask`.
+WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_i32(-1u, int(v), mask, 31)); }
+#endif
+
+template <class T>
+WEFT_INLINE T shuffle_xor(T v, int mask) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
+  else {
+    u64 bits = __builtin_bit_cast(u64, v);
+    u64 low = shuffle_xor(u32(bits), mask), high = shuffle_xor(u32(bits >> 32), mask);
+    return __builtin_bit_cast(T, high << 32 | low);
+  }
+}
+
+/// Runs body(task) for this block's share of the tasks [0, total); all threads of the block run every task together.
+template <class L, class Body>
+WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
+  WEFT_NO_UNROLL for (i64 task = block_id(); task < total; task += block_count(launch.threads)) body(task);
+}
+template <class L>
+WEFT_INLINE i64 size_at(const L& launch, int i) {
+  return ((const WEFT_CONSTANT i64*)launch.args.sizes)[i];
+}
+template <class L>
+WEFT_INLINE void* buffer_at(const L& launch, int i) {
+  return launch.args.buffers[i];
+}
+template <class L>
+WEFT_INLINE const auto& checks(const L& launch) {
+  return launch.args;
+}
+
+#define WEFT_KERNEL(name, ...)                                                                       \
+  static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch);         \
+  extern "C" WEFT_ENTRY void name(weft::kernel::Launch<__VA_ARGS__> launch) { name##_body(launch); } \
+  static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
+#endif
+
+/// The kernel's buffer `i` as elements of type T.
+template <class T, class L>
+WEFT_INLINE Global<T> buffer(const L& launch, int i) {
+  auto at = (WEFT_GLOBAL T*)buffer_at(launch, i);
+#ifdef WEFT_CHECKED
+  auto bytes = (const WEFT_GLOBAL i64*)checks(launch).buffer_bytes;
+  return {at, at, bytes[i], i, (WEFT_GLOBAL KernelFault*)checks(launch).fault};
+#else
+  return at;
+#endif
+}
+
+}  // namespace weft::kernel
+
+/// WEFT_KERNEL(name, buffers, threads) { ... } defines the entry `name`. Inside: WEFT_LAUNCH is what the families take
+/// as their first argument, WEFT_BUFFER(T, i) a typed buffer, WEFT_SIZE(i) a run-time size.
+#define WEFT_LAUNCH weft_launch
+#define WEFT_BUFFER(T, i) (weft::kernel::buffer<T>(weft_launch, i))
+#define WEFT_SIZE(i) (weft::kernel::size_at(weft_launch, i))

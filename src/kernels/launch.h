@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// What passes between the host and a compiled kernel: plain structs that both sides read. No vector types and no
+/// device code here, so that host code built by any compiler may include this file too.
+
+namespace weft {
+
+using i8 = __INT8_TYPE__;
+using i16 = __INT16_TYPE__;
+using i32 = __INT32_TYPE__;
+using i64 = __INT64_TYPE__;
+using u8 = __UINT8_TYPE__;
+using u16 = __UINT16_TYPE__;
+using u32 = __UINT32_TYPE__;
+using u64 = __UINT64_TYPE__;
+
+/// The first access outside its buffer that a checked kernel met. The access itself was dropped (a load gave zero).
+struct KernelFault {
+  i32 raised = 0;  // 0: no fault
+  i32 buffer = 0;  // index into the kernel's buffers
+  i64 offset = 0;  // first byte of the access, from the start of the buffer; may be negative
+  i64 size = 0;    // bytes of the access
+  i64 bytes = 0;   // bytes of the buffer
+};
+
+/// Arguments of a kernel on the CPU: `void NAME(const LaunchArgs*, i64 begin, i64 end)` runs tasks [begin, end).
+struct LaunchArgs {
+  void* const* buffers = nullptr;
+  const i64* sizes = nullptr;
+  void* scratch = nullptr;  // private to the running thread, 64-byte aligned
+  i64 scratch_bytes = 0;
+  const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
+  KernelFault* fault = nullptr;       // written by checked kernels only
+};
+
+/// Arguments of a kernel on a GPU, passed by value: the kernarg block is these bytes.
+template <int Buffers>
+struct DeviceArgs {
+  void* buffers[Buffers];
+  const i64* sizes;
+  const i64* buffer_bytes;
+  KernelFault* fault;
+};
+
+}  // namespace weft

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Short vectors: Vec<T, N> (N = 1 is T itself), loads and stores of the first lanes, conversions, reductions.
+
+#include "device.h"
+
+namespace weft::kernel {
+
+/// Vector of a storage-only type: the bits of its lanes.
+template <class T, int N>
+struct Packed;
+
+template <class T>
+struct BitsOf {
+  using type = T;
+};
+template <>
+struct BitsOf<bf16> {
+  using type = u16;
+};
+template <>
+struct BitsOf<f8e4m3fn> {
+  using type = u8;
+};
+template <>
+struct BitsOf<f8e4m3fnuz> {
+  using type = u8;
+};
+template <>
+struct BitsOf<f8e5m2> {
+  using type = u8;
+};
+template <>
+struct BitsOf<f8e5m2fnuz> {
+  using type = u8;
+};
+template <class T>
+inline constexpr bool is_packed = !is_same<T, typename BitsOf<T>::type>;
+
+template <class T, int N, bool Pack>
+struct VecOf {
+  typedef T type __attribute__((ext_vector_type(N)));
+};
+template <class T, int N>
+struct VecOf<T, N, true> {
+  using type = Packed<T, N>;
+};
+template <class T, bool Pack>
+struct VecOf<T, 1, Pack> {
+  using type = T;
+};
+template <class T>
+struct VecOf<T, 1, true> {
+  using type = T;
+};
+template <class T, int N>
+using Vec = typename VecOf<T, N, is_packed<T>>::type;
+
+template <class T, int N>
+struct Packed {
+  Vec<typename BitsOf<T>::type, N> bits;
+};
+
+/// Element type and lane count of a value: Elem<Vec<f32, 8>> is f32, lanes_of<f32> is 1.
+template <class V>
+struct VecTraits {
+  using elem = V;
+  static constexpr int lanes = 1;
+};
+template <class T, int N>
+struct VecTraits<T __attribute__((ext_vector_type(N)))> {
+  using elem = T;
+  static constexpr int lanes = N;
+};
+template <class T, int N>
+struct VecTraits<Packed<T, N>> {
+  using elem = T;
+  static constexpr int lanes = N;
+};
+template <class V>
+using Elem = typename VecTraits<V>::elem;
+template <class V>
+inline constexpr int lanes_of = VecTraits<V>::lanes;
+
+/// Which lanes count: all of them, or the first n (0 <= n <= N).
+struct Full {};
+struct Part {
+  int n;
+};
+WEFT_INLINE int valid_lanes(Full, int lanes) { return lanes; }
+WEFT_INLINE int valid_lanes(Part part, int) { return part.n; }
+
+/// Lanes of f32 in one vector register of this device (on GPUs: what one thread moves in 16 bytes).
+#if defined(__AVX512F__)
+inline constexpr int native_lanes = 16;
+#elif defined(WEFT_CPU) && defined(__AVX__)
+inline constexpr int native_lanes = 8;
+#else
+inline constexpr int native_lanes = 4;
+#endif
+
+template <int Bytes>
+struct IntOfSize;
+template <>
+struct IntOfSize<1> {
+  using type = i8;
+};
+template <>
+struct IntOfSize<2> {
+  using type = i16;
+};
+template <>
+struct IntOfSize<4> {
+  using type = i32;
+};
+template <>
+struct IntOfSize<8> {
+  using type = i64;
+};
+/// Integer of the same width, lane for lane.
+template <class V>
+using IntLike = Vec<typename IntOfSize<sizeof(Elem<V>)>::type, lanes_of<V>>;
+
+template <class T, int N>
+WEFT_INLINE Vec<T, N> splat(T x) {
+  if constexpr (N == 1)
+    return x;
+  else if constexpr (is_packed<T>)
+    return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
+  else
+    return Vec<T, N>(x);
+}
+/// 0, 1, 2, ... N - 1.
+template <class T, int N>
+WEFT_INLINE Vec<T, N> iota() {
+  if constexpr (N == 1)
+    return T(0);
+  else {
+    Vec<T, N> v;
+    WEFT_UNROLL for (int i = 0; i < N; i++) v[i] = T(i);
+    return v;
+  }
+}
+
+// ---- lanes ----
+template <class V>
+WEFT_INLINE Elem<V> lane(V v, int i) {
+  if constexpr (lanes_of<V> == 1)
+    return v;
+  else if constexpr (is_packed<Elem<V>>)
+    return Elem<V>(v.bits[i]);
+  else
+    return v[i];
+}
+template <class V>
+WEFT_INLINE void set_lane(V& v, int i, Elem<V> x) {
+  if constexpr (lanes_of<V> == 1)
+    v = x;
+  else if constexpr (is_packed<Elem<V>>)
+    v.bits[i] = typename BitsOf<Elem<V>>::type(x);
+  else
+    v[i] = x;
+}
+template <int N, class V>
+WEFT_INLINE Vec<Elem<V>, N> low_lanes(V v) {
+  Vec<Elem<V>, N> r;
+  WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(r, i, lane(v, i));
+  return r;
+}
+template <int N, class V>
+WEFT_INLINE Vec<Elem<V>, N> high_lanes(V v) {
+  Vec<Elem<V>, N> r;
+  WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(r, i, lane(v, lanes_of<V> - N + i));
+  return r;
+}
+template <class V>
+WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
+  Vec<Elem<V>, 2 * lanes_of<V>> r;
+  WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) {
+    set_lane(r, i, lane(low, i)), set_lane(r, lanes_of<V> + i, lane(high, i));
+  }
+  return r;
+}
+
+/// The bits of a packed value, and back.
+template <class T, class V>
+WEFT_INLINE auto bits_of(V v) {
+  if constexpr (lanes_of<V> == 1)
+    return typename BitsOf<T>::type(v);
+  else
+    return v.bits;
+}
+template <class T, class U>
+WEFT_INLINE Vec<T, lanes_of<U>> from_bits(U bits) {
+  if constexpr (lanes_of<U> == 1)
+    return T(bits);
+  else
+    return {bits};
+}
+
+// ---- load and store ----
+/// A vector in memory that is aligned like its elements only.
+template <class T, int N>
+struct __attribute__((packed, aligned(sizeof(T)))) Loose {
+  Vec<T, N> v;
+};
+
+#ifdef WEFT_CPU
+#define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
+/// All ones in the first n of N lanes.
+template <class T, int N>
+WEFT_INLINE auto lane_mask(int n) {
+  return iota<T, N>() < Vec<T, N>(T(n));
+}
+template <class T, int N>
+inline constexpr bool has_masked =
+#if defined(__AVX512VL__) && defined(__AVX512BW__)
+    sizeof(T) * N == 16 || sizeof(T) * N == 32 || sizeof(T) * N == 64;
+#elif defined(__AVX2__)
+    sizeof(T) >= 4 && (sizeof(T) * N == 16 || sizeof(T) * N == 32);
+#else
+    false;
+#endif
+
+#if defined(__AVX512VL__) && defined(__AVX512BW__)
+#define WEFT_MASKED(bytes, type, N, suffix, target)                                                  \
+  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {                                   \
+    using R = WEFT_VEC_OF(type, N);                                                                  \
+    if constexpr (Store)                                                                             \
+      __builtin_ia32_storedqu##suffix##_mask((target*)p, __builtin_bit_cast(R, v), mask);            \
+    else                                                                                             \
+      v = __builtin_bit_cast(V, __builtin_ia32_loaddqu##suffix##_mask((const target*)p, R{}, mask)); \
+  }
+template <bool Store, class T, class V>
+WEFT_INLINE void masked_move(void* p, V& v, int n) {
+  const u64 mask = n >= 64 ? ~0ull : (1ull << n) - 1;
+  using wide = long long;
+  WEFT_MASKED(16, char, 16, qi128, R)
+  WEFT_MASKED(32, char, 32, qi256, R)
+  WEFT_MASKED(64, char, 64, qi512, R)
+  WEFT_MASKED(16, short, 8, hi128, R)
+  WEFT_MASKED(32, short, 16, hi256, R)
+  WEFT_MASKED(64, short, 32, hi512, R)
+  WEFT_MASKED(16, int, 4, si128, R)
+  WEFT_MASKED(32, int, 8, si256, R)
+  WEFT_MASKED(64, int, 16, si512, int)
+  WEFT_MASKED(16, wide, 2, di128, R)
+  WEFT_MASKED(32, wide, 4, di256, R)
+  WEFT_MASKED(64, wide, 8, di512, wide)
+}
+#elif defined(__AVX2__)
+#define WEFT_MASKED(bytes, type, N, load_name, store_name)         \
+  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) { \
+    using R = WEFT_VEC_OF(type, N);                                \
+    R mask = __builtin_bit_cast(R, lane_mask<type, N>(n));         \
+    if constexpr (Store)                                           \
+      store_name((R*)p, mask, __builtin_bit_cast(R, v));           \
+    else                                                           \
+      v = __builtin_bit_cast(V, load_name((const R*)p, mask));     \
+  }
+template <bool Store, class T, class V>
+WEFT_INLINE void masked_move(void* p, V& v, int n) {
+  using wide = long long;
+  WEFT_MASKED(16, int, 4, __builtin_ia32_maskloadd, __builtin_ia32_maskstored)
+  WEFT_MASKED(32, int, 8, __builtin_ia32_maskloadd256, __builtin_ia32_maskstored256)
+  WEFT_MASKED(16, wide, 2, __builtin_ia32_maskloadq, __builtin_ia32_maskstoreq)
+  WEFT_MASKED(32, wide, 4, __builtin_ia32_maskloadq256, __builtin_ia32_maskstoreq256)
+}
+#else
+template <bool Store, class T, class V>
+WEFT_INLINE void masked_move(void*, V&, int) {}
+#endif
+inline constexpr int widest_register = sizeof(f32) * native_lanes;
+#endif  // WEFT_CPU
+
+#ifdef WEFT_NVIDIA
+/// Moves a vector in accesses as wide as its address allows: this GPU wants wide accesses aligned.
+template <class T, int N>
+inline constexpr bool has_wide = sizeof(T) * N > sizeof(T) && sizeof(T) * N <= 16;
+template <int Bytes>
+WEFT_INLINE bool is_aligned(const WEFT_GLOBAL void* p) {
+  return (u64(p) & (Bytes - 1)) == 0;
+}
+#endif
+
+/// N lanes from p. Lanes past a Part are zero and are not read.
+template <int N, class T>
+WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Full) {
+  using E = remove_const<T>;
+  if constexpr (N == 1)
+    return *p;
+  else if constexpr (is_packed<E>)
+    return from_bits<E>(load<N>((const WEFT_GLOBAL typename BitsOf<E>::type*)p, Full{}));
+  else {
+#ifdef WEFT_NVIDIA
+    if constexpr (has_wide<E, N>) {
+      if (is_aligned<sizeof(E) * N>(p)) return *(const WEFT_GLOBAL Vec<E, N>*)p;
+    } else if constexpr (N > 2)
+      return join(load<N / 2>(p, Full{}), load<N / 2>(p + N / 2, Full{}));
+#endif
+    return ((const WEFT_GLOBAL Loose<E, N>*)p)->v;
+  }
+}
+template <int N, class T>
+WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
+  using E = remove_const<T>;
+#ifdef WEFT_CPU
+  if constexpr (has_masked<E, N>) {
+    Vec<E, N> v{};
+    masked_move<false, E>((void*)p, v, part.n);
+    return v;
+  } else if constexpr (N > 1 && int(sizeof(E)) * N > widest_register) {
+    const int low = part.n < N / 2 ? part.n : N / 2;
+    return join(load<N / 2>(p, Part{low}), load<N / 2>(p + low, Part{part.n - low}));
+  } else
+#endif
+  {
+    Vec<E, N> v{};
+    WEFT_UNROLL for (int i = 0; i < N; i++) if (i < part.n) set_lane(v, i, p[i]);
+    return v;
+  }
+}
+
+/// The valid lanes of v to p; memory past them is not touched.
+template <class T, class V>
+WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
+  constexpr int N = lanes_of<V>;
+  static_assert(is_same<T, Elem<V>>, "convert before storing");
+  if constexpr (N == 1)
+    *p = v;
+  else if constexpr (is_packed<T>)
+    store((WEFT_GLOBAL typename BitsOf<T>::type*)p, bits_of<T>(v), Full{});
+  else {
+#ifdef WEFT_NVIDIA
+    if constexpr (has_wide<T, N>) {
+      if (is_aligned<sizeof(T) * N>(p)) return void(*(WEFT_GLOBAL V*)p = v);
+    } else if constexpr (N > 2) {
+      store(p, low_lanes<N / 2>(v), Full{});
+      return store(p + N / 2, high_lanes<N / 2>(v), Full{});
+    }
+#endif
+    ((WEFT_GLOBAL Loose<T, N>*)p)->v = v;
+  }
+}
+template <class T, class V>
+WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
+  constexpr int N = lanes_of<V>;
+  static_assert(is_same<T, Elem<V>>, "convert before storing");
+#ifdef WEFT_CPU
+  if constexpr (has_masked<T, N>)
+    return masked_move<true, T>((void*)p, v, part.n);
+  else if constexpr (N > 1 && int(sizeof(T)) * N > widest_register) {
+    const int low = part.n < N / 2 ? part.n : N / 2;
+    store(p, low_lanes<N / 2>(v), Part{low});
+    return store(p + low, high_lanes<N / 2>(v), Part{part.n - low});
+  } else
+#endif
+  {
+    WEFT_UNROLL for (int i = 0; i < N; i++) if (i < part.n) p[i] = lane(v, i);
+  }
+}
+
+#ifdef WEFT_CHECKED
+template <int N, class T, class L>
+WEFT_INLINE Vec<remove_const<T>, N> load(CheckedPointer<T> p, L lanes) {
+  if (!p.valid(0, valid_lanes(lanes, N))) return {};
+  return load<N>(p.at, lanes);
+}
+template <class T, class V, class L>
+WEFT_INLINE void store(CheckedPointer<T> p, V v, L lanes) {
+  if (p.valid(0, valid_lanes(lanes, lanes_of<V>))) store(p.at, v, lanes);
+}
+#endif
+
+// ---- masks ----
+// A comparison of vectors gives an integer vector of 0 and -1, one of scalars a bool.
+/// Lane by lane, mask ? a : b; the mask may have any width.
+template <class M, class V>
+WEFT_INLINE V select(M mask, V a, V b) {
+  if constexpr (lanes_of<V> == 1)
+    return mask ? a : b;
+  else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>))
+    return mask ? a : b;
+  else
+    return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
+}
+/// A mask as stored booleans, 0 and 1.
+template <class M>
+WEFT_INLINE Vec<u8, lanes_of<M>> as_bool(M mask) {
+  if constexpr (lanes_of<M> == 1)
+    return mask ? 1 : 0;
+  else
+    return __builtin_convertvector(mask != 0, Vec<u8, lanes_of<M>>) & Vec<u8, lanes_of<M>>(1);
+}
+template <class M>
+WEFT_INLINE bool any(M mask) {
+  if constexpr (lanes_of<M> == 1)
+    return mask;
+  else
+    return __builtin_reduce_or(mask) != 0;
+}
+
+// ---- conversion ----
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> bits_to(V v) {
+  return __builtin_bit_cast(Vec<To, lanes_of<V>>, v);
+}
+/// Conversion among types that compute (integers, f16, f32, f64), as C++ converts numbers.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> convert_plain(V v) {
+  if constexpr (lanes_of<V> == 1)
+    return To(v);
+  else
+    return __builtin_convertvector(v, Vec<To, lanes_of<V>>);
+}
+
+/// bf16 <-> f32: round to nearest even; NaN stays a (quiet) NaN.
+template <class V>
+WEFT_INLINE Vec<f32, lanes_of<V>> bf16_to_f32(V bits) {
+  return bits_to<f32>(convert_plain<u32>(bits) << 16);
+}
+template <class V>
+WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
+  using U = Vec<u32, lanes_of<V>>;
+  const U bits = bits_to<u32>(x);
+  const U rounded = (bits + U(0x7fff) + ((bits >> 16) & U(1))) >> 16;
+  return convert_plain<u16>(select(x != x, (bits >> 16) | U(0x40), rounded));
+}
+
+/// The layout of an 8-bit float. `fnuz`: no infinity, no minus zero, NaN is 0x80. e4m3fn: no infinity, NaN is 0x7f.
+template <int Mantissa, int Bias, bool Fnuz, bool HasInf>
+struct Float8 {
+  static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // largest finite
+  static constexpr u32 nan_bits = Fnuz ? 0x80 : HasInf ? 0x7e : 0x7f;
+  static constexpr f32 scale = Float8<Mantissa, 0, Fnuz, HasInf>::two_to(127 - Bias);
+  static constexpr f32 two_to(int n) {
+    f32 r = 1;
+    for (int i = 0; i < n; i++) r *= 2;
+    return r;
+  }
+  /// Places exponent and mantissa in an f32 and scales: right for denormals as well.
+  template <class U>
+  static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
+    using F = Vec<f32, lanes_of<U>>;
+    const U magnitude = bits & U(0x7f), sign = (bits & U(0x80)) << 24;
+    F x = bits_to<f32>(magnitude << (23 - Mantissa)) * F(scale);
+    if constexpr (HasInf) x = select(magnitude > U(0x7b), bits_to<f32>(U(0x7f800000) | ((magnitude & U(3)) << 21)), x);
+    x = bits_to<f32>(bits_to<u32>(x) | sign);
+    const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
+    return select(nan, F(__builtin_nanf("")), x);
+  }
+  /// Nearest even; what is too large becomes the largest finite value (saturating, as ONNX's default), NaN stays NaN.
+  template <class F>
+  static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
+    using U = Vec<u32, lanes_of<F>>;
+    const U bits = bits_to<u32>(x), sign = (bits >> 24) & U(0x80), low = U(bits & U(0x7fffffff));
+    const F magnitude = bits_to<f32>(low);
+    constexpr u32 drop = 23 - Mantissa;
+    // Denormals of the small format: adding a power of two lines the mantissa up and rounds it.
+    constexpr f32 smallest_normal = two_to(126) / two_to(125 + Bias);
+    constexpr f32 lift = smallest_normal * two_to(int(drop));
+    const U tiny = bits_to<u32>(magnitude + F(lift)) - bits_to<u32>(F(lift));
+    const U rebias = U(u32(127 - Bias) << 23);
+    const U normal = (low - rebias + U((1u << (drop - 1)) - 1) + ((low >> drop) & U(1))) >> drop;
+    U r = select(magnitude < F(smallest_normal), tiny, normal);
+    r = select(magnitude >= F(480.0f * 256.0f), U(max_bits), r);
+    r = select(r > U(max_bits), U(max_bits), r);
+    r = Fnuz ? select(r == U(0), r, r | sign) : r | sign;
+    return select(x != x, U(nan_bits), r);
+  }
+};
+template <class T>
+struct Float8Of;
+template <>
+struct Float8Of<f8e4m3fn> {
+  using type = Float8<3, 7, false, false>;
+};
+template <>
+struct Float8Of<f8e4m3fnuz> {
+  using type = Float8<3, 8, true, false>;
+};
+template <>
+struct Float8Of<f8e5m2> {
+  using type = Float8<2, 15, false, true>;
+};
+template <>
+struct Float8Of<f8e5m2fnuz> {
+  using type = Float8<2, 16, true, false>;
+};
+
+/// Any element type to any other, lane by lane.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
+  using From = Elem<V>;
+  if constexpr (is_same<To, From>)
+    return v;
+  else if constexpr (is_same<From, bf16>)
+    return convert<To>(bf16_to_f32(bits_of<bf16>(v)));
+  else if constexpr (is_packed<From>) {
+    return convert<To>(Float8Of<From>::type::decode(convert_plain<u32>(bits_of<From>(v))));
+  } else if constexpr (is_same<To, bf16>)
+    return from_bits<bf16>(f32_to_bf16(convert_plain<f32>(v)));
+  else if constexpr (is_packed<To>) {
+    return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::encode(convert_plain<f32>(v))));
+  } else
+    return convert_plain<To>(v);
+}
+
+// ---- reductions over the lanes, in a fixed order: halves are combined until one lane is left ----
+template <class V, class Op>
+WEFT_INLINE Elem<V> reduce_lanes(V v, Op op) {
+  if constexpr (lanes_of<V> == 1)
+    return v;
+  else
+    return reduce_lanes(op(low_lanes<lanes_of<V> / 2>(v), high_lanes<lanes_of<V> / 2>(v)), op);
+}
+template <class V>
+WEFT_INLINE Elem<V> reduce_add(V v) {
+  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a + b; });
+}
+template <class V>
+WEFT_INLINE Elem<V> reduce_mul(V v) {
+  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a * b; });
+}
+/// NaN wins.
+template <class V>
+WEFT_INLINE Elem<V> reduce_max(V v) {
+  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return ((a > b) | (a != a)) ? a : b; });
+}
+template <class V>
+WEFT_INLINE Elem<V> reduce_min(V v) {
+  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return ((a < b) | (a != a)) ? a : b; });
+}
+
+}  // namespace weft::kernel
