@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# libweft-codegen: clang, LLVM and lld linked statically into one shared library that shows only weft_codegen_*.
+# Everything particular to LLVM's own build lives in this file.
+find_program(LLVM_CONFIG NAMES llvm-config-19 llvm-config-20 llvm-config-21 llvm-config-22
+             DOC "llvm-config of LLVM 19 to 22" REQUIRED)
+
+function(ask_llvm out)
+  execute_process(COMMAND ${LLVM_CONFIG} --link-static ${ARGN} OUTPUT_VARIABLE answer
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(${out} ${answer} PARENT_SCOPE)
+endfunction()
+
+# The archives of clang that a compiler without driver, tooling and static analyser pulls in, and lld's ELF linker.
+set(clang_archives
+    clangFrontend clangCodeGen clangParse clangSema clangSerialization clangDriver clangEdit clangAnalysis
+    clangASTMatchers clangAST clangLex clangBasic clangAPINotes clangSupport clangExtractAPI clangInstallAPI
+    clangIndex clangRewrite clangRewriteFrontend clangToolingCore lldELF lldCommon)
+set(targets X86 AMDGPU NVPTX)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(TRANSFORM targets REPLACE X86 AArch64)
+endif()
+set(llvm_components ${targets} passes lto coverage frontendhlsl frontendopenmp frontenddriver windowsdriver option)
+
+# embed_kernels(OUT): the source file that holds every device header as a string, remade when one of them changes.
+function(embed_kernels out)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
+       ${PROJECT_SOURCE_DIR}/src/kernels/*.h ${PROJECT_SOURCE_DIR}/src/ops/*.kernel.h
+       ${PROJECT_SOURCE_DIR}/src/ops/elementwise.def)
+  list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/src/ OUTPUT_VARIABLE paths)
+  list(JOIN files "|" joined)
+  set(made ${PROJECT_BINARY_DIR}/generated/embedded.cpp)
+  add_custom_command(OUTPUT ${made} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -DOUT=${made} -DROOT=${PROJECT_SOURCE_DIR}/src "-DFILES=${joined}"
+            -P ${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake
+    DEPENDS ${paths} ${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake COMMENT "Embedding the kernel headers")
+  set(${out} ${made} PARENT_SCOPE)
+endfunction()
+
+# leave_out_targets(OUT): lld sets up every target that LLVM was built with; empty set-up functions keep those we do not
+# use out of the library.
+function(leave_out_targets out)
+  ask_llvm(built --targets-built)
+  separate_arguments(built)
+  list(REMOVE_ITEM built ${targets})
+  set(text "// made by cmake/embed_clang.cmake\nextern \"C\" {\n")
+  foreach(target IN LISTS built)
+    foreach(part TargetInfo Target TargetMC AsmParser AsmPrinter Disassembler)
+      string(APPEND text "void LLVMInitialize${target}${part}() {}\n")
+    endforeach()
+  endforeach()
+  set(made ${PROJECT_BINARY_DIR}/generated/other_targets.cpp)
+  file(CONFIGURE OUTPUT ${made} CONTENT "${text}}\n" @ONLY)
+  set(${out} ${made} PARENT_SCOPE)
+endfunction()
+
+function(add_codegen_library)
+  ask_llvm(version --version)
+  ask_llvm(include_folder --includedir)
+  ask_llvm(library_folder --libdir)
+  ask_llvm(llvm_archives --libfiles ${llvm_components})
+  separate_arguments(llvm_archives)
+  foreach(name IN LISTS clang_archives)
+    if(EXISTS ${library_folder}/lib${name}.a)
+      list(PREPEND llvm_archives ${library_folder}/lib${name}.a)
+    endif()
+  endforeach()
+  message(STATUS "embedding clang, LLVM and lld ${version} from ${library_folder}")
+
+  sources(codegen_sources src/codegen/*.cpp)
+  embed_kernels(embedded)
+  leave_out_targets(other_targets)
+  add_library(weft-codegen SHARED ${codegen_sources} ${embedded} ${other_targets})
+  target_include_directories(weft-codegen SYSTEM PRIVATE ${include_folder})
+  target_compile_definitions(weft-codegen PRIVATE WEFT_LLVM_VERSION="${version}")
+  list(JOIN llvm_archives "," group)
+  target_link_libraries(weft-codegen PRIVATE weft_base "$<LINK_GROUP:RESCAN,${group}>" z zstd)
+  # lld: seconds where GNU ld takes minutes, and it asks for a symbol only where a section that stays uses it, so that
+  # the archives' other needs (z3, libxml2) never become ours.
+  target_link_options(weft-codegen PRIVATE -fuse-ld=lld $<$<CXX_COMPILER_ID:GNU>:-B${library_folder}/../bin>
+                      $<$<CONFIG:Release>:-Wl,--strip-all>)
+  export_only(weft-codegen "weft_codegen_*")
+  install(TARGETS weft-codegen LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()

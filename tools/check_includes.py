@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that includes point one way: a folder sees only what it stands on (src/README.md shows the tree)."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+COMPILER = ["base", "ir", "ops"]
+EVERYTHING = ["base", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile"]
+
+# folder -> what its files may include besides their own folder; the longest prefix that fits counts.
+ALLOWED = {
+    "src/base": [],
+    "src/ir": ["base"],
+    "src/ops": ["base", "ir"],
+    "src/frontends": COMPILER,
+    "src/passes": COMPILER,
+    "src/lower": COMPILER,
+    "src/plan": COMPILER + ["lower"],
+    "src/codegen": ["base"],
+    "src/kernels": [],
+    "src/targets": ["base"],
+    "src/targets/ref": COMPILER,
+    "src/runtime": ["base", "targets"],
+    "src/compile": EVERYTHING,
+    "api": EVERYTHING + ["weft"],
+    "driver": EVERYTHING + ["weft", "api"],
+    "ort": ["weft"],
+    "generate": ["weft"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
+
+
+def rule_for(path):
+    """The key of ALLOWED that governs `path` (relative to the root), or None."""
+    text = path.as_posix()
+    return max((key for key in ALLOWED if text.startswith((key + "/", key + "."))), key=len, default=None)
+
+
+def meaning_of(name, source):
+    """The top folder that an include names, "" for a file beside `source`, None for no file of the tree."""
+    if (ROOT / "src" / name).exists():
+        return name.split("/")[0].split(".")[0]
+    if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver"):
+        return name.split("/")[0]
+    return "" if (source.parent / name).exists() else None
+
+
+def problems(path):
+    shown = path.relative_to(ROOT)
+    key = rule_for(shown)
+    if key is None:
+        return
+    own = key.removeprefix("src/").split("/")[0]
+    text = path.read_text()
+    for name in INCLUDE.findall(text):
+        folder = meaning_of(name, path)
+        if folder is None:
+            yield f'{shown}: "{name}" is no file of the tree (libraries are included with <>)'
+        elif folder not in ("", own) and folder not in ALLOWED[key]:
+            yield f'{shown}: {key} may not include "{name}"'
+    if key != "src/codegen" and LLVM.search(text):
+        yield f"{shown}: only src/codegen includes LLVM"
+
+
+def main():
+    files = [file for top in ("src", "api", "driver", "ort", "generate") for file in sorted((ROOT / top).rglob("*"))
+             if file.suffix in (".h", ".hpp", ".cpp")]
+    found = [problem for file in files for problem in problems(file)]
+    print("\n".join(found) if found else f"includes: {len(files)} files, all in the tree's direction")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
