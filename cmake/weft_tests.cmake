@@ -1,14 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# weft_tests: the unit tests, linked with the objects of libweft rather than the library, to reach what it hides.
+# The unit tests and the developers' tools. They link the objects of libweft rather than the library, to reach what it
+# hides.
+function(add_inner_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE weft_base $<TARGET_NAME_IF_EXISTS:weft_core>)
+  target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(TARGET weft-codegen)
+    add_dependencies(${name} weft-codegen)
+  endif()
+endfunction()
+
 sources(test_sources tests/unit/*.cpp)
-add_executable(weft_tests ${test_sources})
+add_inner_program(weft_tests ${test_sources})
 target_include_directories(weft_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-target_compile_definitions(weft_tests PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_link_libraries(weft_tests PRIVATE weft_base)
-if(TARGET weft_core)
-  target_link_libraries(weft_tests PRIVATE weft_core)
-endif()
-if(TARGET weft-codegen)
-  add_dependencies(weft_tests weft-codegen)
-endif()
 add_test(NAME unit COMMAND weft_tests)
+
+# tools/kc.cpp becomes weft-kc.
+sources(tool_sources tools/*.cpp)
+foreach(source IN LISTS tool_sources)
+  cmake_path(GET source STEM name)
+  add_inner_program(weft-${name} ${source})
+endforeach()
+
+# Larger tests and the examples say in a CMakeLists.txt of their own how they are built.
+file(GLOB folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/CMakeLists.txt
+     ${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt ${PROJECT_SOURCE_DIR}/bench/CMakeLists.txt)
+foreach(file IN LISTS folders)
+  cmake_path(GET file PARENT_PATH folder)
+  add_subdirectory(${folder})
+endforeach()
