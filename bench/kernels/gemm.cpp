@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Measures src/kernels/gemm.h on the layer shapes of real networks, compiled natively. CPU seconds, best of some
+/// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/gemm.cpp
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <vector>
+
+#include "kernels/pack.h"
+
+using namespace weft::kernel;
+namespace tasks = weft::tasks;
+using weft::i64;
+
+namespace {
+
+/// f32 GFLOP/s of this core at this moment: dependent-free FMAs in registers.
+double peak_now() {
+  using V = Vec<f32, native_tile.lanes>;
+  V sums[12];
+  for (auto& x : sums) x = V(1);
+  V b = V(1.0001f), c = V(0.5f);
+  asm volatile("" : "+v"(b), "+v"(c));
+  const clock_t start = clock();
+  const long times = 1'000'000;
+  for (long i = 0; i < times; ++i) {
+#pragma unroll
+    for (auto& x : sums) x = __builtin_elementwise_fma(x, b, c);
+  }
+  asm volatile("" ::"v"(sums[0]), "v"(sums[1]), "v"(sums[2]), "v"(sums[3]), "v"(sums[4]), "v"(sums[5]), "v"(sums[6]),
+               "v"(sums[7]), "v"(sums[8]), "v"(sums[9]), "v"(sums[10]), "v"(sums[11]));
+  return 24e-9 * native_tile.lanes * times / (static_cast<double>(clock() - start) / CLOCKS_PER_SEC);
+}
+
+struct Case {
+  const char* what;
+  i64 batch, m, n, k;
+};
+
+const Case cases[] = {
+    {"resnet50 1x1 56", 1, 3136, 64, 64},   {"resnet50 1x1 56", 1, 3136, 256, 64},
+    {"resnet50 1x1 56", 1, 3136, 64, 256},  {"resnet50 1x1 28", 1, 784, 512, 128},
+    {"resnet50 1x1 28", 1, 784, 128, 512},  {"resnet50 1x1 14", 1, 196, 1024, 256},
+    {"resnet50 1x1 14", 1, 196, 256, 1024}, {"resnet50 1x1 7", 1, 49, 2048, 512},
+    {"resnet50 1x1 7", 1, 49, 512, 2048},   {"mobilenet 112", 1, 12544, 64, 16},
+    {"mobilenet 56", 1, 3136, 24, 64},      {"mobilenet 56", 1, 3136, 72, 24},
+    {"mobilenet 28", 1, 784, 120, 40},      {"mobilenet 14", 1, 196, 480, 80},
+    {"mobilenet 7", 1, 49, 160, 960},       {"bert qkv", 1, 128, 2304, 768},
+    {"bert out", 1, 128, 768, 768},         {"bert ffn", 1, 128, 3072, 768},
+    {"bert ffn", 1, 128, 768, 3072},        {"bert qk", 12, 128, 128, 64},
+    {"bert pv", 12, 128, 64, 128},          {"vit qkv", 1, 197, 2304, 768},
+    {"vit ffn", 1, 197, 768, 3072},         {"whisper ffn", 1, 1500, 1536, 384},
+    {"whisper ffn", 1, 1500, 384, 1536},    {"yolo 1x1 80", 1, 6400, 128, 128},
+    {"large", 1, 512, 4096, 4096},          {"square", 1, 1000, 1000, 1000},
+    {"decode 1", 1, 1, 4096, 4096},         {"decode 4", 1, 4, 4096, 4096},
+    {"decode 8", 1, 8, 4096, 4096},         {"classifier", 1, 1, 1000, 2048},
+};
+
+struct Buffers {
+  std::vector<f32> a, b, packed, c, bias;
+  std::vector<f32> scratch;
+};
+
+Buffers make(const Case& s) {
+  Buffers x;
+  x.a.resize(s.batch * s.m * s.k), x.b.resize(s.batch * s.k * s.n), x.c.resize(s.batch * s.m * s.n), x.bias.resize(s.n);
+  for (auto& v : x.a) v = static_cast<f32>(rand() % 17 - 8) / 8;
+  for (auto& v : x.b) v = static_cast<f32>(rand() % 15 - 7) / 8;
+  x.packed.resize(s.batch * tasks::packed_b_elements(native_tile, 1, s.n, s.k));
+  x.scratch.resize(tasks::gemm_scratch(native_tile, s.batch, s.m, s.n, s.k, true) / 4);
+  return x;
+}
+
+__attribute__((noinline)) void run(const Case& s, Buffers& x, i64 begin, i64 end) {
+  const i64 packed = tasks::packed_b_elements(native_tile, 1, s.n, s.k);
+  const weft::LaunchArgs args{.scratch = x.scratch.data()};
+  gemm<MacF32, native_tile>(
+      Launch<>{&args, begin, end}, {s.batch, s.m, s.n, s.k},
+      DirectRows{[&](i64 b) { return x.a.data() + b * s.m * s.k; }, s.k},
+      [&](i64 b) { return x.packed.data() + b * packed; },
+      [&](i64 b, i64 row, i64 col, auto v, auto lanes) {
+        v += load<native_tile.lanes>(x.bias.data() + col, lanes);
+        v = v > 0 ? v : decltype(v)(0);
+        store(x.c.data() + (b * s.m + row) * s.n + col, v, lanes);
+      });
+}
+
+void bench(const Case& s) {
+  Buffers x = make(s);
+  const PackB p{.batch = s.batch, .n = s.n, .k = s.k, .stride_batch = s.k * s.n, .stride_k = s.n, .stride_n = 1};
+  pack_b<MacF32, native_tile>(Launch<>{nullptr, 0, pack_b_tasks<native_tile>(p)}, p, x.b.data(), x.packed.data());
+  const auto blocks = tasks::gemm_blocks(native_tile, s.batch, s.m, s.n, s.k);
+  double best = 0, peak = 0;
+  for (int round = 0; round < 8; ++round) {
+    peak = std::max(peak, peak_now());
+    const clock_t start = clock();
+    int times = 0;
+    do run(s, x, 0, blocks.tasks), ++times;
+    while (clock() - start < CLOCKS_PER_SEC / 50);
+    const double seconds = static_cast<double>(clock() - start) / CLOCKS_PER_SEC / times;
+    const double rate = 2e-9 * s.batch * s.m * s.n * s.k / seconds;
+    if (rate > best) best = rate;
+  }
+  printf(
+      "%-16s %3ld x %5ld x %5ld x %5ld  tasks %4ld mc %3ld nc %4ld kc %4ld  %6.1f GFLOP/s  %3.0f %%  %5.1f GB/s of B\n",
+      s.what, long(s.batch), long(s.m), long(s.n), long(s.k), long(blocks.tasks), long(blocks.mc), long(blocks.nc),
+      long(blocks.kc), best, best / peak * 100, best / 2 / s.m * 4);
+}
+
+}  // namespace
+
+int main() {
+  for (const Case& s : cases) bench(s);
+}

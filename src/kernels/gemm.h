@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Matrix product C[b, m, n] = A[b, m, k] B[b, k, n] with a fused epilogue, batched, for any sizes (0 and 1 included).
+///
+/// CPU: A is read in place (DirectRows) or written to scratch block by block (FilledRows: conversion, prologue,
+/// padding); B comes in packed panels (pack.h). Every C element sums k in rising order in one accumulator, whatever the
+/// blocks and the split of the task range, so results never depend on the number of threads.
+#include "device.h"
+#include "vec.h"
+
+#ifdef WEFT_CPU
+#include "micro.h"
+#include "tasks.h"
+
+namespace weft::kernel {
+
+struct GemmSizes {
+  i64 batch = 1, m = 0, n = 0, k = 0;
+};
+
+/// Rows of A read in place: `at(batch)` is the address of row 0 as units of the Mac; `stride` is in units. Needs unit
+/// stride along k, the Mac's Direct type, and k (and the row stride) a multiple of the Mac's group.
+template <class At>
+struct DirectRows {
+  static constexpr bool filled = false;
+  At at;
+  i64 stride;
+};
+
+/// Lanes of the vectors that fill rows: those of a register of accumulators.
+template <class Mac>
+inline constexpr int fill_lanes = sizeof(typename Mac::Acc) == 8 ? native_lanes / 2 : native_lanes;
+
+/// Rows of A computed by `load(batch, row, k, lanes) -> Vec<X, fill_lanes<Mac>>`, with any X: it is converted to the
+/// Mac's Direct type.
+template <class Load>
+struct FilledRows {
+  static constexpr bool filled = true;
+  Load load;
+};
+
+template <class At>
+DirectRows(At, i64) -> DirectRows<At>;
+template <class Load>
+FilledRows(Load) -> FilledRows<Load>;
+
+/// Writes units [k0, k0 + units) of rows [row, row + count) to `out`, zero beyond k.
+template <class Mac, class Load>
+WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 k0, i64 units, i64 k,
+                           typename Mac::Unit* out, i64 stride) {
+  using T = typename Mac::Direct;
+  constexpr int W = fill_lanes<Mac>;
+  const i64 first = k0 * Mac::group, last = tasks::at_most((k0 + units) * Mac::group, k);
+  for (i64 i = 0; i < count; ++i) {
+    T* to = reinterpret_cast<T*>(out + i * stride);
+    i64 at = first;
+    for (; at + W <= last; at += W) store(to + (at - first), convert<T>(load(batch, row + i, at, Full{})), Full{});
+    if (at < last) {
+      const Part part{static_cast<int>(last - at)};
+      store(to + (at - first), convert<T>(load(batch, row + i, at, part)), part);
+    }
+    for (i64 pad = last; pad < (k0 + units) * Mac::group; ++pad) to[pad - first] = T(0);
+  }
+}
+
+/// Hands a finished tile to the epilogue: one place per kernel for full vectors and one for the last columns.
+template <GemmTile tile, class Acc, class Store>
+WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 n, const Acc* acc,
+                            i64 stride) {
+  constexpr int L = tile.lanes;
+  const i64 whole = tasks::at_most(n - col, tile.nr()) / L * L, all = tasks::at_most(n - col, tile.nr());
+#pragma clang loop unroll(disable)
+  for (i64 i = 0; i < rows; ++i, acc += stride) {
+#pragma clang loop unroll(disable)
+    for (i64 j = 0; j < whole; j += L) store(batch, row + i, col + j, load<L>(acc + j, Full{}), Full{});
+    if (whole < all)
+      store(batch, row + i, col + whole, load<L>(acc + whole, Full{}), Part{static_cast<int>(all - whole)});
+  }
+}
+
+/// One step of a block's k loop: `segments` runs of `length` units, beginning at run `segment` and unit `offset` of the
+/// rows, and at unit `panel_unit` of each panel. Sums begin at `first` and go to the epilogue at `last`.
+struct BlockStep {
+  i64 segment, segments, offset, length, panel_unit;
+  bool first, last;
+};
+
+/// A block of rows x cols of C, as `multiply_block` needs it. `b` is its first panel, panels are `panel_units` apart;
+/// `sums` (row stride `stride`) keeps accumulators between steps, null where one step does it all. `far` says that B
+/// does not fit the caches, so that the next panel is worth fetching ahead.
+template <class Mac>
+struct Block {
+  i64 rows, cols, panel_units;
+  const typename Mac::B* b;
+  typename Mac::Acc* sums;
+  i64 stride;
+  bool far;
+};
+
+/// Asks for the next panel's share that belongs to one tile of rows.
+template <class Mac, GemmTile tile>
+WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 col,
+                             const typename Mac::B* panel) {
+  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
+  const i64 units = step.segments * step.length, bytes = units * unit_bytes;
+  const char* next =
+      reinterpret_cast<const char*>(panel) + (col + tile.nr() < block.cols ? block.panel_units * unit_bytes : bytes);
+  const i64 to = tasks::at_most((row + tile.mr) * bytes / block.rows, bytes);
+  WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
+}
+
+/// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
+/// begins at `row`; `finish(row, count, col, sums, stride)` is the epilogue. A small piece of B stays in the cache
+/// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
+template <class Mac, GemmTile tile, class Pointers, class Finish>
+WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
+                                const Finish& finish) {
+  using Acc = typename Mac::Acc;
+  alignas(64) Acc tile_sums[tile.mr * tile.nr()];
+  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
+  const i64 panels = tasks::ceil_div(block.cols, tile.nr());
+  const bool small = panels * step.segments * step.length * unit_bytes <= (block.far ? 16384 : 131072);
+  const i64 group = small ? panels * tile.nr() : tile.nr();
+  const i64 stride = block.sums ? block.stride : tile.nr();
+  for (i64 col0 = 0; col0 < block.cols; col0 += group) {
+    for (i64 row = 0, index = 0; row < block.rows; ++index) {
+      const i64 left = block.rows - row;
+      const int which = next_rows<tile>(left);
+      const i64 count = tasks::at_most(tile.rows(which), left);
+      const auto rows = pointers(index, row, left);
+      for (i64 col = col0; col < col0 + group && col < block.cols; col += tile.nr()) {
+        const typename Mac::B* panel = block.b + (col * block.panel_units + step.panel_unit * tile.nr()) * Mac::group;
+        if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
+        Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
+        run_micro<Mac, tile>(which, rows.at, step.segments, step.length, step.offset, panel, acc, stride, step.first);
+        if (step.last) finish(row, count, col, acc, stride);
+      }
+      row += count;
+    }
+  }
+}
+
+/// Row pointers of one tile of a plain matrix; rows past the last repeat it.
+template <class Mac, GemmTile tile>
+struct TileRows {
+  const typename Mac::Unit* at[tile.mr];
+};
+template <class Mac, GemmTile tile>
+WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left) {
+  TileRows<Mac, tile> rows;
+  WEFT_UNROLL for (int i = 0; i < tile.mr; ++i) rows.at[i] = base + tasks::at_most(i, left - 1) * stride;
+  return rows;
+}
+
+/// One block of one batch. `sums` holds mc x nc accumulators while k runs in several steps, then filled rows.
+template <class Mac, GemmTile tile, class Rows, class Store>
+WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
+                            const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {
+  using Unit = typename Mac::Unit;
+  const i64 units = tasks::gemm_units(s.k, Mac::group);
+  Unit* filled = reinterpret_cast<Unit*>(sums + blocks.mc * blocks.nc);
+  const Block<Mac> block{.rows = tasks::at_most(blocks.mc, s.m - row0),
+                         .cols = tasks::at_most(blocks.nc, s.n - col0),
+                         .panel_units = units,
+                         .b = b + col0 * units * Mac::group,
+                         .sums = units > blocks.kc ? sums : nullptr,
+                         .stride = blocks.nc,
+                         .far = blocks.n_outer && blocks.mc >= 4 * tile.mr};
+  i64 k0 = 0;
+  do {
+    const i64 length = tasks::at_most(blocks.kc, units - k0);
+    const BlockStep step{0, 1, 0, length, k0, k0 == 0, k0 + length >= units};
+    const Unit* base;
+    i64 stride;
+    if constexpr (Rows::filled) {
+      stride = tasks::filled_stride(blocks.kc), base = filled;
+      fill_rows<Mac>(a.load, batch, row0, block.rows, k0, length, s.k, filled, stride);
+    } else {
+      stride = a.stride, base = a.at(batch) + row0 * stride + k0;
+    }
+    multiply_block<Mac, tile>(
+        block, step,
+        [&](i64, i64 row, i64 left) WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left); },
+        [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)
+            WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); });
+    k0 += length;
+  } while (k0 < units);
+}
+
+/// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch; `store(batch, row, col,
+/// Vec<Acc, lanes>, lanes)` takes each finished vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
+template <class Mac, GemmTile tile, class L, class Rows, class BAt, class Store>
+WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
+  const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);
+  for_tasks(launch, blocks.tasks, [&](i64 task) WEFT_LAMBDA {
+    const i64 per_batch = blocks.m_blocks * blocks.n_blocks, batch = task / per_batch, block = task % per_batch;
+    const i64 mb = blocks.n_outer ? block % blocks.m_blocks : block / blocks.n_blocks;
+    const i64 nb = blocks.n_outer ? block / blocks.m_blocks : block % blocks.n_blocks;
+    gemm_block<Mac, tile>(s, blocks, batch, mb * blocks.mc, nb * blocks.nc, a, b_at(batch), store,
+                          static_cast<typename Mac::Acc*>(launch.args->scratch));
+  });
+}
+
+}  // namespace weft::kernel
+#endif

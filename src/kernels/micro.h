@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The CPU's inner matrix kernel: a register tile of rows x nv vectors, fed by row pointers into A and one packed panel
+/// of B. Matrix product, convolution and attention all run on it. A `Mac` says what types it multiplies and how.
+#include "tasks.h"
+#include "vec.h"
+
+namespace weft::kernel {
+
+using tasks::GemmTile;
+
+/// The tile of the machine that is compiled for, for 4-byte accumulators.
+#if defined(__AVX512F__)
+inline constexpr GemmTile native_tile = tasks::avx512_tile;
+#elif defined(__aarch64__)
+inline constexpr GemmTile native_tile = tasks::neon_tile;
+#else
+inline constexpr GemmTile native_tile = tasks::avx2_tile;
+#endif
+
+/// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
+/// `load_b<L>(panel, j)`, vector j of a unit of B; `splat<L>(unit)`; `mac(a, b, acc)`.
+/// `Direct` is the element type of A that needs no conversion: rows of it are read in place where k % group == 0.
+struct MacF32 {
+  static constexpr int group = 1;
+  using Unit = f32;
+  using Direct = f32;
+  using B = f32;
+  using Acc = f32;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) b[j] = load<L>(p + j * L, Full{});
+  }
+  template <int L>
+  static WEFT_INLINE Vec<f32, L> splat(Unit a) {
+    return Vec<f32, L>(a);
+  }
+  template <class V>
+  static WEFT_INLINE V mac(V a, V b, V c) {
+    return __builtin_elementwise_fma(a, b, c);
+  }
+};
+
+struct MacF64 {
+  static constexpr int group = 1;
+  using Unit = f64;
+  using Direct = f64;
+  using B = f64;
+  using Acc = f64;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<f64, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) b[j] = load<L>(p + j * L, Full{});
+  }
+  template <int L>
+  static WEFT_INLINE Vec<f64, L> splat(Unit a) {
+    return Vec<f64, L>(a);
+  }
+  template <class V>
+  static WEFT_INLINE V mac(V a, V b, V c) {
+    return __builtin_elementwise_fma(a, b, c);
+  }
+};
+
+/// B stored as f16, widened on load; A as f32.
+struct MacF16 : MacF32 {
+  using B = f16;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) b[j] = __builtin_convertvector(load<L>(p + j * L, Full{}), Vec<f32, L>);
+  }
+};
+
+#if defined(__AVX512BF16__)
+/// Pairs of bf16 on both sides.
+struct MacBf16 {
+  static constexpr int group = 2;
+  using Unit = u32;
+  using Direct = bf16;
+  using B = bf16;
+  using Acc = f32;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<u32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) __builtin_memcpy(&b[j], p + j * L * 2, sizeof(b[j]));
+  }
+  template <int L>
+  static WEFT_INLINE Vec<u32, L> splat(Unit a) {
+    return Vec<u32, L>(a);
+  }
+  static WEFT_INLINE Vec<f32, 16> mac(Vec<u32, 16> a, Vec<u32, 16> b, Vec<f32, 16> c) {
+    using Pairs = __bf16 __attribute__((__vector_size__(64)));
+    return __builtin_ia32_dpbf16ps_512(c, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
+  }
+};
+#else
+/// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `bf16_slot` in pack.h), so that a
+/// shift and a mask unpack them.
+struct MacBf16 : MacF32 {
+  using B = bf16;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
+    static_assert(NV % 2 == 0);
+#pragma unroll
+    for (int j = 0; j < NV; j += 2) {
+      Vec<u32, L> both;
+      __builtin_memcpy(&both, p + j * L, sizeof(both));
+      b[j] = __builtin_bit_cast(Vec<f32, L>, both << 16);
+      b[j + 1] = __builtin_bit_cast(Vec<f32, L>, both & 0xffff0000u);
+    }
+  }
+};
+#endif
+
+#if defined(__AVX512VNNI__)
+/// u8 x s8 in quads, exact in i32.
+struct MacInt8 {
+  static constexpr int group = 4;
+  using Unit = u32;
+  using Direct = u8;
+  using B = i8;
+  using Acc = i32;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) __builtin_memcpy(&b[j], p + j * L * 4, sizeof(b[j]));
+  }
+  template <int L>
+  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
+    return Vec<i32, L>(static_cast<i32>(a));
+  }
+  static WEFT_INLINE Vec<i32, 16> mac(Vec<i32, 16> a, Vec<i32, 16> b, Vec<i32, 16> c) {
+    return __builtin_ia32_vpdpbusd512(c, a, b);
+  }
+};
+#else
+/// int8 x int8 as pairs widened to 16 bits: exact for every sign (no saturating 8-bit multiply-add). A as i16 pairs.
+struct MacInt8 {
+  static constexpr int group = 2;
+  using Unit = u32;
+  using Direct = i16;
+  using B = i8;
+  using Acc = i32;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) {
+      b[j] =
+          __builtin_bit_cast(Vec<i32, L>, __builtin_convertvector(load<2 * L>(p + j * L * 2, Full{}), Vec<i16, 2 * L>));
+    }
+  }
+  template <int L>
+  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
+    return Vec<i32, L>(static_cast<i32>(a));
+  }
+  template <class V>
+  static WEFT_INLINE V mac(V a, V b, V c) {
+#if defined(__AVX2__)
+    using Shorts = short __attribute__((__vector_size__(32)));
+    return c + __builtin_bit_cast(
+                   V, __builtin_ia32_pmaddwd256(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+#else
+    return c + ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+#endif
+  }
+};
+#endif
+
+/// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
+/// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`.
+template <class Mac, GemmTile tile, int rows_now>
+__attribute__((noinline)) static void micro(const typename Mac::Unit* const* rows, i64 segments, i64 length,
+                                            i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride,
+                                            bool first) {
+  constexpr int L = tile.lanes, NV = tile.nv, R = rows_now;
+  using Sum = Vec<typename Mac::Acc, L>;
+  Sum c[R][NV];
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) c[i][j] = Sum(0);
+  }
+  if (!first) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+#pragma unroll
+      for (int j = 0; j < NV; ++j) c[i][j] = load<L>(acc + i * stride + j * L, Full{});
+    }
+  }
+#pragma clang loop unroll(disable)
+  for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
+    const typename Mac::Unit* a[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
+#pragma clang loop unroll(disable)
+    for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
+      decltype(Mac::template splat<L>(0)) bv[NV];
+      Mac::template load_b<L, NV>(b, bv);
+#pragma unroll
+      for (int i = 0; i < R; ++i) {
+        const auto av = Mac::template splat<L>(a[i][k]);
+#pragma unroll
+        for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) store(acc + i * stride + j * L, c[i][j], Full{});
+  }
+}
+
+/// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
+/// time. A count above `left` repeats the last row. Cost: FMAs, but not less than their latency (4 cycles).
+struct RowPlan {
+  signed char next[64];
+};
+
+template <GemmTile tile>
+constexpr RowPlan make_row_plan() {
+  RowPlan plan{};
+  int best[64] = {};
+  for (int left = 1; left < 3 * tile.mr; ++left) {
+    best[left] = 1 << 20;
+    for (int i = 0; i < 4 && tile.rows(i) > 0; ++i) {
+      const int work = tile.rows(i) * tile.nv, floor = 4 * tile.fma, rest = left - tile.rows(i);
+      const int cost = (work > floor ? work : floor) + 1 + (rest > 0 ? best[rest] : 0);
+      if (cost < best[left]) best[left] = cost, plan.next[left] = static_cast<signed char>(i);
+    }
+  }
+  return plan;
+}
+
+template <GemmTile tile>
+inline constexpr RowPlan row_plan = make_row_plan<tile>();
+
+/// The index of the row count to use when `left` > 0 rows remain.
+template <GemmTile tile>
+WEFT_INLINE int next_rows(i64 left) {
+  return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
+}
+
+/// Calls the micro kernel compiled for tile.rows(which) rows.
+template <class Mac, GemmTile tile>
+WEFT_INLINE void run_micro(int which, const typename Mac::Unit* const* rows, i64 segments, i64 length, i64 a_offset,
+                           const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first) {
+  if (which == 0) return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first);
+  if constexpr (tile.rows2 > 0) {
+    if (which == 1) return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first);
+  }
+  if constexpr (tile.rows3 > 0) {
+    if (which == 2) return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first);
+  }
+  if constexpr (tile.rows4 > 0) micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first);
+}
+
+}  // namespace weft::kernel

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Packing of B (weights of matmul and convolution, or a run-time operand) into panels for micro.h.
+/// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding.
+#include "micro.h"
+#include "tasks.h"
+#include "vec.h"
+
+namespace weft::kernel {
+
+/// The source: element (batch, tap, k, column) stands at batch * stride_batch + tap (three run-time digits, each with
+/// its stride) + k * stride_k + column * stride_n, all in elements. A plain matrix has no taps (all sizes 1).
+struct PackB {
+  i64 batch = 1, n = 0, k = 0;
+  i64 stride_batch = 0, stride_k = 0, stride_n = 1;
+  i64 taps[3] = {1, 1, 1}, stride_tap[3] = {0, 0, 0};
+
+  constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
+};
+
+/// Tasks of pack_b: one for each panel of each batch.
+template <GemmTile tile>
+constexpr i64 pack_b_tasks(const PackB& p) {
+  return p.batch * tasks::ceil_div(p.n, tile.nr());
+}
+
+/// The place of column j inside a unit of a panel.
+template <class Mac, GemmTile tile>
+WEFT_INLINE int panel_slot(int j) {
+  if constexpr (sizeof(typename Mac::B) == 2 && Mac::group == 1 && !__is_same(typename Mac::B, f16)) {
+    constexpr int L = tile.lanes;  // bf16 without dpbf16: vectors 2v and 2v + 1 interleaved
+    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;
+  } else {
+    return j;
+  }
+}
+
+/// Converts an element to what the Mac stores. u8 weights become s8 by subtracting 128; their zero point moves
+/// likewise.
+template <class To, class From>
+WEFT_INLINE To pack_convert(From x) {
+  if constexpr (__is_same(From, u8) && __is_same(To, i8))
+    return static_cast<i8>(x ^ 0x80);
+  else
+    return convert<To>(x);
+}
+
+/// Packs `units` units of one tap for columns [col, col + count) of the source at `from` (its column `col`, k = 0).
+template <class Mac, GemmTile tile, class Src>
+WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename Mac::B* to) {
+  constexpr int nr = tile.nr(), G = Mac::group;
+  using B = typename Mac::B;
+  const i64 units = tasks::gemm_units(p.k, G);
+  if (p.stride_n == 1 && G == 1 && __is_same(Src, B) && !(__is_same(B, bf16)) && count == nr) {
+    for (i64 u = 0; u < units; ++u) __builtin_memcpy(to + u * nr, from + u * p.stride_k, nr * sizeof(B));
+    return;
+  }
+  if (count < nr || p.k % G != 0) __builtin_memset(to, 0, units * nr * G * sizeof(B));
+  constexpr i64 step = 16 * G;  // a few k of one column at a time keep both sides in the L1 cache
+  for (i64 k0 = 0; k0 < p.k; k0 += step) {
+    const i64 k1 = tasks::at_most(k0 + step, p.k);
+    for (int j = 0; j < count; ++j) {
+      const Src* column = from + j * p.stride_n;
+      B* slot = to + panel_slot<Mac, tile>(j) * G;
+#pragma clang loop vectorize(disable)
+      for (i64 k = k0; k < k1; ++k) slot[k / G * nr * G + k % G] = pack_convert<B>(column[k * p.stride_k]);
+    }
+  }
+}
+
+/// Runs tasks [begin, end) of pack_b_tasks. `to` holds batch x packed_b_elements(tile, group, n, k) x taps elements.
+template <class Mac, GemmTile tile, class L, class Src>
+WEFT_INLINE void pack_b(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
+  constexpr int nr = tile.nr();
+  const i64 panels = tasks::ceil_div(p.n, nr), tap_size = tasks::gemm_units(p.k, Mac::group) * nr * Mac::group;
+  for_tasks(launch, pack_b_tasks<tile>(p), [&](i64 task) WEFT_LAMBDA {
+    const i64 col = task % panels * nr;
+    const Src* base = from + task / panels * p.stride_batch + col * p.stride_n;
+    typename Mac::B* out = to + task * p.all_taps() * tap_size;
+    for (i64 t0 = 0; t0 < p.taps[0]; ++t0) {
+      for (i64 t1 = 0; t1 < p.taps[1]; ++t1) {
+        for (i64 t2 = 0; t2 < p.taps[2]; ++t2, out += tap_size) {
+          const Src* tap = base + t0 * p.stride_tap[0] + t1 * p.stride_tap[1] + t2 * p.stride_tap[2];
+          pack_tap<Mac, tile>(p, tap, static_cast<int>(tasks::at_most(p.n - col, nr)), out);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace weft::kernel

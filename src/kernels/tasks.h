@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// How the CPU kernels cut their work into tasks. Shared by the kernels and by the host, which asks for the number of
+/// tasks, the scratch bytes of a thread and the size of packed weights. Plain constexpr functions; no includes.
+
+namespace weft::tasks {
+
+using i64 = __INT64_TYPE__;
+
+constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+constexpr i64 round_up(i64 a, i64 b) { return ceil_div(a, b) * b; }
+constexpr i64 at_least(i64 a, i64 low) { return a < low ? low : a; }
+constexpr i64 at_most(i64 a, i64 high) { return a > high ? high : a; }
+constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high), low); }
+
+/// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
+/// compiled (mr first, falling); the rows of a block are covered by them at the least cost. `fma` is the number of
+/// vector FMAs that the machine starts in a cycle. B is packed in panels of nr() columns.
+struct GemmTile {
+  int mr = 6, nv = 2, lanes = 8;
+  int rows2 = 5, rows3 = 4, rows4 = 0;
+  int fma = 2;
+  constexpr int nr() const { return nv * lanes; }
+  constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
+};
+
+/// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
+inline constexpr GemmTile avx2_tile{};
+inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 8, .rows3 = 4, .rows4 = 1, .fma = 1};
+inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 5, .rows3 = 4, .rows4 = 0, .fma = 2};
+constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
+
+/// How elements of k are grouped in packed B and in the rows of A: `group` consecutive k make one unit
+/// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, int8 pairs for pmaddwd; 4: int8 for VNNI).
+/// Elements of packed B: batch x panels x units(k) x nr x group.
+constexpr i64 gemm_units(i64 k, int group) { return ceil_div(k, group); }
+constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k) {
+  return round_up(n, tile.nr()) * gemm_units(k, group) * group;
+}
+
+/// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
+/// kc units. `fill` is true when rows of A are first written to scratch (converted, computed by a prologue or padded).
+struct GemmBlocks {
+  i64 mc, nc, kc, m_blocks, n_blocks, tasks;
+  bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
+};
+
+constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false) {
+  GemmBlocks b{};
+  const i64 panels = ceil_div(n, tile.nr());
+  b.m_blocks = ceil_div(m, 16 * tile.mr > 128 ? 16 * tile.mr : 128);
+  b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
+  b.m_blocks = ceil_div(m, b.mc);
+  const i64 k_blocks = at_least(ceil_div(units, 512), 1);
+  b.kc = at_least(ceil_div(units, k_blocks), 1);
+  const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
+  const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
+  const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
+  const i64 wide = clamp(at_least(fair, at_least(worthy, fill ? 128 / tile.nr() : 1)), 1, most);
+  b.n_blocks = at_least(ceil_div(panels, wide), 1);
+  b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
+  b.n_blocks = ceil_div(n, b.nc);
+  b.tasks = batch * b.m_blocks * b.n_blocks;
+  b.n_outer = n * units > 100'000;
+  return b;
+}
+
+/// Rows of A in scratch are this many units apart: past a multiple of 4 KiB, so that they do not share cache sets.
+constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
+
+/// Scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
+constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill, int unit_bytes = 4) {
+  const GemmBlocks b = gemm_blocks(tile, batch, m, n, units, fill);
+  return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
+}
+
+}  // namespace weft::tasks
