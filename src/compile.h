@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ir/module.h"
+#include "runtime/executable.h"
+
+/// Model in, executable out: the whole of Weft as a few functions.
+///
+///     auto model = compile_file("model.onnx", {.device = "cpu"});
+///     auto outputs = model->new_context()->run(inputs);
+namespace weft {
+
+enum class Precision : uint8_t { f32, bf16, f16 };
+
+/// What the caller knows about the sizes of an input: each entry fixes a size or bounds it.
+struct ShapeRequest {
+  std::string input;
+  struct Size {
+    int64_t min = 0, max = INT64_MAX;  ///< equal: fixed
+  };
+  std::vector<Size> sizes;
+};
+
+struct Progress {
+  std::string phase;  ///< "kernels"
+  size_t done = 0, total = 0;
+};
+
+struct CompileOptions {
+  std::string device = "auto";       ///< "auto", "cpu", "ref"; later "amd:0", "nvidia:0". A named device is strict.
+  int threads = 0;                   ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
+  std::vector<ShapeRequest> shapes;  ///< inputs not named keep the model's own sizes
+  std::map<std::string, int64_t> symbols;  ///< symbols fixed to a number
+  Precision precision = Precision::f32;
+  std::vector<std::string> keep_f32;  ///< source node names (glob patterns) that stay in f32
+  std::function<void(const Progress&)> progress;
+  std::string dump_directory;  ///< receives the IR after every pass
+  bool use_cache = true;       ///< of compiled kernels, on disk
+};
+
+/// Reads a model (.onnx) or a saved program (.weft, then the options only choose threads) and compiles it.
+std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
+/// The same from bytes; external data is looked for in `folder`, nowhere if empty.
+std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},
+                                          const std::filesystem::path& folder = {});
+/// A program already in the IR.
+std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
+
+/// The model as the frontend gives it (`stage` empty), or after the pass called `stage`.
+std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
+std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
+                                   std::string_view stage = {});
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "ir/op.h"
+
+/// The operators that the IR itself knows: where values come from.
+namespace weft {
+
+/// An input of a module.
+struct Parameter {
+  static constexpr std::string_view name = "parameter";
+  std::string parameter;
+  Type type;
+  static auto fields() { return std::tuple{Field{"name", &Parameter::parameter}, Field{"type", &Parameter::type}}; }
+  Types infer(Operands) const { return {type}; }
+  bool operator==(const Parameter&) const = default;
+};
+
+/// A tensor known while compiling. Large ones keep pointing into the mapped model file.
+struct Constant {
+  static constexpr std::string_view name = "constant";
+  Tensor tensor;
+  static auto fields() { return std::tuple{Field{"value", &Constant::tensor}}; }
+  Types infer(Operands) const { return {tensor.shape()}; }
+  bool operator==(const Constant&) const = default;
+};
+
+/// Sizes as data: dims -> i64[rank], for models that compute with shapes. Known without running anything; see
+/// known_contents in ir/contents.h.
+struct Sizes {
+  static constexpr std::string_view name = "sizes";
+  Dims dims;
+  static auto fields() { return std::tuple{Field{"dims", &Sizes::dims}}; }
+  Types infer(Operands) const { return {Shape{DType::i64, {static_cast<int64_t>(dims.size())}}}; }
+  bool operator==(const Sizes&) const = default;
+};
+
+}  // namespace weft

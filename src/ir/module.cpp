@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/module.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+
+namespace weft {
+namespace {
+
+thread_local GuardCollector* collector = nullptr;
+
+[[noreturn]] void refuse(std::string_view what, const Dim& a, std::string_view relation, const Dim& b) {
+  throw Error({.kind = ErrorKind::model, .code = "E151", .what = cat(what, ": ", a, " ", relation, " ", b)});
+}
+
+void record(Guard guard) {
+  if (!collector) {
+    bool equal = guard.kind == Guard::Kind::equal;
+    refuse(guard.what, guard.a, equal ? "cannot be proved equal to" : "cannot be proved at most", guard.b);
+  }
+  guard.source = collector->module.current_source();
+  collector->module.program().add_guard(std::move(guard));
+}
+
+}  // namespace
+
+GuardCollector::GuardCollector(Module& m) : module(m), outer_(collector) { collector = this; }
+GuardCollector::~GuardCollector() { collector = outer_; }
+
+void require_equal(const Dim& a, const Dim& b, std::string_view what) {
+  if (known_equal(a, b)) return;
+  if (known_different(a, b)) refuse(what, a, "is not", b);
+  record({Guard::Kind::equal, a, b, {}, std::string(what)});
+}
+
+void require_less_equal(const Dim& a, const Dim& b, std::string_view what) {
+  if (known_less_equal(a, b)) return;
+  if ((a - b).lower_bound() > 0) refuse(what, a, "is more than", b);
+  record({Guard::Kind::less_equal, a, b, {}, std::string(what)});
+}
+
+const Type& Value::type() const { return def->types[index]; }
+
+const Shape& Value::shape() const {
+  if (!type().is_tensor()) internal_error(cat("a value of type ", type(), " used as a tensor"));
+  return type().shape;
+}
+
+const std::string& Value::source() const { return def->source; }
+
+Value Module::parameter(std::string name, Type type) {
+  Value value = append(Parameter{.parameter = std::move(name), .type = std::move(type)}, {});
+  parameters_.push_back(value);
+  return value;
+}
+
+void Module::set_results(std::vector<Result> results) { results_ = std::move(results); }
+
+Value Module::append(Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
+  return insert_before(nullptr, std::move(op), std::move(inputs), std::move(modules));
+}
+
+Value Module::insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
+  Types operands;
+  for (const Value& input : inputs) operands.push_back(input.type());
+  Types types;
+  try {
+    GuardCollector guards(*this);
+    types = op.info().infer(op, operands);
+  } catch (Error& error) {
+    error.set_where(source_);
+    throw;
+  }
+  Instruction& added = arena_.emplace_back(Instruction{.id = id_limit(),
+                                                       .op = std::move(op),
+                                                       .inputs = std::move(inputs),
+                                                       .modules = std::move(modules),
+                                                       .types = std::move(types),
+                                                       .source = source_});
+  added.parent = this;
+  for (const Value& input : added.inputs) input.def->users.push_back(&added);
+  link(added, place);
+  return added.result();
+}
+
+void Module::link(Instruction& instruction, Instruction* place) {
+  instruction.next = place;
+  instruction.previous = place ? place->previous : last_;
+  (instruction.previous ? instruction.previous->next : first_) = &instruction;
+  (place ? place->previous : last_) = &instruction;
+  ++size_;
+  // Order numbers leave gaps; a full gap renumbers all.
+  constexpr int64_t gap = int64_t{1} << 32;
+  int64_t low = instruction.previous ? instruction.previous->order : 0;
+  instruction.order = place ? low + (place->order - low) / 2 : low + gap;
+  if (place && (instruction.order == low || instruction.order == place->order)) renumber();
+}
+
+void Module::renumber() {
+  int64_t order = 0;
+  for (Instruction& instruction : *this) instruction.order = order += int64_t{1} << 32;
+}
+
+void Module::unlink(Instruction& instruction) {
+  (instruction.previous ? instruction.previous->next : first_) = instruction.next;
+  (instruction.next ? instruction.next->previous : last_) = instruction.previous;
+  instruction.previous = instruction.next = nullptr;
+  --size_;
+}
+
+void Module::set_input(Instruction& user, size_t operand, Value value) {
+  auto& users = user.inputs[operand].def->users;
+  users.erase(std::ranges::find(users, &user));
+  user.inputs[operand] = value;
+  value.def->users.push_back(&user);
+}
+
+void Module::replace(Value old, Value replacement) {
+  auto users = old.def->users;
+  std::ranges::sort(users, {}, &Instruction::id);
+  auto repeated = std::ranges::unique(users);
+  users.erase(repeated.begin(), repeated.end());
+  for (Instruction* user : users) {
+    if (user == replacement.def) continue;
+    for (size_t i = 0; i < user->inputs.size(); ++i) {
+      if (user->inputs[i] == old) user->parent->set_input(*user, i, replacement);
+    }
+  }
+  for (const auto& module : program_.modules()) {
+    for (Result& result : module->results_) {
+      if (result.value == old) result.value = replacement;
+    }
+  }
+}
+
+void Module::erase(Instruction& instruction) {
+  check(instruction.users.empty(), "an erased instruction has no users");
+  for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+    auto& users = instruction.inputs[i].def->users;
+    users.erase(std::ranges::find(users, &instruction));
+  }
+  instruction.inputs.clear();
+  std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
+  unlink(instruction);
+}
+
+bool Module::is_result(Value value) const {
+  return std::ranges::any_of(results_, [&](const Result& result) { return result.value == value; });
+}
+
+size_t Module::remove_dead() {
+  std::vector<bool> needed(id_limit());
+  // Bodies of control flow may read values of outer modules, so results of every module keep them alive.
+  for (const auto& module : program_.modules()) {
+    for (const Result& result : module->results()) {
+      if (result.value.def->parent == this) needed[result.value.def->id] = true;
+    }
+  }
+  size_t before = size_;
+  for (Instruction* at = last_; at;) {
+    Instruction* previous = at->previous;
+    bool keep = needed[at->id] || !at->users.empty() || at->is<Parameter>() || at->op.info().has_side_effects;
+    if (!keep) erase(*at);
+    at = previous;
+  }
+  return before - size_;
+}
+
+void Module::move_before(Instruction& instruction, Instruction* place) {
+  unlink(instruction);
+  link(instruction, place);
+}
+
+Program::Program() { add_module("main"); }
+
+Module& Program::add_module(std::string name) {
+  return *modules_.emplace_back(std::make_unique<Module>(*this, std::move(name)));
+}
+
+Dim Program::symbol(Symbol symbol) {
+  auto [place, added] = symbols_.try_emplace(symbol.name, symbol);
+  return Dim::symbol(place->second);
+}
+
+Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
+  size_t number = 0;
+  std::string name(stem);
+  while (symbols_.contains(name)) name = cat(stem, "_", number++);
+  return symbol({.name = name, .min = min, .max = max});
+}
+
+void Program::add_guard(Guard guard) {
+  bool known = std::ranges::any_of(
+      guards_, [&](const Guard& g) { return g.kind == guard.kind && g.a == guard.a && g.b == guard.b; });
+  if (!known) guards_.push_back(std::move(guard));
+}
+
+}  // namespace weft

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+/// The program that everything in Weft works on:
+///
+///     Program program;
+///     Module& main = program.main();
+///     Value x = main.parameter("x", {DType::f32, {batch, 64}});
+///     Value y = main.append(Softmax{.axis = -1}, {x});     // shapes are inferred, sources inherited
+///     main.set_results({{"y", y}});
+///
+/// A program holds modules (main, and the bodies of if, loop, scan and call); a module is an ordered list of
+/// instructions, each after all that it reads. Instructions live in an arena: addresses are stable and ids dense.
+namespace weft {
+
+struct Instruction;
+
+/// One result of an instruction.
+struct Value {
+  Instruction* def = nullptr;
+  uint32_t index = 0;
+
+  explicit operator bool() const { return def != nullptr; }
+  bool operator==(const Value&) const = default;
+  const Type& type() const;
+  const Shape& shape() const;  ///< of a tensor; internal error for other kinds
+  DType dtype() const { return shape().dtype; }
+  const Dims& dims() const { return shape().dims; }
+  int64_t rank() const { return shape().rank(); }
+  const std::string& source() const;
+};
+
+struct Instruction {
+  uint32_t id = 0;  ///< dense within the module
+  Op op;
+  std::vector<Value> inputs;
+  std::vector<Module*> modules;  ///< bodies of control flow
+  Types types;                   ///< of the results
+  std::string source;            ///< "node 12 'cat_3' (Concat)": where in the model this came from
+
+  // Kept by Module.
+  Module* parent = nullptr;
+  Instruction *previous = nullptr, *next = nullptr;
+  int64_t order = 0;
+  std::vector<Instruction*> users = {};  ///< one entry for each operand that reads a result
+
+  bool before(const Instruction* other) const { return order < other->order; }
+  Value result(uint32_t index = 0) { return {this, index}; }
+  /// The operator's fields when it is a T.
+  template <class T>
+  const T* as() const {
+    return op.as<T>();
+  }
+  template <class T>
+  bool is() const {
+    return op.is<T>();
+  }
+};
+
+/// A condition on sizes that could not be proved while compiling; checked when sizes are bound.
+struct Guard {
+  enum class Kind : uint8_t { equal, less_equal };
+  Kind kind = Kind::equal;
+  Dim a, b;
+  std::string source;  ///< the node that needs it
+  std::string what;    ///< "MatMul: inner sizes"
+};
+
+struct Result {
+  std::string name;
+  Value value;
+};
+
+class Program;
+
+class Module {
+ public:
+  Module(Program& program, std::string name) : program_(program), name_(std::move(name)) {}
+  Module(const Module&) = delete;
+
+  Program& program() const { return program_; }
+  const std::string& name() const { return name_; }
+
+  /// Instructions in order: `for (Instruction& i : module)`. Erasing the current one inside the loop is allowed.
+  class iterator {
+   public:
+    explicit iterator(Instruction* at) : at_(at), next_(at ? at->next : nullptr) {}
+    Instruction& operator*() const { return *at_; }
+    iterator& operator++() {
+      at_ = next_;
+      next_ = at_ ? at_->next : nullptr;
+      return *this;
+    }
+    bool operator==(const iterator& other) const { return at_ == other.at_; }
+
+   private:
+    Instruction *at_, *next_;
+  };
+  iterator begin() const { return iterator(first_); }
+  iterator end() const { return iterator(nullptr); }
+  size_t size() const { return size_; }
+  uint32_t id_limit() const { return static_cast<uint32_t>(arena_.size()); }  ///< side tables are vectors of this size
+  Instruction* last() const { return last_; }
+
+  Value parameter(std::string name, Type type);
+  const std::vector<Value>& parameters() const { return parameters_; }
+  const std::vector<Result>& results() const { return results_; }
+  void set_results(std::vector<Result> results);
+
+  /// Adds an instruction at the end (or before `place`), with inferred types. An error of the shape rule is thrown with
+  /// `source` as its place. Without a source the current one (SourceScope) is taken.
+  Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
+  Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
+
+  /// Every reader of `old` (and the results) reads `replacement` instead.
+  void replace(Value old, Value replacement);
+  void set_input(Instruction& user, size_t operand, Value value);
+  /// Removes an instruction that nothing reads.
+  void erase(Instruction& instruction);
+  /// Removes every instruction whose results are not needed; returns how many.
+  size_t remove_dead();
+  bool is_result(Value value) const;
+  /// Moves `instruction` to stand just before `place`.
+  void move_before(Instruction& instruction, Instruction* place);
+
+  /// The source that new instructions get.
+  const std::string& current_source() const { return source_; }
+  void set_current_source(std::string source) { source_ = std::move(source); }
+
+ private:
+  void link(Instruction& instruction, Instruction* place);
+  void unlink(Instruction& instruction);
+  void renumber();
+
+  Program& program_;
+  std::string name_;
+  std::string source_;
+  std::deque<Instruction> arena_;
+  Instruction *first_ = nullptr, *last_ = nullptr;
+  size_t size_ = 0;
+  std::vector<Value> parameters_;
+  std::vector<Result> results_;
+};
+
+/// Sets the source of new instructions while it lives.
+class SourceScope {
+ public:
+  SourceScope(Module& module, std::string source) : module_(module), old_(module.current_source()) {
+    module.set_current_source(std::move(source));
+  }
+  ~SourceScope() { module_.set_current_source(std::move(old_)); }
+  SourceScope(const SourceScope&) = delete;
+
+ private:
+  Module& module_;
+  std::string old_;
+};
+
+class Program {
+ public:
+  Program();
+  Program(Program&&) = delete;
+
+  Module& main() { return *modules_.front(); }
+  const Module& main() const { return *modules_.front(); }
+  Module& add_module(std::string name);
+  const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
+
+  /// The symbol called `name`: declared before, or new with these bounds.
+  Dim symbol(Symbol symbol);
+  /// A symbol with a name of its own, for sizes that a model leaves open: "d0", "d1" ...
+  Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
+  const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
+
+  /// Conditions on sizes that are checked when sizes are bound.
+  const std::vector<Guard>& guards() const { return guards_; }
+  void add_guard(Guard guard);
+
+  std::string name;                             ///< of the model, for messages
+  std::map<std::string, std::string> metadata;  ///< of the model
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+  std::map<std::string, Symbol, std::less<>> symbols_;
+  std::vector<Guard> guards_;
+};
+
+/// Shape rules have no program at hand: conditions that they cannot prove become guards of the module whose collector
+/// is the innermost on this thread (Module::append sets one). Outside any an unproved condition is an error.
+class GuardCollector {
+ public:
+  explicit GuardCollector(Module& module);
+  ~GuardCollector();
+  GuardCollector(const GuardCollector&) = delete;
+
+  Module& module;
+
+ private:
+  GuardCollector* outer_;
+};
+void require_equal(const Dim& a, const Dim& b, std::string_view what);
+void require_less_equal(const Dim& a, const Dim& b, std::string_view what);
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/shape.h"
+#include "base/tensor.h"
+
+/// Operators. Each is an aggregate in its own file of ops/, which lists its fields once:
+///
+///     struct Softmax {
+///       static constexpr std::string_view name = "softmax";
+///       int64_t axis = -1;
+///       static auto fields() { return std::tuple{Field{"axis", &Softmax::axis}}; }
+///       Types infer(Operands in) const;                          // the shape rule
+///       std::vector<Wide> evaluate(std::span<const Wide> in) const;  // the meaning
+///       bool operator==(const Softmax&) const = default;
+///     };
+///
+/// `Op` holds any of them by value. Printing, parsing, comparing, saving and substituting sizes all follow from
+/// fields().
+namespace weft {
+
+struct Wide;  // ops/wide.h: a tensor of doubles or int64s
+class Op;
+class Module;
+struct Instruction;
+
+using Types = std::vector<Type>;
+using Operands = std::span<const Type>;
+
+/// A field of an operator: its name in the text form and the member that holds it.
+template <class T, class Value>
+struct Field {
+  std::string_view name;
+  Value T::* member;
+};
+template <class T, class Value>
+Field(const char*, Value T::*) -> Field<T, Value>;
+
+/// What parsing an operator's fields needs from outside.
+struct ParseContext {
+  std::function<Symbol(std::string_view)> symbol_of;
+  std::function<Tensor(std::string_view)> blob_of;  ///< a large constant by its name `@...`
+};
+/// What printing needs: where large constants go; null prints only their hash.
+struct PrintContext {
+  std::function<std::string(const Tensor&)> name_blob;
+};
+
+struct Attribute {
+  std::string_view name;
+  std::string text;
+};
+
+/// The table of functions that `Op` calls; made once for each operator by op_info<T>().
+struct OpInfo {
+  std::string_view name;
+  /// Result types from operand types; throws an Error without place for operands that do not fit.
+  Types (*infer)(const Op&, Operands);
+  /// The meaning, in wide types; null when the reference interpreter runs the operator itself (control flow).
+  std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
+  std::vector<Attribute> (*print)(const Op&, const PrintContext&);
+  Op (*parse)(std::span<const Attribute>, const ParseContext&);
+  bool (*equal)(const Op&, const Op&);
+  /// The same operator with every symbolic size replaced.
+  Op (*substitute)(const Op&, const std::function<Dim(const Symbol&)>&);
+  /// The name to show instead of `name` (an elementwise operator shows its function); null for most.
+  std::string_view (*display)(const Op&);
+  bool has_side_effects;  ///< never removed, merged or reordered (random, custom operators that say so)
+};
+
+/// Any operator, immutable, cheap to copy.
+class Op {
+ public:
+  template <class T>
+    requires requires { T::fields(); }
+  Op(T op);  // NOLINT: every operator is an Op
+
+  const OpInfo& info() const { return *info_; }
+  std::string_view name() const;
+  template <class T>
+  const T* as() const;
+  template <class T>
+  bool is() const {
+    return as<T>() != nullptr;
+  }
+  bool operator==(const Op& other) const { return info_ == other.info_ && info_->equal(*this, other); }
+
+ private:
+  const OpInfo* info_;
+  std::shared_ptr<const void> data_;
+};
+
+template <class T>
+const OpInfo& op_info();
+
+/// "softmax {axis=-1}"
+/// The name in the text form: an elementwise operator shows its function.
+std::string_view display_name(const Op& op);
+std::string to_string(const Op& op);
+
+}  // namespace weft
+
+#include "ir/op_fields.h"

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ir/module.h"
+
+/// The text form of programs, which parses back to the same program:
+///
+///     program "digits"
+///     symbol batch min=1 max=64
+///     module main {
+///       %0 = parameter {name="x", type=f32[batch,64]} : f32[batch,64]
+///       %1 = constant {value=f32[]{2}} : f32[]
+///       %2 = broadcast %1 {dims=[batch, 64]} : f32[batch,64]
+///       %3 = mul %0, %2 : f32[batch,64]  // from "node 0 'scale' (Mul)"
+///       return "y"=%3
+///     }
+///
+/// Later results of an instruction are `%4.1`, `%4.2`; bodies of control flow follow the operands as `[module, ...]`.
+/// Any word may stand after `%` in a text that is parsed.
+namespace weft {
+
+std::string print(const Program& program, const PrintContext& context = {});
+/// One instruction, as in print, with operand names from the ids.
+std::string print(const Instruction& instruction);
+
+using OpFactory = std::function<Op(std::string_view name, std::span<const Attribute>, const ParseContext&)>;
+
+/// Throws E191 with the line for text that does not parse, and the errors of the shape rules. `blob_of` supplies the
+/// large constants that print put elsewhere.
+std::unique_ptr<Program> parse_program(std::string_view text, const OpFactory& make_op,
+                                       std::function<Tensor(std::string_view)> blob_of = {});
+
+}  // namespace weft

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/build.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "ops/indexed.h"
+
+namespace weft {
+
+Value constant(Module& module, Tensor tensor) { return module.append(Constant{.tensor = std::move(tensor)}, {}); }
+
+Value constant(Module& module, DType type, double value) { return constant(module, scalar_tensor(type, value)); }
+
+Value sizes(Module& module, Dims dims) {
+  if (!all_constant(dims)) return module.append(Sizes{.dims = std::move(dims)}, {});
+  std::vector<int64_t> values;
+  for (const Dim& dim : dims) values.push_back(dim.value());
+  return constant(module, make_i64_tensor(values));
+}
+
+static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
+  if (known_equal(a, 1)) return b;
+  if (known_equal(b, 1) || known_equal(a, b)) return a;
+  require_equal(a, b, what);
+  return a.is_constant() ? a : b;
+}
+
+Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what) {
+  size_t rank = 0;
+  for (const Dims& dims : shapes) rank = std::max(rank, dims.size());
+  Dims result(rank, 1);
+  for (const Dims& dims : shapes) {
+    size_t added = rank - dims.size();
+    for (size_t i = 0; i < dims.size(); ++i) result[added + i] = broadcast_dim(result[added + i], dims[i], what);
+  }
+  return result;
+}
+
+Value broadcast(Module& module, Value x, const Dims& dims) {
+  return x.dims() == dims ? x : module.append(Broadcast{.dims = dims}, {x});
+}
+
+Value apply(Module& module, Fn fn, std::span<const Value> operands) {
+  std::vector<Dims> shapes;
+  for (const Value& operand : operands) shapes.push_back(operand.dims());
+  GuardCollector guards(module);
+  Dims dims = broadcast_dims(shapes, info(fn).name);
+  std::vector<Value> inputs;
+  for (const Value& operand : operands) inputs.push_back(broadcast(module, operand, dims));
+  return module.append(Elementwise{.fn = fn}, std::move(inputs));
+}
+
+Value apply(Module& module, Fn fn, Value x, double y) { return apply(module, fn, {x, constant(module, x.dtype(), y)}); }
+
+Value convert(Module& module, Value x, DType to) { return x.dtype() == to ? x : module.append(Convert{.to = to}, {x}); }
+
+Value reshape(Module& module, Value x, Dims dims) {
+  return x.dims() == dims ? x : module.append(Reshape{.dims = std::move(dims)}, {x});
+}
+
+Value transpose(Module& module, Value x, std::vector<int64_t> permutation) {
+  return std::ranges::is_sorted(permutation) ? x : module.append(Transpose{.permutation = std::move(permutation)}, {x});
+}
+
+Value reduce(Module& module, ReduceFn fn, Value x, std::vector<int64_t> axes, bool keep) {
+  std::ranges::sort(axes);
+  return module.append(Reduce{.fn = fn, .axes = std::move(axes), .keep = keep}, {x});
+}
+
+Value slice_axis(Module& module, Value x, int64_t axis, const Dim& start, const Dim& size) {
+  auto at = static_cast<size_t>(axis);
+  Slice slice{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  slice.starts[at] = start;
+  slice.sizes[at] = size;
+  return slice.sizes == x.dims() && start == Dim(0) ? x : module.append(std::move(slice), {x});
+}
+
+Value concat(Module& module, std::span<const Value> parts, int64_t axis) {
+  return parts.size() == 1 ? parts[0] : module.append(Concat{.axis = axis}, {parts.begin(), parts.end()});
+}
+
+Value matmul(Module& module, Value a, Value b) {
+  bool row = a.rank() == 1, column = b.rank() == 1;
+  if (row) a = reshape(module, a, {1, a.dims()[0]});
+  if (column) b = reshape(module, b, {b.dims()[0], 1});
+  Dims left(a.dims().begin(), a.dims().end() - 2), right(b.dims().begin(), b.dims().end() - 2);
+  GuardCollector guards(module);
+  Dims batch = broadcast_dims(std::array{left, right}, "matmul: batch axes");
+  auto with_batch = [&](Value x) {
+    Dims dims = batch;
+    dims.insert(dims.end(), x.dims().end() - 2, x.dims().end());
+    return broadcast(module, x, dims);
+  };
+  Value result = module.append(Dot{.type = a.dtype()}, {with_batch(a), with_batch(b)});
+  Dims dims = result.dims();
+  if (column) dims.pop_back();
+  if (row) dims.erase(dims.end() - (column ? 1 : 2));
+  return reshape(module, result, dims);
+}
+
+namespace {
+
+constexpr int64_t small_tensor = 1024;  // elements of a shape computation; larger integer tensors are data
+
+bool is_small_integer(Value value) {
+  if (!value.type().is_tensor() || value.rank() > 1) return false;
+  DType type = value.dtype();
+  if (type != DType::i64 && type != DType::i32 && type != DType::boolean) return false;
+  auto count = value.shape().elements().constant();
+  return count && *count <= small_tensor;
+}
+
+/// The contents of a result computed by `op` on known operand contents; nothing where that is not decided.
+class ContentsRule {
+ public:
+  ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
+
+  std::optional<Dims> apply() const {
+    if (const auto* op = instruction_.as<Elementwise>()) return elementwise(op->fn);
+    if (instruction_.is<Concat>()) return joined();
+    if (const auto* op = instruction_.as<Slice>()) return sliced(*op);
+    if (instruction_.is<Gather>()) return gathered();
+    if (const auto* op = instruction_.as<Reduce>()) return reduced(*op);
+    if (instruction_.is<Reshape>() || instruction_.is<Transpose>()) return in_[0];
+    if (instruction_.is<Broadcast>()) return repeated();
+    if (const auto* op = instruction_.as<Convert>(); op && op->to != DType::boolean) return in_[0];
+    return std::nullopt;
+  }
+
+ private:
+  size_t count() const { return static_cast<size_t>(instruction_.types[0].shape.elements().value()); }
+
+  std::optional<Dims> elementwise(Fn fn) const {
+    Dims out;
+    for (size_t i = 0; i < count(); ++i) {
+      auto value =
+          fn == Fn::select ? selected(in_[0][i], in_[1][i], in_[2][i]) : computed(fn, in_[0][i], in_.back()[i]);
+      if (!value) return std::nullopt;
+      out.push_back(*value);
+    }
+    return out;
+  }
+
+  static std::optional<Dim> selected(const Dim& condition, const Dim& a, const Dim& b) {
+    if (known_equal(condition, 1)) return a;
+    if (known_equal(condition, 0)) return b;
+    return known_equal(a, b) ? std::optional(a) : std::nullopt;
+  }
+
+  static std::optional<Dim> decided(bool yes, bool no) {
+    return yes ? std::optional<Dim>(1) : no ? std::optional<Dim>(0) : std::nullopt;
+  }
+
+  static std::optional<Dim> computed(Fn fn, const Dim& a, const Dim& b) {
+    switch (fn) {
+      case Fn::neg:
+        return Dim(0) - a;
+      case Fn::add:
+        return a + b;
+      case Fn::sub:
+        return a - b;
+      case Fn::mul:
+        return a * b;
+      case Fn::min:
+        return min(a, b);
+      case Fn::max:
+        return max(a, b);
+      case Fn::div:  // truncates, which is floordiv only for signs that are known
+        if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
+        return exact_divide(a, b);
+      case Fn::floor_mod:
+        return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;
+      case Fn::equal:
+        return decided(known_equal(a, b), known_different(a, b));
+      case Fn::less:
+        return decided(known_less_equal(a + 1, b), known_less_equal(b, a));
+      case Fn::greater:
+        return decided(known_less_equal(b + 1, a), known_less_equal(a, b));
+      case Fn::less_equal:
+        return decided(known_less_equal(a, b), known_less_equal(b + 1, a));
+      case Fn::greater_equal:
+        return decided(known_less_equal(b, a), known_less_equal(a + 1, b));
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<Dims> joined() const {
+    Dims out;
+    for (const Dims& part : in_) out.insert(out.end(), part.begin(), part.end());
+    return out;
+  }
+
+  std::optional<Dims> sliced(const Slice& slice) const {
+    if (!all_constant(slice.starts)) return std::nullopt;
+    if (slice.starts.empty()) return in_[0];
+    Dims out;
+    for (size_t i = 0; i < count(); ++i) {
+      int64_t at = slice.starts[0].value() + static_cast<int64_t>(i) * slice.steps[0];
+      out.push_back(in_[0].at(static_cast<size_t>(at)));
+    }
+    return out;
+  }
+
+  std::optional<Dims> gathered() const {
+    Dims out;
+    auto size = static_cast<int64_t>(in_[0].size());
+    for (const Dim& index : in_[1]) {
+      auto at = index.constant();
+      if (!at || *at < -size || *at >= size) return std::nullopt;
+      out.push_back(in_[0][static_cast<size_t>(*at < 0 ? *at + size : *at)]);
+    }
+    return out;
+  }
+
+  std::optional<Dims> reduced(const Reduce& reduce) const {
+    if (reduce.axes.empty()) return in_[0];
+    if (in_[0].empty() || reduce.fn == ReduceFn::mean) return std::nullopt;
+    Fn fn = reduce.fn == ReduceFn::sum       ? Fn::add
+            : reduce.fn == ReduceFn::product ? Fn::mul
+            : reduce.fn == ReduceFn::min     ? Fn::min
+                                             : Fn::max;
+    std::optional<Dim> total = in_[0][0];
+    for (size_t i = 1; i < in_[0].size() && total; ++i) total = computed(fn, *total, in_[0][i]);
+    return total ? std::optional(Dims{*total}) : std::nullopt;
+  }
+
+  std::optional<Dims> repeated() const {
+    if (in_[0].size() == count()) return in_[0];
+    if (in_[0].size() != 1) return std::nullopt;
+    return Dims(count(), in_[0][0]);
+  }
+
+  const Instruction& instruction_;
+  std::vector<Dims> in_;
+};
+
+}  // namespace
+
+std::optional<Dims> known_contents(Value value) {
+  if (!is_small_integer(value)) return std::nullopt;
+  Instruction* def = value.def;
+  for (int level = 0; level < 4 && (def->is<Reshape>() || def->is<Convert>()); ++level) {
+    if (!is_small_integer(def->inputs[0]) || def->inputs[0].dtype() == DType::boolean ||
+        value.dtype() == DType::boolean)
+      break;
+    def = def->inputs[0].def;
+  }
+  if (const auto* op = def->as<Sizes>()) return op->dims;
+  const auto* op = def->as<Constant>();
+  if (!op) return std::nullopt;
+  std::vector<int64_t> numbers = to_int64s(op->tensor);
+  return Dims(numbers.begin(), numbers.end());
+}
+
+Value fold_sizes(Module& module, Value value) {
+  if (!is_small_integer(value) || value.def->inputs.empty() || value.def->types.size() != 1 || known_contents(value))
+    return value;
+  std::vector<Dims> in;
+  for (const Value& input : value.def->inputs) {
+    auto contents = known_contents(input);
+    if (!contents) return value;
+    in.push_back(std::move(*contents));
+  }
+  auto contents = ContentsRule(*value.def, std::move(in)).apply();
+  if (!contents) return value;
+  Value folded = sizes(module, std::move(*contents));
+  if (value.dtype() == DType::boolean && !folded.def->is<Constant>()) return value;
+  return convert(module, reshape(module, folded, value.dims()), value.dtype());
+}
+
+}  // namespace weft

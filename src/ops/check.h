@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "base/error.h"
+#include "ir/module.h"
+
+/// What shape rules check with. Errors carry both values; Module::append adds the node.
+namespace weft::shape_rule {
+
+/// Refuses operands with a message of both values.
+template <class... Args>
+[[noreturn]] void refuse(const char* code, const Args&... args) {
+  throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});
+}
+
+inline void operand_count(std::string_view op, Operands in, size_t low, size_t high) {
+  if (in.size() < low || in.size() > high) {
+    refuse("E140", op, " needs ", low, low == high ? "" : cat("-", high), " inputs, has ", in.size());
+  }
+}
+
+inline const Shape& tensor(std::string_view op, Operands in, size_t index) {
+  if (!in[index].is_tensor()) refuse("E141", op, ": input ", index, " is ", in[index], ", not a tensor");
+  return in[index].shape;
+}
+
+/// Checks 0 <= axis < rank (negative axes are resolved by the frontends).
+inline void axis_in_range(std::string_view op, int64_t axis, int64_t rank) {
+  if (axis < 0 || axis >= rank) refuse("E143", op, ": axis ", axis, " is outside [0, ", rank - 1, "]");
+}
+
+inline void same_type(std::string_view op, const Shape& a, const Shape& b) {
+  if (a.dtype != b.dtype) refuse("E141", op, ": element types differ: ", a, " and ", b);
+}
+
+inline void length_is(std::string_view op, std::string_view what, size_t length, int64_t rank) {
+  if (static_cast<int64_t>(length) != rank) refuse("E141", op, ": ", what, " has ", length, " entries for rank ", rank);
+}
+
+inline void same_dims(std::string_view op, const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank()) refuse("E151", op, ": ranks differ: ", a, " and ", b);
+  for (size_t i = 0; i < a.dims.size(); ++i)
+    require_equal(a.dims[i], b.dims[i], cat(op, ": axis ", i, " of ", a, " and ", b));
+}
+
+}  // namespace weft::shape_rule

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "ir/op.h"
+
+/// Operators that read or write at positions given by data. Indices are i32 or i64; negative ones count from the end;
+/// one that is out of range is an error at run time (E301).
+namespace weft {
+
+/// x[before..., indices..., after...]: whole slices along `axis`.
+struct Gather {
+  static constexpr std::string_view name = "gather";
+  int64_t axis = 0;
+  static auto fields() { return std::tuple{Field{"axis", &Gather::axis}}; }
+  Types infer(Operands in) const;
+  bool operator==(const Gather&) const = default;
+};
+
+/// Elements picked along `axis`; the result has the sizes of the indices.
+struct GatherElements {
+  static constexpr std::string_view name = "gather_elements";
+  int64_t axis = 0;
+  static auto fields() { return std::tuple{Field{"axis", &GatherElements::axis}}; }
+  Types infer(Operands in) const;
+  bool operator==(const GatherElements&) const = default;
+};
+
+/// The last axis of the indices holds coordinates of the axes after the first `batch` ones.
+struct GatherNd {
+  static constexpr std::string_view name = "gather_nd";
+  int64_t batch = 0;
+  static auto fields() { return std::tuple{Field{"batch", &GatherNd::batch}}; }
+  Types infer(Operands in) const;
+  bool operator==(const GatherNd&) const = default;
+};
+
+enum class ScatterFn : uint8_t { replace, add, mul, min, max };
+std::span<const std::string_view> names(ScatterFn);
+
+/// x with `updates` written at `indices` along `axis`. Operands: x, indices, updates (sizes of the indices).
+struct ScatterElements {
+  static constexpr std::string_view name = "scatter_elements";
+  int64_t axis = 0;
+  ScatterFn fn = ScatterFn::replace;
+  static auto fields() { return std::tuple{Field{"axis", &ScatterElements::axis}, Field{"fn", &ScatterElements::fn}}; }
+  Types infer(Operands in) const;
+  bool operator==(const ScatterElements&) const = default;
+};
+
+/// x with slices of `updates` written at the coordinates in the last axis of `indices`. Operands: x, indices, updates.
+struct ScatterNd {
+  static constexpr std::string_view name = "scatter_nd";
+  ScatterFn fn = ScatterFn::replace;
+  static auto fields() { return std::tuple{Field{"fn", &ScatterNd::fn}}; }
+  Types infer(Operands in) const;
+  bool operator==(const ScatterNd&) const = default;
+};
+
+/// 0, 1, 2 ... along `axis` of a tensor of sizes `dims`.
+struct Iota {
+  static constexpr std::string_view name = "iota";
+  Dims dims;
+  int64_t axis = 0;
+  DType type = DType::i64;
+  static auto fields() {
+    return std::tuple{Field{"dims", &Iota::dims}, Field{"axis", &Iota::axis}, Field{"type", &Iota::type}};
+  }
+  Types infer(Operands in) const;
+  bool operator==(const Iota&) const = default;
+};
+
+enum class ResizeMode : uint8_t { nearest, linear, cubic };
+std::span<const std::string_view> names(ResizeMode);
+enum class ResizeCoordinates : uint8_t {
+  half_pixel,
+  half_pixel_symmetric,
+  pytorch_half_pixel,
+  align_corners,
+  asymmetric,
+  tf_crop_and_resize,
+};
+std::span<const std::string_view> names(ResizeCoordinates);
+enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
+std::span<const std::string_view> names(ResizeNearest);
+
+/// ONNX Resize over all axes: result sizes `dims`; scales[a] is the factor used for coordinates, 0 where it is
+/// dims[a] / size. roi (start then end of each axis) is for tf_crop_and_resize only.
+struct Resize {
+  static constexpr std::string_view name = "resize";
+  Dims dims;
+  std::vector<double> scales;
+  ResizeMode mode = ResizeMode::nearest;
+  ResizeCoordinates coordinates = ResizeCoordinates::half_pixel;
+  ResizeNearest nearest = ResizeNearest::round_prefer_floor;
+  double cubic_a = -0.75;
+  bool exclude_outside = false;
+  bool antialias = false;
+  double extrapolation = 0;
+  std::vector<double> roi;
+  static auto fields() {
+    return std::tuple{Field{"dims", &Resize::dims},
+                      Field{"scales", &Resize::scales},
+                      Field{"mode", &Resize::mode},
+                      Field{"coordinates", &Resize::coordinates},
+                      Field{"nearest", &Resize::nearest},
+                      Field{"cubic_a", &Resize::cubic_a},
+                      Field{"exclude_outside", &Resize::exclude_outside},
+                      Field{"antialias", &Resize::antialias},
+                      Field{"extrapolation", &Resize::extrapolation},
+                      Field{"roi", &Resize::roi}};
+  }
+  Types infer(Operands in) const;
+  bool operator==(const Resize&) const = default;
+};
+
+}  // namespace weft

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+#include "base/tensor.h"
+
+/// What compiling yields. An executable is immutable and shared by any number of threads; each request runs in a
+/// context of its own:
+///
+///     std::shared_ptr<Executable> model = compile(...);
+///     std::unique_ptr<Context> context = model->new_context();
+///     std::vector<Tensor> outputs = context->run({inputs});
+namespace weft {
+
+/// An input or output. Sizes may be symbolic.
+struct Port {
+  std::string name;
+  Type type;
+  std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
+};
+
+/// One step of the plan as `explain`, profiles and `verify --bisect` show it.
+struct StepInfo {
+  std::string kernel;  ///< readable kernel name: "conv_relu_f32"
+  std::string source;  ///< node(s) of the model: "node 3 '/conv1/Conv' (Conv) .. node 4 (Relu)"
+  std::string device;  ///< "cpu", "ref"
+  std::string reason;  ///< why this kernel, and why the others were refused
+};
+
+/// Time of one step of one run.
+struct StepTime {
+  size_t step = 0;
+  std::chrono::nanoseconds begin{}, end{};  ///< since the start of the run
+  int64_t flops = 0, bytes = 0;             ///< work of the step at these sizes; 0: unknown
+};
+
+/// Figures of a compilation, for `--json` and the tests that count compiles.
+struct CompileReport {
+  std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "simplify", "lower", "kernels" ...
+  int64_t kernels = 0, kernels_compiled = 0, kernels_from_cache = 0;
+  int64_t constant_bytes = 0;
+};
+
+struct RunOptions {
+  /// One entry for each output: memory to write it to (at least its size), or empty for memory of the library's.
+  std::span<const std::span<std::byte>> output_memory = {};
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
+  std::vector<StepTime>* profile = nullptr;
+  /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.
+  std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
+};
+
+/// One request at a time. Not for use by two threads at once.
+class Context {
+ public:
+  virtual ~Context() = default;
+  /// `inputs` in the order of Executable::inputs(), host memory, row-major, of the port's type; their sizes bind the
+  /// symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict each other).
+  virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
+  /// Bytes of working memory held now, and the most held since creation.
+  virtual size_t memory_bytes() const = 0;
+  virtual size_t peak_memory_bytes() const = 0;
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual const std::vector<Port>& inputs() const = 0;
+  virtual const std::vector<Port>& outputs() const = 0;
+  virtual std::unique_ptr<Context> new_context() const = 0;
+  virtual std::vector<StepInfo> steps() const = 0;
+  virtual const CompileReport& report() const = 0;
+  /// "cpu (x86-64, avx2 fma), 2 threads"
+  virtual std::string device() const = 0;
+  virtual const std::map<std::string, std::string>& metadata() const = 0;
+  /// Writes a saved program; E406 on targets that cannot be saved.
+  virtual void save(const std::filesystem::path& path) const = 0;
+};
+
+}  // namespace weft
