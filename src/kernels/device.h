@@ -6,6 +6,12 @@
 
 #include "launch.h"
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpsabi"  // vectors wider than a register never cross a real call: all is inlined
+#else
+#error "the kernel library needs clang's vector extensions"
+#endif
+
 #if defined(__AMDGCN__)
 #define WEFT_AMD 1
 #elif defined(__NVPTX__)
@@ -36,11 +42,11 @@ using f16 = _Float16;
 using f32 = float;
 using f64 = double;
 // Storage-only floats: their bits; arithmetic happens after convert<f32>.
-enum class bf16 : u16 {};
-enum class f8e4m3fn : u8 {};
-enum class f8e4m3fnuz : u8 {};
-enum class f8e5m2 : u8 {};
-enum class f8e5m2fnuz : u8 {};
+enum class __attribute__((may_alias)) bf16 : u16 {};
+enum class __attribute__((may_alias)) f8e4m3fn : u8 {};
+enum class __attribute__((may_alias)) f8e4m3fnuz : u8 {};
+enum class __attribute__((may_alias)) f8e5m2 : u8 {};
+enum class __attribute__((may_alias)) f8e5m2fnuz : u8 {};
 
 template <class A, class B>
 inline constexpr bool is_same = false;

@@ -7,6 +7,10 @@
 
 #include "vec.h"
 
+// Errors of one operation are computed and added back below: a * b + c may not become one operation by itself.
+#pragma float_control(push)
+#pragma clang fp contract(off)
+
 namespace weft::kernel {
 
 // ---- numbers ----
@@ -131,9 +135,14 @@ template <class V>
 WEFT_INLINE auto is_inf(V x) {
   return abs(x) == infinity<V>();
 }
-template <class V>
-WEFT_INLINE auto either(V a, V b) {
-  return a | b;
+/// Of masks.
+template <class M>
+WEFT_INLINE M either(M a, M b) {
+  return M(a | b);
+}
+template <class M>
+WEFT_INLINE M both(M a, M b) {
+  return M(a & b);
 }
 /// The larger (smaller); NaN if either is.
 template <class V>
@@ -218,37 +227,41 @@ WEFT_INLINE V limit(V x, f64 low, f64 high) {
 }
 template <class V>
 struct Reduced {
-  V r;
+  V r, rest;
   IntOf<V> n;
 };
-/// x = n ln(2) + r.
+/// x = n ln(2) + r + rest, where rest is what rounding r lost.
 template <class V>
 WEFT_INLINE Reduced<V> reduce_exp(V x) {
   using F = FormatOf<V>;
   const Whole<V> n = nearest_whole(x, F::log2e);
-  return {fma(n.value, constant<V>(-F::ln2_lo), fma(n.value, constant<V>(-F::ln2_hi), x)), n.number};
+  const V high = fma(n.value, constant<V>(-F::ln2_hi), x), r = fma(n.value, constant<V>(-F::ln2_lo), high);
+  return {r, fma(n.value, constant<V>(-F::ln2_lo), high - r), n.number};
 }
 template <class V>
 WEFT_INLINE V exp(V x) {
-  const auto [r, n] = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
-  return scale_by(constant<V>(1) + (r + exp_tail(r)), n);
+  const Reduced<V> e = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
+  return scale_by(constant<V>(1) + (e.r + exp_tail(e.r)), e.n);
 }
+/// 2^(x + rest) for a small rest.
 template <class V>
-WEFT_INLINE V exp2(V x) {
+WEFT_INLINE V exp2_sum(V x, V rest) {
   x = limit(x, FormatOf<V>::exp2_low, FormatOf<V>::exp2_high);
   const Whole<V> n = nearest_whole(x, 1.0);
-  const V r = (x - n.value) * constant<V>(0.693147180559945309417);
+  const V r = ((x - n.value) + rest) * constant<V>(0.693147180559945309417);
   return scale_by(constant<V>(1) + (r + exp_tail(r)), n.number);
 }
 template <class V>
+WEFT_INLINE V exp2(V x) {
+  return exp2_sum(x, constant<V>(0));
+}
+template <class V>
 WEFT_INLINE V expm1(V x) {
-  const V limited = limit(x, -40, FormatOf<V>::exp_high);
-  const auto [r, n] = reduce_exp(limited);
+  const Reduced<V> e = reduce_exp(limit(x, -40, FormatOf<V>::exp_high));
   // Half of 2^n, so that the largest results do not overflow on the way.
-  const V half = power_of_two<V>(n - 1), tail = exp_tail(r);
-  const V y = fma(half, r, fma(half, tail, half - constant<V>(0.5))) * constant<V>(2);
-  const V near = r + tail;
-  return select(x == constant<V>(0), x, select(n == 0, near, y));
+  const V half = power_of_two<V>(e.n - 1), tail = exp_tail(e.r) + e.rest;
+  const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
+  return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
 /// 1 / (1 + e^-x)
 template <class V>
@@ -627,11 +640,9 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     const V sum = s.k + b, sum_lo = (s.k - sum) + b + b_lo;
     const V log = sum + sum_lo, log_lo = (sum - log) + sum_lo;
     const V high = y * log, low = fma(y, log, -high) + y * log_lo;
-    const V r = exp2(high);
-    const V fixed = fma(r, low * constant<V>(0.693147180559945309417), r);
-    const V edge = log_edges(x, log);
+    const V fixed = exp2_sum(high, low), edge = log_edges(x, log);
     const auto finite = abs(high) < constant<V>(1100);
-    return select(finite & (edge == log), fixed, exp2(y * edge));
+    return select(both(finite, edge == log), fixed, exp2(y * edge));
   }
 }
 template <class V>
@@ -650,11 +661,11 @@ WEFT_INLINE V pow(V x, V y) {
     const V a = abs(x), zero = constant<V>(0), one = constant<V>(1), half = constant<V>(0.5);
     V r = power_of_magnitude(a, y);
     const auto whole = floor(y) == y;
-    const auto odd = (floor(half * y) != half * y) & whole;
+    const auto odd = both(floor(half * y) != half * y, whole);
     const auto minus = copysign(one, x) < zero;
     r = select(a == one, one, r);
-    r = select(minus & odd, -r, r);
-    r = select((x < zero) & (floor(y) != y), quiet_nan<V>(), r);
+    r = select(both(minus, odd), -r, r);
+    r = select(both(both(x<zero, x> - infinity<V>()), floor(y) != y), quiet_nan<V>(), r);
     r = select(either(x != x, y != y), quiet_nan<V>(), r);
     return select(either(y == zero, x == one), one, r);
   }
@@ -672,7 +683,7 @@ WEFT_INLINE V fmod(V x, V y) {
     const V b = abs(y), zero = constant<V>(0);
     V r = abs(x);
     // Each round takes off the leading bits of the quotient; products of y with so few bits are exact in fma.
-    const auto proper = (b > zero) & (r < infinity<V>());
+    const auto proper = both(b > zero, r < infinity<V>());
     const V huge = infinity<V>();
     V divisor = select(proper, b, huge);
     while (any(r >= divisor)) {
@@ -696,7 +707,7 @@ WEFT_INLINE V mod(V x, V y) {
   if constexpr (Elem<V>(-1) > Elem<V>(0))
     return r;
   else
-    return select((r != zero) & ((r < zero) != (y < zero)), V(r + y), r);
+    return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
 }
 /// The quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
 template <class V>
@@ -715,3 +726,5 @@ WEFT_INLINE V divide(V x, V y) {
 }
 
 }  // namespace weft::kernel
+
+#pragma float_control(pop)

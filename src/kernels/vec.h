@@ -432,10 +432,10 @@ template <int Mantissa, int Bias, bool Fnuz, bool HasInf>
 struct Float8 {
   static constexpr u32 max_bits = Fnuz ? 0x7f : HasInf ? 0x7b : 0x7e;  // largest finite
   static constexpr u32 nan_bits = Fnuz ? 0x80 : HasInf ? 0x7e : 0x7f;
-  static constexpr f32 scale = Float8<Mantissa, 0, Fnuz, HasInf>::two_to(127 - Bias);
   static constexpr f32 two_to(int n) {
     f32 r = 1;
     for (int i = 0; i < n; i++) r *= 2;
+    for (int i = 0; i > n; i--) r *= 0.5f;
     return r;
   }
   /// Places exponent and mantissa in an f32 and scales: right for denormals as well.
@@ -443,7 +443,7 @@ struct Float8 {
   static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
     using F = Vec<f32, lanes_of<U>>;
     const U magnitude = bits & U(0x7f), sign = (bits & U(0x80)) << 24;
-    F x = bits_to<f32>(magnitude << (23 - Mantissa)) * F(scale);
+    F x = bits_to<f32>(magnitude << (23 - Mantissa)) * F(two_to(127 - Bias));
     if constexpr (HasInf) x = select(magnitude > U(0x7b), bits_to<f32>(U(0x7f800000) | ((magnitude & U(3)) << 21)), x);
     x = bits_to<f32>(bits_to<u32>(x) | sign);
     const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
@@ -457,7 +457,7 @@ struct Float8 {
     const F magnitude = bits_to<f32>(low);
     constexpr u32 drop = 23 - Mantissa;
     // Denormals of the small format: adding a power of two lines the mantissa up and rounds it.
-    constexpr f32 smallest_normal = two_to(126) / two_to(125 + Bias);
+    constexpr f32 smallest_normal = two_to(1 - Bias);
     constexpr f32 lift = smallest_normal * two_to(int(drop));
     const U tiny = bits_to<u32>(magnitude + F(lift)) - bits_to<u32>(F(lift));
     const U rebias = U(u32(127 - Bias) << 23);

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores of part of a vector, conversions and reductions of the kernel library, run on the host.
+#include "kernels/vec.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace {
+
+namespace k = weft::kernel;
+using weft::u16;
+using weft::u32;
+using weft::u8;
+
+/// Every n from 0 to N: lanes below n arrive, those above read as zero, memory above stays. The array ends right after
+/// the valid lanes, so that a sanitizer sees any access beyond.
+template <class T, int N>
+void check_parts() {
+  using Bits = typename k::BitsOf<T>::type;
+  for (int n = 0; n <= N; n++) {
+    std::vector<Bits> in(n), out(n, Bits(0));
+    for (int i = 0; i < n; i++) in[i] = Bits(i + 1);
+    const auto v = k::load<N>((const T*)in.data(), k::Part{n});
+    for (int i = 0; i < N; i++) CHECK(Bits(k::lane(v, i)) == Bits(i < n ? i + 1 : 0));
+    k::store((T*)out.data(), v, k::Part{n});
+    CHECK(in == out);
+  }
+  std::vector<Bits> in(N + 1), out(N + 1, Bits(0));
+  for (int i = 0; i <= N; i++) in[i] = Bits(3 * i);
+  k::store((T*)out.data() + 1, k::load<N>((const T*)in.data() + 1, k::Full{}), k::Full{});
+  for (int i = 1; i <= N; i++) CHECK(out[i] == in[i]);
+  CHECK(out[0] == Bits(0));
+}
+
+template <class T>
+void check_all_parts() {
+  check_parts<T, 1>();
+  check_parts<T, 2>();
+  check_parts<T, 4>();
+  check_parts<T, 8>();
+  check_parts<T, 16>();
+  check_parts<T, 32>();
+}
+
+/// An 8-bit float by its definition.
+double small_float(u8 bits, int mantissa, int bias, bool fnuz, bool has_inf) {
+  const int exponent = (bits & 127) >> mantissa, m = bits & ((1 << mantissa) - 1);
+  const double sign = bits & 128 ? -1 : 1, nan = std::numeric_limits<double>::quiet_NaN();
+  if (fnuz && bits == 128) return nan;
+  if (!fnuz && !has_inf && (bits & 127) == 127) return nan;
+  if (has_inf && exponent == 31) return m ? nan : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(m, 1 - bias - mantissa);
+  return sign * std::ldexp(1 + std::ldexp(m, -mantissa), exponent - bias);
+}
+
+/// The nearest finite value, ties to the even code; saturates.
+u8 nearest(double x, const double (&values)[256]) {
+  int best = 0;
+  const double size = std::fmin(std::fabs(x), 1e6);
+  for (int i = 0; i < 128; i++) {
+    if (!std::isfinite(values[i])) continue;
+    const double d = std::fabs(values[i] - size), e = std::fabs(values[best] - size);
+    if (d < e || (d == e && i % 2 == 0)) best = i;
+  }
+  return u8(best);
+}
+
+template <class T>
+void check_float8(int mantissa, int bias, bool fnuz, bool has_inf) {
+  double values[256];
+  int failures = 0;
+  for (int i = 0; i < 256; i++) {
+    values[i] = small_float(u8(i), mantissa, bias, fnuz, has_inf);
+    const float got = k::convert<float>(T(i));
+    failures += !(std::isnan(values[i]) ? std::isnan(got) : double(got) == values[i]);
+    const float vector = k::convert<float>(k::splat<T, 4>(T(i)))[2];
+    failures += std::memcmp(&got, &vector, 4) != 0;
+  }
+  CHECK(failures == 0);
+  for (u32 bits = 0; bits < 0x7f800000; bits += 40009) {
+    const float x = __builtin_bit_cast(float, bits);
+    const u8 want = nearest(x, values);
+    failures += u8(k::convert<T>(x)) != want;
+    failures += u8(k::convert<T>(-x)) != (fnuz && want == 0 ? 0 : want | 128);
+  }
+  CHECK(failures == 0);
+  for (int i = 0; i < 127; i++) {  // halfway between neighbours
+    if (!std::isfinite(values[i + 1])) break;
+    const float x = float((values[i] + values[i + 1]) / 2);
+    CHECK(u8(k::convert<T>(x)) == (i % 2 ? i + 1 : i));
+  }
+  CHECK(std::isnan(k::convert<float>(k::convert<T>(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+}  // namespace
+
+TEST_CASE("kernel vec: parts of a vector") {
+  check_all_parts<u8>();
+  check_all_parts<weft::i16>();
+  check_all_parts<k::f16>();
+  check_all_parts<k::bf16>();
+  check_all_parts<k::f8e5m2>();
+  check_all_parts<float>();
+  check_all_parts<weft::i32>();
+  check_all_parts<double>();
+  check_all_parts<weft::i64>();
+}
+
+TEST_CASE("kernel vec: bf16 rounds to nearest even") {
+  int failures = 0;
+  for (u32 i = 0; i < 65536; i++) {
+    const float x = k::convert<float>(k::bf16(i)), back = __builtin_bit_cast(float, i << 16);
+    failures += std::memcmp(&x, &back, 4) != 0;
+  }
+  for (u32 bits = 0; bits < 0x7f800000; bits += 10007) {
+    const float x = __builtin_bit_cast(float, bits);
+    const float down = __builtin_bit_cast(float, bits & 0xffff0000),
+                up = __builtin_bit_cast(float, (bits & 0xffff0000) + 0x10000);
+    const double to_down = double(x) - down, to_up = (std::isinf(up) ? 0x1p128 : double(up)) - x;
+    const bool take_up = to_up < to_down || (to_up == to_down && (bits >> 16 & 1));
+    failures += u16(k::convert<k::bf16>(x)) != (bits >> 16) + take_up;
+    failures += u16(k::convert<k::bf16>(k::Vec<float, 8>(x)).bits[5]) != (bits >> 16) + take_up;
+  }
+  CHECK(failures == 0);
+  CHECK(std::isnan(k::convert<float>(k::convert<k::bf16>(__builtin_bit_cast(float, 0x7f800001)))));
+}
+
+TEST_CASE("kernel vec: 8-bit floats") {
+  check_float8<k::f8e4m3fn>(3, 7, false, false);
+  check_float8<k::f8e4m3fnuz>(3, 8, true, false);
+  check_float8<k::f8e5m2>(2, 15, false, true);
+  check_float8<k::f8e5m2fnuz>(2, 16, true, false);
+}
+
+TEST_CASE("kernel vec: masks, selection and reductions") {
+  using V = k::Vec<float, 8>;
+  const V x = {1, -2, 3, -4, 5, -6, 7, -8};
+  const auto bools = k::as_bool(x > 0);
+  for (int i = 0; i < 8; i++) CHECK(bools[i] == (i % 2 == 0));
+  const auto wide = k::select(x > 0, k::Vec<double, 8>(1.0), k::Vec<double, 8>(2.0));
+  CHECK(wide[0] == 1);
+  CHECK(wide[1] == 2);
+  CHECK(k::any(x > 6));
+  CHECK_FALSE(k::any(x > 7));
+  CHECK(k::reduce_add(x) == -4);
+  CHECK(k::reduce_max(x) == 7);
+  CHECK(k::reduce_min(x) == -8);
+  CHECK(std::isnan(k::reduce_max(V{1, NAN, 3, 4, 5, 6, 7, 8})));
+  CHECK(std::isnan(k::reduce_min(V{1, 2, 3, 4, 5, 6, 7, NAN})));
+}
