@@ -10,30 +10,13 @@
 #include <vector>
 
 #include "kernels/pack.h"
+#include "rate.h"
 
-using namespace weft::kernel;
+using namespace weft::bench;
 namespace tasks = weft::tasks;
 using weft::i64;
 
 namespace {
-
-/// f32 GFLOP/s of this core at this moment: dependent-free FMAs in registers.
-double peak_now() {
-  using V = Vec<f32, native_tile.lanes>;
-  V sums[12];
-  for (auto& x : sums) x = V(1);
-  V b = V(1.0001f), c = V(0.5f);
-  asm volatile("" : "+v"(b), "+v"(c));
-  const clock_t start = clock();
-  const long times = 1'000'000;
-  for (long i = 0; i < times; ++i) {
-#pragma unroll
-    for (auto& x : sums) x = __builtin_elementwise_fma(x, b, c);
-  }
-  asm volatile("" ::"v"(sums[0]), "v"(sums[1]), "v"(sums[2]), "v"(sums[3]), "v"(sums[4]), "v"(sums[5]), "v"(sums[6]),
-               "v"(sums[7]), "v"(sums[8]), "v"(sums[9]), "v"(sums[10]), "v"(sums[11]));
-  return 24e-9 * native_tile.lanes * times / (static_cast<double>(clock() - start) / CLOCKS_PER_SEC);
-}
 
 struct Case {
   const char* what;
@@ -93,21 +76,11 @@ void bench(const Case& s) {
   const PackB p{.batch = s.batch, .n = s.n, .k = s.k, .stride_batch = s.k * s.n, .stride_k = s.n, .stride_n = 1};
   pack_b<MacF32, native_tile>(Launch<>{nullptr, 0, pack_b_tasks<native_tile>(p)}, p, x.b.data(), x.packed.data());
   const auto blocks = tasks::gemm_blocks(native_tile, s.batch, s.m, s.n, s.k);
-  double best = 0, peak = 0;
-  for (int round = 0; round < 8; ++round) {
-    peak = std::max(peak, peak_now());
-    const clock_t start = clock();
-    int times = 0;
-    do run(s, x, 0, blocks.tasks), ++times;
-    while (clock() - start < CLOCKS_PER_SEC / 50);
-    const double seconds = static_cast<double>(clock() - start) / CLOCKS_PER_SEC / times;
-    const double rate = 2e-9 * s.batch * s.m * s.n * s.k / seconds;
-    if (rate > best) best = rate;
-  }
+  const Rate rate = best_rate(2.0 * s.batch * s.m * s.n * s.k, [&] { run(s, x, 0, blocks.tasks); });
   printf(
       "%-16s %3ld x %5ld x %5ld x %5ld  tasks %4ld mc %3ld nc %4ld kc %4ld  %6.1f GFLOP/s  %3.0f %%  %5.1f GB/s of B\n",
       s.what, long(s.batch), long(s.m), long(s.n), long(s.k), long(blocks.tasks), long(blocks.mc), long(blocks.nc),
-      long(blocks.kc), best, best / peak * 100, best / 2 / s.m * 4);
+      long(blocks.kc), rate.gflops, rate.gflops / rate.peak * 100, rate.gflops / 2 / s.m * 4);
 }
 
 }  // namespace

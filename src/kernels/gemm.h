@@ -145,6 +145,11 @@ template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];
 };
+/// Row pointers that stand in a table.
+template <class Mac>
+struct TableRows {
+  const typename Mac::Unit* const* at;
+};
 template <class Mac, GemmTile tile>
 WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left) {
   TileRows<Mac, tile> rows;

@@ -45,7 +45,8 @@ struct GemmBlocks {
   bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
 };
 
-constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false) {
+constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false,
+                                 i64 least_columns = 1) {
   GemmBlocks b{};
   const i64 panels = ceil_div(n, tile.nr());
   b.m_blocks = ceil_div(m, 16 * tile.mr > 128 ? 16 * tile.mr : 128);
@@ -56,7 +57,8 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
   const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
-  const i64 wide = clamp(at_least(fair, at_least(worthy, fill ? 128 / tile.nr() : 1)), 1, most);
+  const i64 least = ceil_div(fill ? 128 : least_columns, tile.nr());
+  const i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
   b.n_blocks = at_least(ceil_div(panels, wide), 1);
   b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
   b.n_blocks = ceil_div(n, b.nc);
@@ -72,6 +74,44 @@ constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill, int unit_bytes = 4) {
   const GemmBlocks b = gemm_blocks(tile, batch, m, n, units, fill);
   return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
+}
+
+/// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
+/// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
+/// height, channels of a tap = width x channels.
+enum class ConvMode { Direct, Lines, Filled };  // see conv.h
+
+struct ConvBlocks {
+  GemmBlocks gemm;
+  i64 taps_step, units_step;  // a step of the k loop: this many taps of all units, or one tap and this many units
+  i64 tiles;                  // row tiles of a block at most
+};
+
+constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
+                                 i64 units) {
+  ConvBlocks b{};
+  const i64 most = mode == ConvMode::Filled ? 1024 : 512;  // units in a step
+  b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, mode == ConvMode::Filled, units < 128 ? 64 : 32);
+  b.units_step = at_least(ceil_div(units, at_least(ceil_div(units, most), 1)), 1);
+  b.taps_step = clamp(most / b.units_step, 1, at_least(taps, 1));
+  if (b.units_step < units) b.taps_step = 1;
+  b.taps_step = ceil_div(taps, ceil_div(at_least(taps, 1), b.taps_step));
+  b.gemm.kc = b.taps_step * b.units_step;
+  int smallest = tile.mr;
+  for (int i = 0; i < 4; ++i) smallest = tile.rows(i) > 0 ? tile.rows(i) : smallest;
+  b.tiles = b.gemm.mc / tile.mr + 3 * tile.mr / smallest + 1;
+  return b;
+}
+
+/// Scratch bytes of a thread for conv: sums, then pointers with a row of padding or patches, or filled rows.
+constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
+                           int acc_bytes = 4) {
+  const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
+  const i64 sums = b.gemm.mc * b.gemm.nc * acc_bytes + 128;
+  if (mode == ConvMode::Filled) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
+  const i64 pixels =
+      mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(units, 16);
+  return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;
 }
 
 }  // namespace weft::tasks

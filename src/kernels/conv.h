@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Convolution as a matrix product that never builds its left matrix: channels last, 1 to 3 spatial dimensions, any
+/// kernel, stride, dilation, padding and groups; also the transposed convolution (gather form).
+///
+/// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
+/// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
+/// of zeros. Filled mode copies (and converts) the patches of a block to scratch: few channels, other types, odd
+/// groups. Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each
+/// group.
+#include "device.h"
+#include "gemm.h"
+#include "vec.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// Sizes of a convolution. Spatial arrays are depth, height, width; unused leading dimensions have size and stride 1.
+/// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements, rows of pixels
+/// follow each other without gaps. For a transposed convolution `transposed` is set: output = (input - 1) * stride +
+/// ..., tap t of output o reads input (o + pad - t * dilation) / stride where that is whole.
+struct ConvSizes {
+  i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
+  i64 in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
+  i64 stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
+  i64 pixel = 0;
+  bool transposed = false;
+
+  constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
+  constexpr i64 rows() const { return batch * pixels(); }
+};
+
+/// The input coordinate that tap `t` reads for output coordinate `o` in dimension `d`, or -1 outside the image.
+WEFT_INLINE i64 conv_source(const ConvSizes& s, int d, i64 o, i64 t) {
+  i64 at = s.transposed ? o + s.pad[d] - t * s.dilation[d] : o * s.stride[d] - s.pad[d] + t * s.dilation[d];
+  if (s.transposed) at = at >= 0 && at % s.stride[d] == 0 ? at / s.stride[d] : -1;
+  return at >= 0 && at < s.in[d] ? at : -1;
+}
+
+/// An output pixel of some image; walks in row order.
+struct ConvPixel {
+  i64 image, at[3];
+};
+WEFT_INLINE ConvPixel conv_pixel(const ConvSizes& s, i64 row) {
+  const i64 rest = row / s.out[2], outer = rest / s.out[1];
+  return {outer / s.out[0], {outer % s.out[0], rest % s.out[1], row % s.out[2]}};
+}
+WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
+  if (++p.at[2] < s.out[2]) return;
+  p.at[2] = 0;
+  if (++p.at[1] < s.out[1]) return;
+  p.at[1] = 0;
+  if (++p.at[0] < s.out[0]) return;
+  p.at[0] = 0, ++p.image;
+}
+
+/// The first input coordinate that the window at `p` reads, and whether it lies inside the image as a whole.
+struct ConvWindow {
+  i64 first[3];
+  bool inside;
+};
+WEFT_INLINE ConvWindow conv_window(const ConvSizes& s, const ConvPixel& p) {
+  ConvWindow w;
+  w.inside = !s.transposed;
+  WEFT_UNROLL for (int d = 0; d < 3; ++d) {
+    w.first[d] = p.at[d] * s.stride[d] - s.pad[d];
+    w.inside = w.inside & (w.first[d] >= 0) & (w.first[d] + (s.kernel[d] - 1) * s.dilation[d] < s.in[d]);
+  }
+  return w;
+}
+
+/// Calls visit(tap, element offset of the source pixel in the input, or -1) for each tap of output pixel `p`.
+template <class Visit>
+WEFT_INLINE void for_each_tap(const ConvSizes& s, const ConvPixel& p, const Visit& visit) {
+  i64 tap = 0;
+  WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td) {
+    const i64 sd = conv_source(s, 0, p.at[0], td);
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th) {
+      const i64 sh = conv_source(s, 1, p.at[1], th);
+      const i64 line = ((p.image * s.in[0] + sd) * s.in[1] + sh) * s.in[2];
+      WEFT_NO_UNROLL for (i64 tw = 0; tw < s.kernel[2]; ++tw, ++tap) {
+        const i64 sw = conv_source(s, 2, p.at[2], tw);
+        visit(tap, (sd | sh | sw) < 0 ? i64(-1) : (line + sw) * s.pixel);
+      }
+    }
+  }
+}
+
+/// Row pointers of one pixel, `step` apart in the table.
+template <class Unit, class X>
+WEFT_INLINE void fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros, const Unit** to,
+                               i64 step) {
+  const ConvWindow w = conv_window(s, p);
+  if (!w.inside) {
+    for_each_tap(s, p, [&](i64 tap, i64 offset) WEFT_LAMBDA {
+      to[tap * step] = offset < 0 ? zeros : reinterpret_cast<const Unit*>(x + offset);
+    });
+    return;
+  }
+  const i64 tap_w = s.dilation[2] * s.pixel, tap_h = s.dilation[1] * s.in[2] * s.pixel;
+  const X* plane = x + (((p.image * s.in[0] + w.first[0]) * s.in[1] + w.first[1]) * s.in[2] + w.first[2]) * s.pixel;
+  WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td, plane += s.dilation[0] * s.in[1] * s.in[2] * s.pixel) {
+    const X* line = plane;
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, line += tap_h) {
+      const X* at = line;
+      WEFT_NO_UNROLL for (i64 tw = 0; tw < s.kernel[2]; ++tw, at += tap_w, to += step)* to =
+          reinterpret_cast<const Unit*>(at);
+    }
+  }
+}
+
+/// Row pointers of a block in the order in which multiply_block meets its tiles: [tile][segment][row of the tile]. Rows
+/// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart.
+template <GemmTile tile, class Unit, class Fill>
+WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, const Unit** table,
+                                const Fill& fill) {
+  ConvPixel pixel = conv_pixel(s, row0);
+  for (i64 row = 0; row < rows; table += segments * tile.mr) {
+    const i64 count = tile.rows(next_rows<tile>(rows - row));
+    WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
+      fill(row + i, pixel, table + i);
+      if (row + i + 1 < rows) next_pixel(s, pixel);
+    }
+    row += count;
+  }
+}
+
+/// Copies `count` elements, converting them. Writes whole vectors: up to one vector past the end, which filled rows
+/// have room for.
+template <class To, class From>
+WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
+  constexpr int W = native_lanes;
+  i64 i = 0;
+  WEFT_NO_UNROLL for (; i + W <= count; i += W) store(to + i, convert<To>(load<W>(from + i, Full{})), Full{});
+  if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
+}
+
+/// Writes a whole patch line by line: along the width, taps and channels are contiguous in the input as well.
+template <class T, class X>
+WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const X* x, T outside, T* to) {
+  const i64 w0 = p.at[2] * s.stride[2] - s.pad[2], line_size = s.kernel[2] * s.channels_in;
+  const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
+  WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td) {
+    const i64 sd = conv_source(s, 0, p.at[0], td);
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, to += line_size) {
+      const i64 sh = conv_source(s, 1, p.at[1], th);
+      const i64 from = (sd | sh) < 0 ? 0 : low * s.channels_in, end = (sd | sh) < 0 ? 0 : high * s.channels_in;
+      WEFT_NO_UNROLL for (i64 i = 0; i < from; ++i) to[i] = outside;
+      if (from < end)
+        copy_row(to + from, x + (((p.image * s.in[0] + sd) * s.in[1] + sh) * s.in[2] + w0) * s.pixel + from,
+                 end - from);
+      WEFT_NO_UNROLL for (i64 i = end; i < line_size; ++i) to[i] = outside;
+    }
+  }
+}
+
+/// Pointers to the lines of one pixel's window, `step` apart: in the image, or in `patch`, a copy with its padding,
+/// where the window reaches out of the image.
+template <class Unit>
+WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const Unit* x, Unit outside, Unit* patch,
+                                    const Unit** to, i64 step) {
+  const ConvWindow w = conv_window(s, p);
+  const i64 line_size = s.kernel[2] * s.channels_in,
+            next_line = w.inside ? s.dilation[1] * s.in[2] * s.pixel : line_size;
+  const i64 next_plane = w.inside ? s.dilation[0] * s.in[1] * s.in[2] * s.pixel : s.kernel[1] * line_size;
+  const i64 origin = (((p.image * s.in[0] + w.first[0]) * s.in[1] + w.first[1]) * s.in[2] + w.first[2]) * s.pixel;
+  if (!w.inside) fill_patch_lines(s, p, x, outside, patch);
+  const Unit* plane = w.inside ? x + origin : patch;
+  WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td, plane += next_plane) {
+    const Unit* line = plane;
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, line += next_line, to += step)* to = line;
+  }
+}
+
+/// Writes the patches of rows [row0, row0 + rows) for the taps and units of one step.
+template <class Mac, class X>
+WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const BlockStep& step, const X* x, X outside,
+                              typename Mac::Unit* out, i64 stride) {
+  using T = typename Mac::Direct;
+  constexpr i64 G = Mac::group;
+  const i64 first = step.offset * G, padded = step.length * G, count = tasks::at_most(padded, s.channels_in - first);
+  const bool lines = step.segments == s.taps() && padded == s.channels_in && s.pixel == s.channels_in &&
+                     s.dilation[2] == 1 && !s.transposed;
+  ConvPixel pixel = conv_pixel(s, row0);
+  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, next_pixel(s, pixel)) {
+    T* to = reinterpret_cast<T*>(out + i * stride);
+    if (lines) {
+      fill_patch_lines(s, pixel, x, convert<T>(outside), to);
+      continue;
+    }
+    for_each_tap(s, pixel, [&](i64 tap, i64 offset) WEFT_LAMBDA {
+      if (tap < step.segment || tap >= step.segment + step.segments) return;
+      T* run = to + (tap - step.segment) * padded;
+      if (offset >= 0) copy_row(run, x + offset + first, count);
+      WEFT_NO_UNROLL for (i64 c = offset >= 0 ? count : 0; c < padded; ++c) run[c] =
+          c < count ? convert<T>(outside) : T(0);
+    });
+  }
+}
+
+/// How input pixels reach the inner kernel.
+/// Direct: in place, one run of channels for each tap. Needs X = Mac::Direct and channels_in, pixel multiples of the
+/// group. Lines: in place, one run for each line of the window (taps along the width are contiguous); windows at the
+/// border are copied. For few channels. Needs group 1, one group, pixel = channels_in, dilation 1 along the width, not
+/// transposed. Filled: every patch is copied and converted. For everything else.
+using ConvMode = tasks::ConvMode;
+
+/// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
+/// `x`: input, [batch][spatial][pixel]; group g reads channels from g * channels_in. `w`: packed weights.
+/// `outside` is the value of padding (a zero point; 0 for floats). `store(group, row, channel of the group, Vec<Acc,
+/// lanes>, lanes)`, row = flat output pixel of all images. Scratch: tasks::conv_scratch.
+template <class Mac, GemmTile tile, ConvMode mode, class L, class X, class Store>
+WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
+                      const Store& store) {
+  using Unit = typename Mac::Unit;
+  using Acc = typename Mac::Acc;
+  constexpr bool in_place = mode != ConvMode::Filled;
+  static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
+  static_assert(mode != ConvMode::Lines || Mac::group == 1, "lines need units of one element");
+  const bool lines = mode == ConvMode::Lines;
+  const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
+  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group),
+            panel_units = taps * units;
+  const auto blocks = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units);
+  const auto& g = blocks.gemm;
+  const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
+  Acc* sums = static_cast<Acc*>(launch.args->scratch);
+  const Unit** table = reinterpret_cast<const Unit**>(sums + g.mc * g.nc);
+  Unit* filled =
+      in_place ? reinterpret_cast<Unit*>(table + blocks.tiles * taps * tile.mr) : reinterpret_cast<Unit*>(table);
+  if constexpr (mode == ConvMode::Direct) {
+    auto* zeros = reinterpret_cast<X*>(filled);
+    WEFT_NO_UNROLL for (i64 i = 0; i < units * Mac::group; ++i) zeros[i] = outside;
+  }
+  i64 table_of = -1;
+  for_tasks(launch, g.tasks, [&](i64 task) WEFT_LAMBDA {
+    const i64 per_group = g.m_blocks * g.n_blocks, group = task / per_group, at = task % per_group;
+    const i64 mb = g.n_outer ? at % g.m_blocks : at / g.n_blocks, nb = g.n_outer ? at / g.m_blocks : at % g.n_blocks;
+    const i64 row0 = mb * g.mc, col0 = nb * g.nc;
+    const X* from = x + group * s.channels_in;
+    const Block<Mac> block{.rows = tasks::at_most(g.mc, s.rows() - row0),
+                           .cols = tasks::at_most(g.nc, s.channels_out - col0),
+                           .panel_units = panel_units,
+                           .b = w + group * group_size + col0 * panel_units * Mac::group,
+                           .sums = panel_units > g.kc ? sums : nullptr,
+                           .stride = g.nc,
+                           .far = g.n_outer && g.mc >= 4 * tile.mr};
+    if (in_place && table_of != group * g.m_blocks + mb) {
+      table_of = group * g.m_blocks + mb;
+      fill_row_table<tile>(s, row0, block.rows, taps, table,
+                           [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
+                             if constexpr (mode == ConvMode::Direct) fill_pointers(s, pixel, from, filled, to, tile.mr);
+                             if constexpr (mode == ConvMode::Lines) {
+                               fill_line_pointers(s, pixel, from, outside,
+                                                  filled + row * tasks::filled_stride(panel_units), to, tile.mr);
+                             }
+                           });
+    }
+    i64 tap = 0, unit = 0;
+    do {
+      const i64 segments = tasks::at_most(blocks.taps_step, taps - tap),
+                length = tasks::at_most(blocks.units_step, units - unit);
+      BlockStep step{tap, segments, unit, length, tap * units + unit, (tap | unit) == 0, false};
+      unit += length;
+      if (unit >= units) unit = 0, tap += segments;
+      step.last = tap >= taps;
+      const i64 stride = tasks::filled_stride(g.kc);
+      if constexpr (!in_place) {
+        fill_patches<Mac>(s, row0, block.rows, step, from, outside, filled, stride);
+        step = {0, 1, 0, step.segments * step.length, step.panel_unit, step.first, step.last};
+      }
+      multiply_block<Mac, tile>(
+          block, step,
+          [&](i64 index, i64 row, i64 left) WEFT_LAMBDA {
+            if constexpr (in_place)
+              return TableRows<Mac>{table + (index * taps + step.segment) * tile.mr};
+            else
+              return tile_rows<Mac, tile>(filled + row * stride, stride, left);
+          },
+          [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+            store_tile<tile>(store, group, row0 + row, count, col0 + col, s.channels_out, acc, acc_stride);
+          });
+    } while (tap < taps);
+  });
+}
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The CPU convolution in both modes against plain loops: kernels, strides, dilations, padding, groups, 1 to 3
+/// dimensions.
+#include "kernels/conv.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/pack.h"
+
+using namespace weft::kernel;
+namespace tasks = weft::tasks;
+using weft::i32, weft::i64, weft::i8, weft::u8;
+
+namespace {
+
+template <class T>
+std::vector<T> random_values(i64 count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<T> v(static_cast<size_t>(count));
+  for (T& x : v) {
+    if constexpr (sizeof(T) == 1)
+      x = static_cast<T>(random() % 256);
+    else
+      x = convert<T>(static_cast<f32>(static_cast<int>(random() % 255) - 127) / 64);
+  }
+  return v;
+}
+
+/// The plain meaning: x is [batch][in...][pixel], w is [groups][channels_out][channels_in][kernel...].
+template <class X, class W>
+double plain(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, X outside, i64 group, i64 row,
+             i64 channel) {
+  const i64 o[3] = {row / s.out[2] / s.out[1] % s.out[0], row / s.out[2] % s.out[1], row % s.out[2]},
+            image = row / s.pixels();
+  double sum = 0;
+  for (i64 tap = 0; tap < s.taps(); ++tap) {
+    const i64 t[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
+    i64 at = image;
+    bool inside = true, hole = false;
+    for (int d = 0; d < 3; ++d) {
+      i64 i = o[d] * s.stride[d] - s.pad[d] + t[d] * s.dilation[d];
+      if (s.transposed) {
+        const i64 up = o[d] + s.pad[d] - t[d] * s.dilation[d];
+        hole = hole || up % s.stride[d] != 0;
+        i = up >= 0 ? up / s.stride[d] : -1;
+      }
+      inside = inside && i >= 0 && i < s.in[d];
+      at = at * s.in[d] + i;
+    }
+    for (i64 c = 0; c < s.channels_in; ++c) {
+      const double value = static_cast<double>(
+          inside && !hole ? x[static_cast<size_t>(at * s.pixel + group * s.channels_in + c)] : outside);
+      sum += value *
+             static_cast<double>(
+                 w[static_cast<size_t>(((group * s.channels_out + channel) * s.channels_in + c) * s.taps() + tap)]);
+    }
+  }
+  return sum;
+}
+
+template <class Mac, ConvMode mode, class X, class W>
+double worst_error(const ConvSizes& s, X outside) {
+  constexpr GemmTile tile = native_tile;
+  const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
+  const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
+  const PackB pack{.batch = s.groups,
+                   .n = s.channels_out,
+                   .k = s.channels_in,
+                   .stride_batch = s.channels_out * s.channels_in * s.taps(),
+                   .stride_k = s.taps(),
+                   .stride_n = s.channels_in * s.taps(),
+                   .taps = {s.kernel[0], s.kernel[1], s.kernel[2]},
+                   .stride_tap = {s.kernel[1] * s.kernel[2], s.kernel[2], 1}};
+  std::vector<typename Mac::B> packed(static_cast<size_t>(
+      s.groups * s.taps() * tasks::packed_b_elements(tile, Mac::group, s.channels_out, s.channels_in) + 1));
+  pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, w.data(), packed.data());
+  const bool lines = mode == ConvMode::Lines;
+  const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
+  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group);
+  std::vector<char> scratch(
+      static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units)) + 64);
+  const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
+  const i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
+  const i64 channels = s.groups * s.channels_out;
+  std::vector<double> y(static_cast<size_t>(s.rows() * channels), -1e9);
+  for (i64 half = 0; half < 2; ++half) {
+    conv<Mac, tile, mode>(Launch<>{&args, half * (all / 3), half ? all : all / 3}, s, x.data(), packed.data(), outside,
+                          [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
+                            for (int i = 0; i < valid_lanes(lanes, tile.lanes); ++i) {
+                              y[static_cast<size_t>(row * channels + group * s.channels_out + channel + i)] =
+                                  static_cast<double>(v[i]);
+                            }
+                          });
+  }
+  double worst = 0;
+  for (i64 row = 0; row < s.rows(); ++row) {
+    for (i64 group = 0; group < s.groups; ++group) {
+      for (i64 channel = 0; channel < s.channels_out; ++channel) {
+        const double expected = plain(s, x, w, outside, group, row, channel);
+        const double error =
+            std::abs(y[static_cast<size_t>(row * channels + group * s.channels_out + channel)] - expected);
+        worst = std::max(worst, error / (1 + static_cast<double>(s.channels_in * s.taps())));
+      }
+    }
+  }
+  return worst;
+}
+
+/// Completes `out` and `pixel`.
+ConvSizes sized(ConvSizes s) {
+  for (int d = 0; d < 3; ++d) {
+    const i64 reach = (s.kernel[d] - 1) * s.dilation[d] + 1;
+    s.out[d] = s.transposed ? (s.in[d] - 1) * s.stride[d] + reach - 2 * s.pad[d]
+                            : (s.in[d] + 2 * s.pad[d] - reach) / s.stride[d] + 1;
+  }
+  if (s.pixel == 0) s.pixel = s.groups * s.channels_in;
+  return s;
+}
+
+const ConvSizes cases[] = {
+    {.channels_in = 3,
+     .channels_out = 20,
+     .in = {1, 13, 11},
+     .kernel = {1, 7, 7},
+     .stride = {1, 2, 2},
+     .pad = {0, 3, 3}},
+    {.batch = 2, .channels_in = 16, .channels_out = 40, .in = {1, 9, 10}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.batch = 3, .channels_in = 24, .channels_out = 17, .in = {1, 7, 7}, .kernel = {1, 1, 1}, .stride = {1, 2, 2}},
+    {.channels_in = 700, .channels_out = 5, .in = {1, 4, 4}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.channels_in = 100, .channels_out = 33, .in = {1, 6, 5}, .kernel = {1, 5, 3}, .pad = {0, 2, 1}},
+    {.groups = 3,
+     .channels_in = 4,
+     .channels_out = 6,
+     .in = {1, 8, 9},
+     .kernel = {1, 3, 3},
+     .dilation = {1, 2, 3},
+     .pad = {0, 2, 3}},
+    {.groups = 2, .channels_in = 1, .channels_out = 1, .in = {1, 1, 15}, .kernel = {1, 1, 4}, .stride = {1, 1, 3}},
+    {.batch = 2,
+     .channels_in = 2,
+     .channels_out = 3,
+     .in = {4, 5, 6},
+     .kernel = {3, 2, 3},
+     .stride = {2, 1, 1},
+     .pad = {1, 0, 1}},
+    {.channels_in = 8,
+     .channels_out = 16,
+     .in = {1, 5, 6},
+     .kernel = {1, 4, 4},
+     .stride = {1, 2, 2},
+     .pad = {0, 1, 1},
+     .transposed = true},
+    {.groups = 2,
+     .channels_in = 12,
+     .channels_out = 5,
+     .in = {1, 3, 4},
+     .kernel = {1, 3, 2},
+     .stride = {1, 3, 1},
+     .dilation = {1, 2, 1},
+     .transposed = true},
+    {.channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}, .pixel = 5},
+    {.batch = 0, .channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.channels_in = 1, .channels_out = 1, .in = {1, 1, 1}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.channels_in = 64, .channels_out = 64, .in = {1, 20, 23}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+};
+
+}  // namespace
+
+TEST_CASE("conv f32, pixels in place and patches filled") {
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CAPTURE(s.channels_in);
+    CAPTURE(s.channels_out);
+    CAPTURE(s.taps());
+    CHECK(worst_error<MacF32, ConvMode::Direct, f32, f32>(s, 0.0f) < 1e-6);
+    if (s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in) {
+      CHECK(worst_error<MacF32, ConvMode::Lines, f32, f32>(s, 0.0f) < 1e-6);
+    }
+    CHECK(worst_error<MacF32, ConvMode::Filled, f32, f32>(s, 0.0f) < 1e-6);
+  }
+}
+
+TEST_CASE("conv int8 is exact, with a zero point as padding") {
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CAPTURE(s.channels_in);
+    CAPTURE(s.taps());
+    CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8>(s, u8(7)) == 0);
+  }
+}
