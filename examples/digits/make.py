@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the digit reader and writes everything that lies beside this script.
 
-  python examples/digits/make.py        # needs torch, onnx, onnxruntime, scikit-learn, pillow; under a minute on one core
+  python examples/digits/make.py        # needs torch, onnx, onnxruntime, scikit-learn, pillow; under a minute on one
+  core
 
 The data are the 1,797 handwritten digits of 8x8 pixels that ship inside scikit-learn. A quarter of them, chosen by a
 fixed seed, is never trained on: the accuracy is measured on these, and the sample pictures are taken from these.
 """
+
 import json
 from pathlib import Path
 
@@ -102,12 +104,15 @@ def to_onnx(net):
     for name, weight in net.state_dict().items():
         if not name.endswith("num_batches_tracked"):
             model.graph.initializer.append(onnx.numpy_helper.from_array(weight.numpy(), name.replace(".", "_")))
-    onnx.helper.set_model_props(model, {
-        "labels": json.dumps(NAMES),
-        "image.layout": "NCHW",
-        "image.mean": "0",
-        "image.scale": repr(PIXEL_SCALE),
-    })
+    onnx.helper.set_model_props(
+        model,
+        {
+            "labels": json.dumps(NAMES),
+            "image.layout": "NCHW",
+            "image.mean": "0",
+            "image.scale": repr(PIXEL_SCALE),
+        },
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -132,8 +137,9 @@ def main():
     np.random.seed(0)
     torch.set_num_threads(1)
     images, digits = pixels()
-    seen, held_out, seen_digit, held_out_digit = train_test_split(images, digits, test_size=0.25, random_state=0,
-                                                                  stratify=digits)
+    seen, held_out, seen_digit, held_out_digit = train_test_split(
+        images, digits, test_size=0.25, random_state=0, stratify=digits
+    )
     net = Network()
     train(net, torch.from_numpy(to_input(seen)), torch.from_numpy(seen_digit))
     onnx.save(to_onnx(net), HERE / "digits.onnx")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks with onnxruntime that the models of the benchmark are fit to judge anything by.
+
+  python bench/models/check.py [NAME ...]
+
+At every size of `NAME.json`: the outputs are finite, no output is the same number throughout, and any two members of a
+batch differ. At the first size, and at the smallest in which nothing is 1: every output moves when any one input
+moves. The outputs of a random network can be all but constant, and then a wrong kernel passes for a right one. Needs
+numpy, onnx and onnxruntime.
+"""
+
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+
+import fill
+
+LEAST_SPREAD = 1e-3  # of an output: standard deviation over root mean square
+LEAST_MOVE = 1e-3  # of an output, relative to its norm, when one input is drawn anew
+
+
+def session(name):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    return onnxruntime.InferenceSession(fill.cached(name), options, providers=["CPUExecutionProvider"])
+
+
+def run(engine, feeds):
+    return dict(zip((output.name for output in engine.get_outputs()), engine.run(None, feeds)))
+
+
+def norm(value):
+    return float(np.linalg.norm(value.astype(np.float64).ravel()))
+
+
+def moved(name, key, value):
+    """Another value for one input: drawn with another seed, or where that changes nothing (a mask), its start
+    turned."""
+    dims = value.shape
+    other = fill.draw(fill.recipe(name)["inputs"][key], dims, value.dtype, 2, f"input/{key}")
+    if np.array_equal(other, value):
+        other = value.copy()
+        other[..., 0] = 1 - other[..., 0]
+    return other
+
+
+def batch_axis(engine, output):
+    dims = next(value.shape for value in engine.get_outputs() if value.name == output)
+    return dims.index("batch")
+
+
+def check_outputs(engine, outputs):
+    """What is wrong with the outputs of one run: a list of sentences."""
+    wrong = []
+    for key, value in outputs.items():
+        if not np.isfinite(value).all():
+            wrong.append(f"{key} holds NaN or infinity")
+            continue
+        spread = float(value.std(dtype=np.float64)) / (norm(value) / np.sqrt(value.size))
+        if spread < LEAST_SPREAD:
+            wrong.append(f"{key} is all but constant: its deviation is {spread:.1e} of its size")
+        rows = np.moveaxis(value, batch_axis(engine, key), 0)
+        if any(np.array_equal(rows[0], row) for row in rows[1:]):
+            wrong.append(f"{key} is the same for two members of the batch")
+    return wrong
+
+
+def check_moves(engine, name, feeds, outputs):
+    """Which outputs ignore which inputs, and the least that any output moved."""
+    wrong, least = [], np.inf
+    for key in feeds:
+        if feeds[key].size == 0:
+            continue  # no past yet
+        after = run(engine, {**feeds, key: moved(name, key, feeds[key])})
+        for output, value in outputs.items():
+            move = norm(after[output] - value) / norm(value)
+            least = min(least, move)
+            if not move > LEAST_MOVE:
+                wrong.append(f"{output} hardly moves with {key}: {move:.1e}")
+    return wrong, least
+
+
+def how_small(sizes):
+    """Sorts by the product of the sizes, those with a 1 last: a single position may ignore a mask, a past may be
+    none."""
+    return 1 in sizes.values(), np.prod([size or 1 for size in sizes.values()])
+
+
+def check(name):
+    """Sentences on what is wrong, at every size."""
+    start = time.time()
+    engine = session(name)
+    cases = fill.cases(name)
+    smallest = min(cases, key=how_small)
+    wrong, least = [], np.inf
+    for sizes in cases:
+        feeds = fill.feeds(name, sizes)
+        outputs = run(engine, feeds)
+        found = check_outputs(engine, outputs)
+        if sizes in (cases[0], smallest):
+            more, move = check_moves(engine, name, feeds, outputs)
+            found, least = found + more, min(least, move)
+        wrong += [f"{name} at {sizes}: {sentence}" for sentence in found]
+    sizes = {key: f"{norm(value) / np.sqrt(value.size):.2g}" for key, value in outputs.items()}
+    print(
+        f"{name}: {len(cases)} sizes, outputs of size {sizes}, least move {least:.2g}, {len(wrong)} wrong, "
+        f"{time.time() - start:.0f} s",
+        flush=True,
+    )
+    return wrong
+
+
+def main():
+    wrong = [sentence for name in sys.argv[1:] or fill.names() for sentence in check(name)]
+    print("\n".join(wrong))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
