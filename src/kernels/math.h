@@ -92,11 +92,9 @@ WEFT_INLINE V fma(V a, V b, V c) {
 #endif
 }
 template <class V>
-WEFT_INLINE V abs(V x) {
-  if constexpr (Elem<V>(-1) > Elem<V>(0))
-    return x;
-  else
-    return __builtin_elementwise_abs(x);
+WEFT_INLINE V absolute(V x) {
+  if constexpr (Elem<V>(-1) > Elem<V>(0)) return x;
+  else return __builtin_elementwise_abs(x);
 }
 template <class V>
 WEFT_INLINE V floor(V x) {
@@ -112,7 +110,7 @@ WEFT_INLINE V trunc(V x) {
 }
 /// To the nearest integer, halves to even.
 template <class V>
-WEFT_INLINE V round(V x) {
+WEFT_INLINE V round_even(V x) {
   return __builtin_elementwise_roundeven(x);
 }
 template <class V>
@@ -133,7 +131,7 @@ WEFT_INLINE auto is_nan(V x) {
 }
 template <class V>
 WEFT_INLINE auto is_inf(V x) {
-  return abs(x) == infinity<V>();
+  return absolute(x) == infinity<V>();
 }
 /// Of masks.
 template <class M>
@@ -146,23 +144,54 @@ WEFT_INLINE M both(M a, M b) {
 }
 /// The larger (smaller); NaN if either is.
 template <class V>
-WEFT_INLINE V max(V a, V b) {
-  if constexpr (is_float<V>)
-    return select(either(a > b, a != a), a, b);
-  else
-    return select(a > b, a, b);
+WEFT_INLINE V maximum(V a, V b) {
+  if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
+  else return select(a > b, a, b);
 }
 template <class V>
-WEFT_INLINE V min(V a, V b) {
-  if constexpr (is_float<V>)
-    return select(either(a < b, a != a), a, b);
-  else
-    return select(a < b, a, b);
+WEFT_INLINE V minimum(V a, V b) {
+  if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
+  else return select(a < b, a, b);
 }
 template <class V>
 WEFT_INLINE V clamp(V x, V low, V high) {
-  return min(max(x, low), high);
+  return minimum(maximum(x, low), high);
 }
+// ---- booleans (0 and 1) and bits ----
+template <class V>
+WEFT_INLINE V from_mask(auto mask) {
+  return convert_plain<Elem<V>>(as_bool(mask));
+}
+template <class V>
+WEFT_INLINE V logical_not(V x) {
+  return from_mask<V>(x == 0);
+}
+template <class V>
+WEFT_INLINE V logical_and(V x, V y) {
+  return from_mask<V>(both(x != 0, y != 0));
+}
+template <class V>
+WEFT_INLINE V logical_or(V x, V y) {
+  return from_mask<V>((x | y) != 0);
+}
+template <class V>
+WEFT_INLINE V logical_xor(V x, V y) {
+  return from_mask<V>((x != 0) != (y != 0));
+}
+/// Shifts by the width or more give 0 (or the sign, to the right).
+template <class V>
+WEFT_INLINE V shift_left(V x, V n) {
+  constexpr int width = 8 * sizeof(Elem<V>);
+  const auto far = either(n < V(Elem<V>(0)), n >= V(Elem<V>(width)));
+  return select(far, V(Elem<V>(0)), V(x << select(far, V(Elem<V>(0)), n)));
+}
+template <class V>
+WEFT_INLINE V shift_right(V x, V n) {
+  constexpr int width = 8 * sizeof(Elem<V>);
+  const auto far = either(n < V(Elem<V>(0)), n >= V(Elem<V>(width)));
+  return V(x >> select(far, V(Elem<V>(width - 1)), n)) >> select(far, V(Elem<V>(1)), V(Elem<V>(0)));
+}
+
 /// -1, 0, 1; NaN stays.
 template <class V>
 WEFT_INLINE V sign(V x) {
@@ -266,7 +295,7 @@ WEFT_INLINE V expm1(V x) {
 /// 1 / (1 + e^-x)
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
-  const V e = exp(-abs(x)), one = constant<V>(1);
+  const V e = exp(-absolute(x)), one = constant<V>(1);
   return select(x < constant<V>(0), e, one) / (one + e);
 }
 
@@ -366,13 +395,13 @@ WEFT_INLINE V log1p(V x) {
 /// log(1 + e^x)
 template <class V>
 WEFT_INLINE V softplus(V x) {
-  return max(x, constant<V>(0)) + log1p(exp(-abs(x)));
+  return maximum(x, constant<V>(0)) + log1p(exp(-absolute(x)));
 }
 
 // ---- hyperbolic ----
 template <class V>
 WEFT_INLINE V tanh(V x) {
-  const V a = abs(x), one = constant<V>(1), two = constant<V>(2);
+  const V a = absolute(x), one = constant<V>(1), two = constant<V>(2);
   if constexpr (is_f64<V>) {
     const V t = expm1(select(a > constant<V>(22), constant<V>(44), a + a));
     return select(x != x, x, copysign(t / (t + two), x));
@@ -385,7 +414,7 @@ WEFT_INLINE V tanh(V x) {
 }
 template <class V>
 WEFT_INLINE V sinh(V x) {
-  const V a = abs(x), half = constant<V>(0.5), one = constant<V>(1);
+  const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);
   const V t = expm1(a);
   const V small = half * (t + t / (t + one));
   const V e = exp(half * a);  // squared: the result overflows later than e^a does
@@ -393,13 +422,13 @@ WEFT_INLINE V sinh(V x) {
 }
 template <class V>
 WEFT_INLINE V cosh(V x) {
-  const V a = abs(x), half = constant<V>(0.5);
+  const V a = absolute(x), half = constant<V>(0.5);
   const V e = exp(half * a), big = (half * e) * e, t = exp(a);
   return select(a > constant<V>(20), big, half * t + half / t);
 }
 template <class V>
 WEFT_INLINE V asinh(V x) {
-  const V a = abs(x), one = constant<V>(1), z = a * a;
+  const V a = absolute(x), one = constant<V>(1), z = a * a;
   const V small = log1p(a + z / (one + sqrt(z + one)));
   const V large = log(a) + constant<V>(0.693147180559945309417);
   return select(x == constant<V>(0), x, copysign(select(a > constant<V>(1e9), large, small), x));
@@ -413,14 +442,14 @@ WEFT_INLINE V acosh(V x) {
 }
 template <class V>
 WEFT_INLINE V atanh(V x) {
-  const V a = abs(x), one = constant<V>(1);
+  const V a = absolute(x), one = constant<V>(1);
   return copysign(constant<V>(0.5) * log1p((a + a) / (one - a)), x);
 }
 
 // ---- error function ----
 template <class V>
 WEFT_INLINE V erf(V x) {
-  const V a = abs(x), z = x * x, one = constant<V>(1);
+  const V a = absolute(x), z = x * x, one = constant<V>(1);
   if constexpr (is_f64<V>) {
     const V p =
         poly(z, {0.1283791670955125739, -0.3761263890318375238, 0.1128379167095512036, -0.02686617064512986801,
@@ -516,7 +545,7 @@ WEFT_INLINE Turn<V> turn_of(V x) {
   V r = fma(n.value, constant<V>(-F::half_pi[0]), x);
   r = fma(n.value, constant<V>(-F::half_pi[1]), r);
   Turn<V> turn{fma(n.value, constant<V>(-F::half_pi[2]), r), n.number};
-  if (any(abs(x) > constant<V>(F::trig_fast))) turn_large_lanes(x, turn);
+  if (any(absolute(x) > constant<V>(F::trig_fast))) turn_large_lanes(x, turn);
   return turn;
 }
 template <class V>
@@ -527,8 +556,7 @@ WEFT_INLINE V sin_small(V r) {
                poly(z, {-0.1666666666666663282, 0.008333333333322564567, -0.0001984126982990821437,
                         2.755731372221978813e-6, -2.505076236540324893e-8, 1.589702087283410136e-10}),
                r);
-  } else
-    return fma(r * z, poly(z, {-0.16666655, 0.008332180857, -0.0001951759276}), r);
+  } else return fma(r * z, poly(z, {-0.16666655, 0.008332180857, -0.0001951759276}), r);
 }
 template <class V>
 WEFT_INLINE V cos_small(V r) {
@@ -537,8 +565,7 @@ WEFT_INLINE V cos_small(V r) {
   if constexpr (is_f64<V>) {
     tail = poly(z, {0.04166666666666661332, -0.001388888888887614783, 2.480158729058603233e-5, -2.755731463738887516e-7,
                     2.087575849556038576e-9, -1.136132664048606263e-11});
-  } else
-    tail = poly(z, {0.04166664712, -0.001388737791, 2.4439483e-5});
+  } else tail = poly(z, {0.04166664712, -0.001388737791, 2.4439483e-5});
   const V high = fma(-half, z, one);  // the rounding of 1 - z / 2 is added back
   return high + fma(z * z, tail, fma(-half, z, one - high));
 }
@@ -577,13 +604,12 @@ WEFT_INLINE V asin_small(V s, V z) {
                         0.00949189983522057972, 0.009973120298773666974, 0.000798449467671382941,
                         0.02458413966641952204, -0.02585126597584807353, 0.03347937697815149161}),
                s);
-  } else
-    return fma(s * z, poly(z, {0.1666675074, 0.07495343607, 0.04546626058, 0.02419478868, 0.04214612164}), s);
+  } else return fma(s * z, poly(z, {0.1666675074, 0.07495343607, 0.04546626058, 0.02419478868, 0.04214612164}), s);
 }
 template <class V>
 WEFT_INLINE V asin(V x) {
   using F = FormatOf<V>;
-  const V a = abs(x), half = constant<V>(0.5);
+  const V a = absolute(x), half = constant<V>(0.5);
   const auto large = a > half;
   const V z = select(large, (constant<V>(1) - a) * half, a * a);
   const V s = select(large, sqrt(z), a), y = asin_small(s, z);
@@ -593,7 +619,8 @@ WEFT_INLINE V asin(V x) {
 template <class V>
 WEFT_INLINE V acos(V x) {
   using F = FormatOf<V>;
-  const V a = abs(x), half = constant<V>(0.5), quarter = constant<V>(F::half_pi[0]), rest = constant<V>(F::half_pi[1]);
+  const V a = absolute(x), half = constant<V>(0.5), quarter = constant<V>(F::half_pi[0]),
+          rest = constant<V>(F::half_pi[1]);
   const auto large = a > half;
   const V z = select(large, (constant<V>(1) - a) * half, a * a);
   const V s = select(large, sqrt(z), a), y = asin_small(s, z);
@@ -604,7 +631,7 @@ WEFT_INLINE V acos(V x) {
 template <class V>
 WEFT_INLINE V atan(V x) {
   using F = FormatOf<V>;
-  const V a = abs(x), one = constant<V>(1);
+  const V a = absolute(x), one = constant<V>(1);
   const auto far = a > constant<V>(2.414213562373095), middle = a > constant<V>(0.4142135623730950);
   const V t = select(far, -one, select(middle, a - one, a)) / select(far, a, select(middle, a + one, one));
   const V base = select(far, constant<V>(1), select(middle, constant<V>(0.5), constant<V>(0)));
@@ -614,10 +641,26 @@ WEFT_INLINE V atan(V x) {
     p = poly(z, {-0.3333333333333323299, 0.1999999999996168457, -0.1428571428088374002, 0.1111111081352715767,
                  -0.09090898533081889904, 0.07692072794790250897, -0.06663236107029154476, 0.05848785128541540467,
                  -0.05043096098148626331, 0.0381555930306397177, -0.01800189570516559214});
-  } else
-    p = poly(z, {-0.3333331645, 0.1999853402, -0.1424454961, 0.1060049451, -0.06093588147});
+  } else p = poly(z, {-0.3333331645, 0.1999853402, -0.1424454961, 0.1060049451, -0.06093588147});
   const V tail = fma(base, constant<V>(F::half_pi[1]), t * z * p);
   return copysign(fma(base, constant<V>(F::half_pi[0]), t + tail), x);
+}
+
+/// The angle of the point (x, y), in (-pi, pi].
+template <class V>
+WEFT_INLINE V atan2(V y, V x) {
+  using F = FormatOf<V>;
+  const V a = absolute(x), b = absolute(y), zero = constant<V>(0), one = constant<V>(1);
+  const auto steep = b > a;
+  // Of two infinities or two zeros the ratio is 1 and 0.
+  const V low = minimum(a, b), high = maximum(a, b);
+  V ratio = select(high == zero, zero, low / high);
+  ratio = select(low == infinity<V>(), one, ratio);
+  V angle = atan(ratio);
+  angle = select(steep, constant<V>(F::half_pi[0]) - (angle - constant<V>(F::half_pi[1])), angle);
+  const auto left = copysign(one, x) < zero;
+  angle = select(left, constant<V>(2) * constant<V>(F::half_pi[0]) - (angle - constant<V>(2 * F::half_pi[1])), angle);
+  return select(either(x != x, y != y), quiet_nan<V>(), copysign(angle, y));
 }
 
 // ---- power, remainder ----
@@ -641,7 +684,7 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     const V log = sum + sum_lo, log_lo = (sum - log) + sum_lo;
     const V high = y * log, low = fma(y, log, -high) + y * log_lo;
     const V fixed = exp2_sum(high, low), edge = log_edges(x, log);
-    const auto finite = abs(high) < constant<V>(1100);
+    const auto finite = absolute(high) < constant<V>(1100);
     return select(both(finite, edge == log), fixed, exp2(y * edge));
   }
 }
@@ -658,7 +701,7 @@ WEFT_INLINE V pow(V x, V y) {
     const V inverse = select(either(x == V(Elem<V>(1)), x == V(Elem<V>(-1))), unit, V(Elem<V>(0)));
     return select(y < V(Elem<V>(0)), inverse, r);
   } else {
-    const V a = abs(x), zero = constant<V>(0), one = constant<V>(1), half = constant<V>(0.5);
+    const V a = absolute(x), zero = constant<V>(0), one = constant<V>(1), half = constant<V>(0.5);
     V r = power_of_magnitude(a, y);
     const auto whole = floor(y) == y;
     const auto odd = both(floor(half * y) != half * y, whole);
@@ -680,8 +723,8 @@ WEFT_INLINE V fmod(V x, V y) {
     return select(safe, zero, V(x % select(safe, one, y)));
   } else {
     using F = FormatOf<V>;
-    const V b = abs(y), zero = constant<V>(0);
-    V r = abs(x);
+    const V b = absolute(y), zero = constant<V>(0);
+    V r = absolute(x);
     // Each round takes off the leading bits of the quotient; products of y with so few bits are exact in fma.
     const auto proper = both(b > zero, r < infinity<V>());
     const V huge = infinity<V>();
@@ -696,28 +739,24 @@ WEFT_INLINE V fmod(V x, V y) {
       left = select(left < zero, left + step, left);
       r = select(r >= divisor, left, r);
     }
-    r = select(proper, r, select(either(b == zero, abs(x) == infinity<V>()), quiet_nan<V>(), r));
+    r = select(proper, r, select(either(b == zero, absolute(x) == infinity<V>()), quiet_nan<V>(), r));
     return select(either(x != x, y != y), quiet_nan<V>(), copysign(r, x));
   }
 }
 /// The remainder with the sign of y (Python's %).
 template <class V>
-WEFT_INLINE V mod(V x, V y) {
+WEFT_INLINE V floor_mod(V x, V y) {
   const V r = fmod(x, y), zero = V(Elem<V>(0));
-  if constexpr (Elem<V>(-1) > Elem<V>(0))
-    return r;
-  else
-    return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
+  if constexpr (Elem<V>(-1) > Elem<V>(0)) return r;
+  else return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
 }
 /// The quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
 template <class V>
 WEFT_INLINE V divide(V x, V y) {
-  if constexpr (is_float<V>)
-    return x / y;
+  if constexpr (is_float<V>) return x / y;
   else {
     const V zero = V(Elem<V>(0)), one = V(Elem<V>(1));
-    if constexpr (Elem<V>(-1) > Elem<V>(0))
-      return select(y == zero, zero, V(x / select(y == zero, one, y)));
+    if constexpr (Elem<V>(-1) > Elem<V>(0)) return select(y == zero, zero, V(x / select(y == zero, one, y)));
     else {
       const auto minus = y == V(zero - one), none = y == zero;
       return select(none, zero, select(minus, V(zero - x), V(x / select(either(minus, none), one, y))));

@@ -380,7 +380,7 @@ WEFT_INLINE V select(M mask, V a, V b) {
   if constexpr (lanes_of<V> == 1)
     return mask ? a : b;
   else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>))
-    return mask ? a : b;
+    return (mask != 0) ? a : b;
   else
     return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
 }

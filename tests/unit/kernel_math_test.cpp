@@ -139,7 +139,7 @@ TEST_CASE("kernel math: roots and rounding") {
   CHECK_FUNCTION(floor, 0, 0, std::floor(x));
   CHECK_FUNCTION(ceil, 0, 0, std::ceil(x));
   CHECK_FUNCTION(trunc, 0, 0, std::trunc(x));
-  CHECK_FUNCTION(round, 0, 0, std::nearbyint(x));
+  CHECK_FUNCTION(round_even, 0, 0, std::nearbyint(x));
 }
 
 namespace {
@@ -200,12 +200,16 @@ T python_mod(T a, T b) {
 TEST_CASE("kernel math: power and remainder of floats") {
   auto pow = [](auto x, auto y) { return k::pow(x, y); };
   auto fmod = [](auto x, auto y) { return k::fmod(x, y); };
-  auto mod = [](auto x, auto y) { return k::mod(x, y); };
+  auto mod = [](auto x, auto y) { return k::floor_mod(x, y); };
   check_pairs<float, Vec8>("pow", 1, pow, [](float x, float y) { return std::pow(double(x), double(y)); });
   check_pairs<double, Vec4d>("pow", 16, pow,
                              [](double x, double y) { return std::pow((long double)x, (long double)y); });
   check_pairs<float, Vec8>("fmod", 0, fmod, [](float x, float y) { return double(std::fmod(x, y)); });
   check_pairs<double, Vec4d>("fmod", 0, fmod, [](double x, double y) { return (long double)std::fmod(x, y); });
+  auto atan2 = [](auto y, auto x) { return k::atan2(y, x); };
+  check_pairs<float, Vec8>("atan2", 3, atan2, [](float y, float x) { return std::atan2(double(y), double(x)); });
+  check_pairs<double, Vec4d>("atan2", 3, atan2,
+                             [](double y, double x) { return std::atan2((long double)y, (long double)x); });
   check_pairs<float, Vec8>("mod", 0, mod, [](float x, float y) { return double(python_mod(x, y)); });
 }
 
@@ -213,14 +217,14 @@ TEST_CASE("kernel math: integers never trap") {
   using V = k::Vec<int, 4>;
   const int low = std::numeric_limits<int>::min();
   const V x = {7, -7, low, 5}, y = {-2, 2, -1, 0};
-  const V quotient = k::divide(x, y), rest = k::fmod(x, y), python = k::mod(x, y);
+  const V quotient = k::divide(x, y), rest = k::fmod(x, y), python = k::floor_mod(x, y);
   const int quotients[] = {-3, -3, low, 0}, rests[] = {1, -1, 0, 0}, pythons[] = {-1, 1, 0, 0};
   for (int i = 0; i < 4; i++) {
     CHECK(quotient[i] == quotients[i]);
     CHECK(rest[i] == rests[i]);
     CHECK(python[i] == pythons[i]);
     CHECK(k::divide(int(x[i]), int(y[i])) == quotients[i]);
-    CHECK(k::mod(int(x[i]), int(y[i])) == pythons[i]);
+    CHECK(k::floor_mod(int(x[i]), int(y[i])) == pythons[i]);
   }
   CHECK(k::pow(3, 5) == 243);
   CHECK(k::pow(-2, 3) == -8);
@@ -231,14 +235,34 @@ TEST_CASE("kernel math: integers never trap") {
   for (int i = 0; i < 4; i++) CHECK(powers[i] == wanted[i]);
 }
 
+TEST_CASE("kernel math: booleans and shifts") {
+  using B = k::Vec<weft::u8, 4>;
+  const B x = {0, 0, 1, 1}, y = {0, 1, 0, 1};
+  const B conjunction = k::logical_and(x, y), disjunction = k::logical_or(x, y), exclusive = k::logical_xor(x, y);
+  for (int i = 0; i < 4; i++) {
+    CHECK(conjunction[i] == (x[i] && y[i]));
+    CHECK(disjunction[i] == (x[i] || y[i]));
+    CHECK(exclusive[i] == (x[i] != y[i]));
+    CHECK(k::logical_not(x)[i] == !x[i]);
+  }
+  using V = k::Vec<int, 4>;
+  const V left = k::shift_left(V{1, 1, 1, -1}, V{0, 4, 32, 31}),
+          right = k::shift_right(V{-8, -8, 8, 8}, V{1, 32, 2, 40});
+  const int lefts[] = {1, 16, 0, std::numeric_limits<int>::min()}, rights[] = {-4, -1, 2, 0};
+  for (int i = 0; i < 4; i++) CHECK(left[i] == lefts[i]);
+  for (int i = 0; i < 4; i++) CHECK(right[i] == rights[i]);
+  CHECK(k::shift_right(0x80000000u, 31u) == 1);
+  CHECK(k::shift_right(0x80000000u, 32u) == 0);
+}
+
 TEST_CASE("kernel math: comparisons keep NaN") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(std::isnan(k::max(nan, 1.0f)));
-  CHECK(std::isnan(k::max(1.0f, nan)));
-  CHECK(std::isnan(k::min(Vec8(1.0f), Vec8(nan))[3]));
+  CHECK(std::isnan(k::maximum(nan, 1.0f)));
+  CHECK(std::isnan(k::maximum(1.0f, nan)));
+  CHECK(std::isnan(k::minimum(Vec8(1.0f), Vec8(nan))[3]));
   CHECK(std::isnan(k::clamp(nan, 0.0f, 6.0f)));
   CHECK(std::isnan(k::sign(nan)));
   CHECK(k::sign(-3) == -1);
   CHECK(k::sign(weft::u8(200)) == 1);
-  CHECK(k::max(Vec8(-1.0f), Vec8(2.0f))[0] == 2.0f);
+  CHECK(k::maximum(Vec8(-1.0f), Vec8(2.0f))[0] == 2.0f);
 }
