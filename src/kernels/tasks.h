@@ -114,4 +114,12 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;
 }
 
+/// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps.
+constexpr i64 window_pixels(i64 rows, i64 channels, i64 taps, i64 work = 400'000) {
+  return clamp(work / at_least(channels * taps, 1), 1, at_least(rows, 1));
+}
+constexpr i64 window_tasks(i64 rows, i64 channels, i64 taps) {
+  return ceil_div(rows, window_pixels(rows, channels, taps));
+}
+
 }  // namespace weft::tasks

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. What is combined and how
+/// is said by lambdas, so that max, average and Lp pooling are one template.
+#include "device.h"
+#include "tasks.h"
+#include "vec.h"
+#include "window.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// The lower of the ways to combine for max pooling: a NaN is passed over, as ONNX Runtime does.
+template <class V>
+WEFT_INLINE V pool_max(V a, V b) {
+  return select(b > a, b, a);
+}
+
+/// How many taps of a window an average divides by: those inside the image, or, with padding included, those before the
+/// end of the padding (`pad_end` past the image; what a rounded-up output size reaches beyond that never counts).
+WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapRange (&taps)[3], bool include_pad,
+                           const i64 (&pad_end)[3]) {
+  i64 count = 1;
+  WEFT_UNROLL for (int d = 0; d < 3; ++d) {
+    const i64 padded = least(s.kernel[d], tasks::ceil_div(s.in[d] + pad_end[d] - first[d], s.dilation[d]));
+    count *= include_pad ? padded : most(taps[d].end - taps[d].begin, 0);
+  }
+  return count;
+}
+
+/// Padding and counting of a pool.
+struct PoolSizes {
+  ConvSizes window;  // groups = 1, channels_in = channels, weights do not matter
+  i64 pad_end[3] = {0, 0, 0};
+  bool include_pad = false;
+};
+
+/// Runs tasks [begin, end) of tasks::window_tasks(rows, channels, taps). `load(element offset, lanes) -> Vec<Acc, L>`
+/// reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel,
+/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is native_lanes.
+/// No scratch.
+template <class Acc, class L, class Load, class Combine, class Store>
+WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
+                      const Store& store) {
+  constexpr int W = native_lanes;
+  const ConvSizes& s = p.window;
+  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, channels, s.taps());
+  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
+    ConvPixel at = conv_pixel(s, task * chunk);
+    WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
+      const i64 first[3] = {at.at[0] * s.stride[0] - s.pad[0], at.at[1] * s.stride[1] - s.pad[1],
+                            at.at[2] * s.stride[2] - s.pad[2]};
+      const TapRange taps[3] = {valid_taps(s, 0, first[0]), valid_taps(s, 1, first[1]), valid_taps(s, 2, first[2])};
+      const i64 count = pool_count(s, first, taps, p.include_pad, p.pad_end);
+      const i64 origin = pixel_offset(s, at.image, first[0], first[1], first[2]), step = s.dilation[2] * s.pixel;
+      const auto gather = [&](i64 channel, auto lanes) WEFT_LAMBDA {
+        Vec<Acc, W> acc = splat<Acc, W>(init);
+        WEFT_NO_UNROLL for (i64 d = taps[0].begin; d < taps[0].end; ++d) {
+          WEFT_NO_UNROLL for (i64 h = taps[1].begin; h < taps[1].end; ++h) {
+            i64 from = origin + (d * s.dilation[0] * s.in[1] + h * s.dilation[1]) * s.in[2] * s.pixel +
+                       taps[2].begin * step + channel;
+            WEFT_NO_UNROLL for (i64 w = taps[2].begin; w < taps[2].end; ++w, from += step) acc =
+                combine(acc, load(from, lanes));
+          }
+        }
+        store(row, channel, acc, count, lanes);
+      };
+      i64 channel = 0;
+      WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) gather(channel, Full{});
+      if (channel < channels) gather(channel, Part{static_cast<int>(channels - channel)});
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif

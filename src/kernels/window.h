@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The geometry that convolution and pooling share: sizes, output pixels in row order, windows of the input.
+#include "device.h"
+#include "tasks.h"
+
+namespace weft::kernel {
+
+/// Sizes of a convolution. Spatial arrays are depth, height, width; unused leading dimensions have size and stride 1.
+/// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements, rows of pixels
+/// follow each other without gaps. For a transposed convolution `transposed` is set: output = (input - 1) * stride +
+/// ..., tap t of output o reads input (o + pad - t * dilation) / stride where that is whole.
+struct ConvSizes {
+  i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
+  i64 in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
+  i64 stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
+  i64 pixel = 0;
+  bool transposed = false;
+
+  constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
+  constexpr i64 rows() const { return batch * pixels(); }
+};
+
+/// The input coordinate that tap `t` reads for output coordinate `o` in dimension `d`, or -1 outside the image.
+WEFT_INLINE i64 conv_source(const ConvSizes& s, int d, i64 o, i64 t) {
+  i64 at = s.transposed ? o + s.pad[d] - t * s.dilation[d] : o * s.stride[d] - s.pad[d] + t * s.dilation[d];
+  if (s.transposed) at = at >= 0 && at % s.stride[d] == 0 ? at / s.stride[d] : -1;
+  return at >= 0 && at < s.in[d] ? at : -1;
+}
+
+/// An output pixel of some image; walks in row order.
+struct ConvPixel {
+  i64 image, at[3];
+};
+WEFT_INLINE ConvPixel conv_pixel(const ConvSizes& s, i64 row) {
+  const i64 rest = row / s.out[2], outer = rest / s.out[1];
+  return {outer / s.out[0], {outer % s.out[0], rest % s.out[1], row % s.out[2]}};
+}
+WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
+  if (++p.at[2] < s.out[2]) return;
+  p.at[2] = 0;
+  if (++p.at[1] < s.out[1]) return;
+  p.at[1] = 0;
+  if (++p.at[0] < s.out[0]) return;
+  p.at[0] = 0, ++p.image;
+}
+
+/// The first input coordinate that the window at `p` reads, and whether it lies inside the image as a whole.
+struct ConvWindow {
+  i64 first[3];
+  bool inside;
+};
+WEFT_INLINE ConvWindow conv_window(const ConvSizes& s, const ConvPixel& p) {
+  ConvWindow w;
+  w.inside = !s.transposed;
+  WEFT_UNROLL for (int d = 0; d < 3; ++d) {
+    w.first[d] = p.at[d] * s.stride[d] - s.pad[d];
+    w.inside = w.inside & (w.first[d] >= 0) & (w.first[d] + (s.kernel[d] - 1) * s.dilation[d] < s.in[d]);
+  }
+  return w;
+}
+
+/// The taps of one dimension that fall inside the image: [begin, end).
+struct TapRange {
+  i64 begin, end;
+};
+WEFT_INLINE TapRange valid_taps(const ConvSizes& s, int d, i64 first) {
+  const i64 step = s.dilation[d];
+  const i64 begin = first >= 0 ? 0 : step == 1 ? -first : tasks::ceil_div(-first, step);
+  const i64 room = s.in[d] - first, end = room <= 0 ? 0 : step == 1 ? room : tasks::ceil_div(room, step);
+  return {least(begin, s.kernel[d]), least(end, s.kernel[d])};
+}
+
+/// The element offset of input pixel (image, at...).
+WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w) {
+  return (((image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel;
+}
+
+}  // namespace weft::kernel
