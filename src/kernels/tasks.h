@@ -122,4 +122,23 @@ constexpr i64 window_tasks(i64 rows, i64 channels, i64 taps) {
   return ceil_div(rows, window_pixels(rows, channels, taps));
 }
 
+/// Pointwise loops: a CPU task is about 16 Ki elements, counted in chunks of `lanes`; on a GPU a chunk is a thread's.
+constexpr i64 pointwise_chunks(int lanes) { return 16384 / lanes; }
+constexpr i64 pointwise_tasks(i64 rows, i64 cols, int lanes) {
+  return ceil_div(rows * ceil_div(cols, lanes), pointwise_chunks(lanes));
+}
+
+/// Row kernels (softmax, norms, reductions of the last axis): rows of a CPU task, tasks, and scratch bytes of a thread.
+constexpr i64 rows_per_task(i64 cols) { return clamp(ceil_div(8192, at_least(cols, 1)), 1, 256); }
+constexpr i64 row_tasks(i64 rows, i64 cols) { return ceil_div(rows, rows_per_task(cols)); }
+constexpr i64 row_scratch(i64 cols, int acc_bytes = 4) { return round_up(cols * acc_bytes, 64); }
+
+/// Reductions of [outer, reduce, inner] with inner > 1: chunks of `lanes` columns of a CPU task, and tasks.
+constexpr i64 column_chunks(i64 reduce, int lanes) {
+  return clamp(ceil_div(16384, at_least(reduce, 1) * lanes), 1, 256);
+}
+constexpr i64 column_tasks(i64 outer, i64 reduce, i64 inner, int lanes) {
+  return ceil_div(outer * ceil_div(inner, lanes), column_chunks(reduce, lanes));
+}
+
 }  // namespace weft::tasks
