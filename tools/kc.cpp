@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* usage =
     "usage: weft-kc FILE.cpp [options]      compile a kernel file; several files are linked into one image\n"
-    "  --chip NAME       host (default), x86-64-v3, x86-64-v4, gfx942, gfx1100, sm_90a ...; given twice: one after the other\n"
+    "  --chip NAME       host (default), x86-64-v3, x86-64-v4, gfx942, gfx1100, sm_90a ...; given twice: one after the "
+    "other\n"
     "  --features LIST   on top of the chip: +avx512bf16,+avx512vnni\n"
     "  -o FILE           write the linked image\n"
     "  --asm             print the assembly\n"
@@ -61,8 +62,9 @@ Options parse(int count, char** words) {
 
 void print_resources(const std::vector<weft::ResourceUse>& kernels) {
   for (const auto& k : kernels) {
-    std::printf("  %s: %d vgpr (%d acc), %d sgpr, spills %d+%d, scratch %d, lds %d, group %d, wave %d\n", k.kernel.c_str(),
-                k.vgprs, k.agprs, k.sgprs, k.vgpr_spills, k.sgpr_spills, k.scratch_bytes, k.lds_bytes, k.work_group, k.wave);
+    std::printf("  %s: %d vgpr (%d acc), %d sgpr, spills %d+%d, scratch %d, lds %d, group %d, wave %d\n",
+                k.kernel.c_str(), k.vgprs, k.agprs, k.sgprs, k.vgpr_spills, k.sgpr_spills, k.scratch_bytes, k.lds_bytes,
+                k.work_group, k.wave);
   }
 }
 
@@ -76,8 +78,8 @@ weft::CodegenResult compile(const weft::KernelSource& source, const weft::Chip& 
   std::fputs(best.diagnostics.c_str(), stderr);
   if (time) {
     std::printf("%s for %s: front end %.1f, optimise %.1f, emit %.1f, total %.1f ms, %zu bytes\n", source.name.c_str(),
-                chip.arch.c_str(), best.times.front_end_ms, best.times.optimise_ms, best.times.emit_ms, total(best.times),
-                best.bytes.size());
+                chip.arch.c_str(), best.times.front_end_ms, best.times.optimise_ms, best.times.emit_ms,
+                total(best.times), best.bytes.size());
   }
   return best;
 }

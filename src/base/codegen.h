@@ -8,8 +8,8 @@
 
 #include "base/chip.h"
 
-/// The border between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Everything crosses as data:
-/// no exception leaves the library, a crash inside LLVM is a result with diagnostics.
+/// The border between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Everything crosses as
+/// data: no exception leaves the library, a crash inside LLVM is a result with diagnostics.
 namespace weft {
 
 enum class Sanitizer : uint8_t { none, address, thread };
@@ -36,30 +36,31 @@ constexpr Sanitizer build_sanitizer() {
 /// One C++ translation unit in the language of src/kernels/. It includes the kernel headers by bare name
 /// ("pointwise.h"); nothing is read from disk.
 struct KernelSource {
-  std::string name{};         ///< for messages, and the stem of the file that diagnostics name
-  std::string code{};         ///< C++20 without standard headers; entries are extern "C"
-  int work_group = 256;     ///< GPU: threads of a work group, exactly; becomes part of the code
-  int occupancy = 0;        ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
-  bool vectorize = false;   ///< also run LLVM's loop and SLP vectorisers; our kernels are vectors already
-  bool checked = false;     ///< defines WEFT_CHECKED: bounds and NaN-poison checks
-  bool warnings = false;    ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
+  std::string name{};    ///< for messages, and the stem of the file that diagnostics name
+  std::string code{};    ///< C++20 without standard headers; entries are extern "C"
+  int work_group = 256;  ///< GPU: threads of a work group, exactly; becomes part of the code
+  int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
+  bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; our kernels are vectors already
+  bool checked = false;    ///< defines WEFT_CHECKED: bounds and NaN-poison checks
+  bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
 
 /// What a GPU kernel needs of a compute unit, from the notes of an AMD code object; registers are per lane.
 struct ResourceUse {
   std::string kernel{};
-  int vgprs = 0;         ///< vector registers, arch + acc on CDNA
-  int agprs = 0;         ///< accumulation registers among them
+  int vgprs = 0;  ///< vector registers, arch + acc on CDNA
+  int agprs = 0;  ///< accumulation registers among them
   int sgprs = 0;
   int vgpr_spills = 0, sgpr_spills = 0;
-  int lds_bytes = 0;     ///< static shared memory of a work group
-  int scratch_bytes = 0; ///< private memory of a lane
-  int work_group = 0;    ///< largest work group it may be launched with
-  int wave = 0;          ///< lanes of a wave: 32 or 64
+  int lds_bytes = 0;      ///< static shared memory of a work group
+  int scratch_bytes = 0;  ///< private memory of a lane
+  int work_group = 0;     ///< largest work group it may be launched with
+  int wave = 0;           ///< lanes of a wave: 32 or 64
   int kernarg_bytes = 0;
 };
 
+/// Processor time, not wall time.
 struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };

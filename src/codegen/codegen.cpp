@@ -4,7 +4,7 @@
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -19,18 +19,23 @@
 namespace weft::codegen {
 namespace {
 
+/// Processor time of this thread: a compile runs on one thread, and machines are shared.
 class Stopwatch {
  public:
   /// Milliseconds since the last call or construction.
   double lap() {
-    auto now = std::chrono::steady_clock::now();
-    double ms = std::chrono::duration<double, std::milli>(now - last_).count();
-    last_ = now;
-    return ms;
+    double before = last_;
+    last_ = now();
+    return last_ - before;
   }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  static double now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+  }
+  double last_ = now();
 };
 
 /// Collects what the back end reports; LLVM's own handler would end the process on an error.

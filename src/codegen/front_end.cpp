@@ -16,7 +16,9 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-void add(Arguments& list, std::initializer_list<std::string> more) { list.insert(list.end(), more.begin(), more.end()); }
+void add(Arguments& list, std::initializer_list<std::string> more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
 
 void add_language(Arguments& list, const KernelSource& source) {
   // What we leave out matters: no -ffast-math, so NaN and infinity keep their meaning; cc1 has errno, traps,

@@ -10,7 +10,8 @@
 
 namespace weft::codegen {
 
-/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null when it has errors; `diagnostics` holds what clang said.
+/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null when it has errors; `diagnostics` holds what clang
+/// said.
 std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, llvm::LLVMContext& context,
                                     std::string& diagnostics);
 

@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <mutex>
 
 namespace weft::codegen {
@@ -32,7 +34,7 @@ void on_bad_alloc(void*, const char* reason, bool) { leave_guard(reason); }
 /// LLVM's handlers run on the crashed thread's stack, which a stack overflow has used up.
 void handle_signals_on_own_stack() {
   for (int number : crash_signals) {
-    struct sigaction action {};
+    struct sigaction action{};
     if (::sigaction(number, nullptr, &action) != 0) continue;
     action.sa_flags |= SA_ONSTACK;
     ::sigaction(number, &action, nullptr);
@@ -62,7 +64,8 @@ class CrashHandlers {
 
 class SignalStack {
  public:
-  SignalStack() : memory_(::mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  SignalStack()
+      : memory_(::mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (memory_ == MAP_FAILED) return;
     stack_t stack{};
     stack.ss_sp = memory_;
@@ -104,20 +107,23 @@ bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
       [&] {
         SignalStack signal_stack;
         fatal_message = &fatal;
-        llvm::CrashRecoveryContext guard;
-        bool finished = guard.RunSafely([&] {
+        auto guard = std::make_unique<llvm::CrashRecoveryContext>();
+        bool finished = guard->RunSafely([&] {
           try {
             work();
           } catch (const std::exception& error) {
             thrown = error.what();
           }
         });
-        if (!finished) crash_code = guard.RetCode ? guard.RetCode : 70;
+        // A crashed context is never destroyed: that would run destructors of clang's objects over frames that are
+        // gone.
+        if (!finished) crash_code = std::max(guard.release()->RetCode, 1);
         fatal_message = nullptr;
       },
       stack_bytes);
   if (crash_code == 0 && thrown.empty()) return true;
-  message = !fatal.empty() ? fatal : !thrown.empty() ? thrown : describe(crash_code);
+  if (!fatal.empty()) message = "fatal error in the compiler: " + fatal;
+  else message = thrown.empty() ? describe(crash_code) : thrown;
   return false;
 }
 

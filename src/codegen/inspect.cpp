@@ -140,7 +140,8 @@ void print_section(Machine& machine, const Labels& labels, uint64_t start, llvm:
     llvm::MCInst instruction;
     uint64_t length = 0;
     auto status = machine.decoder->getInstruction(instruction, length, bytes.slice(at), start + at, llvm::nulls());
-    if (status == llvm::MCDisassembler::Success) machine.printer->printInst(&instruction, start + at, "", *machine.chip, out);
+    if (status == llvm::MCDisassembler::Success)
+      machine.printer->printInst(&instruction, start + at, "", *machine.chip, out);
     else out << "\t.byte " << int{bytes[at]};
     out << '\n';
     at += std::max<uint64_t>(length, 1);
@@ -162,7 +163,8 @@ std::vector<ResourceUse> amd_resources(std::span<const std::byte> object) {
     if (section.sh_type != llvm::ELF::SHT_NOTE) continue;
     llvm::Error failed = llvm::Error::success();
     for (const auto note : elf->getELFFile().notes(section, failed)) {
-      if (note.getType() == llvm::ELF::NT_AMDGPU_METADATA) read_kernels(note.getDescAsStringRef(section.sh_addralign), kernels);
+      if (note.getType() == llvm::ELF::NT_AMDGPU_METADATA)
+        read_kernels(note.getDescAsStringRef(section.sh_addralign), kernels);
     }
     llvm::consumeError(std::move(failed));
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/link.h"
 
+#include <fcntl.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Support/raw_ostream.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -119,8 +119,8 @@ bool fill(Inputs& inputs, std::span<const std::span<const std::byte>> objects, s
 }
 
 std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool hide) {
-  std::vector<std::string> list = {"ld.lld", "-shared", "--threads=1", "--gc-sections",
-                                   "--hash-style=gnu", "-z", "now", "-z", "relro", "-Bsymbolic", "--build-id=none"};
+  std::vector<std::string> list = {"ld.lld", "-shared", "--threads=1", "--gc-sections", "--hash-style=gnu", "-z",
+                                   "now",    "-z",      "relro",       "-Bsymbolic",    "--build-id=none"};
   if (kind == ChipKind::amd) list.insert(list.end(), {"-m", "elf64_amdgpu", "--no-undefined"});
   else list.insert(list.end(), {"-m", "elf_x86_64", "-z", "noexecstack", "-z", "separate-code"});
   if (hide) list.push_back("--version-script=" + inputs.version_script.path());

@@ -8,7 +8,7 @@
 #define WEFT_FOR_OUR_TARGETS(DO) DO(X86) DO(AMDGPU) DO(NVPTX)
 
 extern "C" {
-#define WEFT_DECLARE(target)             \
+#define WEFT_DECLARE(target)                 \
   void LLVMInitialize##target##TargetInfo(); \
   void LLVMInitialize##target##Target();     \
   void LLVMInitialize##target##TargetMC();   \
@@ -23,10 +23,10 @@ void LLVMInitializeAMDGPUDisassembler();
 namespace weft::codegen {
 
 void initialise_targets() {
-#define WEFT_INITIALISE(target)          \
-  LLVMInitialize##target##TargetInfo();  \
-  LLVMInitialize##target##Target();      \
-  LLVMInitialize##target##TargetMC();    \
+#define WEFT_INITIALISE(target)         \
+  LLVMInitialize##target##TargetInfo(); \
+  LLVMInitialize##target##Target();     \
+  LLVMInitialize##target##TargetMC();   \
   LLVMInitialize##target##AsmPrinter();
   WEFT_FOR_OUR_TARGETS(WEFT_INITIALISE)
   LLVMInitializeX86AsmParser();
@@ -55,9 +55,8 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   if (!target) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // what the source's contract flags allow, no more
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, chip.arch, features_of(chip), options,
-                                                                           llvm::Reloc::PIC_, std::nullopt,
-                                                                           llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, chip.arch, features_of(chip), options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
   if (!machine) why = "LLVM has no target machine for " + chip.arch;
   return machine;
 }

@@ -10,7 +10,6 @@
 
 #include "base/shape.h"
 #include "base/tensor.h"
-#include "base/wide.h"
 
 /// Operators. Each is an aggregate in its own file of ops/, which lists its fields once:
 ///
@@ -27,6 +26,7 @@
 /// fields().
 namespace weft {
 
+struct Wide;  // ops/wide.h: a tensor of doubles or int64s
 class Op;
 class Module;
 struct Instruction;

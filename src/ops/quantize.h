@@ -18,7 +18,6 @@ struct Quantize {
                       Field{"saturate", &Quantize::saturate}};
   }
   Types infer(Operands in) const;
-  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Quantize&) const = default;
 };
 
@@ -33,7 +32,6 @@ struct Dequantize {
                       Field{"block", &Dequantize::block}};
   }
   Types infer(Operands in) const;
-  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Dequantize&) const = default;
 };
 

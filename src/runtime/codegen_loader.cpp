@@ -2,12 +2,16 @@
 #include "runtime/codegen_loader.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/knobs.h"
 
 namespace weft {
@@ -59,7 +63,51 @@ Codegen& open() {
   return *made;
 }
 
+/// A copy of the T at `offset`; zeros when the file is too short.
+template <class T>
+T read_at(std::span<const std::byte> file, uint64_t offset) {
+  T value{};
+  if (offset <= file.size() && file.size() - offset >= sizeof(T)) std::memcpy(&value, file.data() + offset, sizeof(T));
+  return value;
+}
+
+std::string build_id_in(std::span<const std::byte> notes) {
+  for (uint64_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
+    auto note = read_at<Elf64_Nhdr>(notes, at);
+    uint64_t name = at + sizeof note, content = name + (note.n_namesz + 3u) / 4 * 4;
+    bool inside = content <= notes.size() && notes.size() - content >= note.n_descsz;
+    if (!inside) return "";
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4)
+      return to_string(hash128(notes.subspan(content, note.n_descsz)));
+    at = content + (note.n_descsz + 3u) / 4 * 4;
+  }
+  return "";
+}
+
+/// The build id of an ELF file; the hash of the whole file when it has none.
+std::string build_of(std::span<const std::byte> file) {
+  auto header = read_at<Elf64_Ehdr>(file, 0);
+  for (uint64_t i = 0; i < header.e_phnum; ++i) {
+    auto segment = read_at<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr));
+    bool inside = segment.p_offset <= file.size() && file.size() - segment.p_offset >= segment.p_filesz;
+    if (segment.p_type != PT_NOTE || !inside) continue;
+    std::string id = build_id_in(file.subspan(segment.p_offset, segment.p_filesz));
+    if (!id.empty()) return id;
+  }
+  return to_string(hash128(file));
+}
+
+std::string find_build() {
+  std::string path = find_codegen_library();
+  return path.empty() ? "" : build_of(map_file(path));
+}
+
 }  // namespace
+
+const std::string& codegen_build() {
+  static const std::string build = find_build();
+  return build;
+}
 
 std::string find_codegen_library() {
   for (const auto& path : candidates()) {

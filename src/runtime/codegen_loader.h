@@ -17,4 +17,8 @@ bool codegen_is_loaded();
 /// Where the library would be found; empty when it is nowhere. Opens nothing.
 std::string find_codegen_library();
 
+/// Names the build of that library without opening it: the build id in the file, a hash of its whole content, so that
+/// cache keys change whenever LLVM, the kernel headers or our own use of LLVM does. Empty when there is no library.
+const std::string& codegen_build();
+
 }  // namespace weft

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernel_build.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "runtime/codegen_loader.h"
+#include "runtime/kernel_cache.h"
+
+namespace weft {
+namespace {
+
+std::mutex counts_mutex;
+BuildCounts counts;
+
+template <class Change>
+void count(Change change) {
+  std::scoped_lock lock(counts_mutex);
+  change(counts);
+}
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Bytes and resources as one cache entry: a line of text for each kernel, an empty line, the bytes.
+std::vector<std::byte> to_entry(const CodegenResult& result) {
+  std::string head;
+  for (const ResourceUse& k : result.kernels) {
+    head += cat(k.kernel, " ", k.vgprs, " ", k.agprs, " ", k.sgprs, " ", k.vgpr_spills, " ", k.sgpr_spills, " ",
+                k.lds_bytes, " ", k.scratch_bytes, " ", k.work_group, " ", k.wave, " ", k.kernarg_bytes, "\n");
+  }
+  head += "\n";
+  auto text = as_bytes(head);
+  std::vector<std::byte> entry(text.begin(), text.end());
+  entry.insert(entry.end(), result.bytes.begin(), result.bytes.end());
+  return entry;
+}
+
+int to_int(std::string_view text) {
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
+  auto words = split(line, ' ');
+  if (words.size() != 11) return false;
+  auto number = [&](size_t i) { return to_int(words[i]); };
+  out.push_back({.kernel = std::string(words[0]),
+                 .vgprs = number(1),
+                 .agprs = number(2),
+                 .sgprs = number(3),
+                 .vgpr_spills = number(4),
+                 .sgpr_spills = number(5),
+                 .lds_bytes = number(6),
+                 .scratch_bytes = number(7),
+                 .work_group = number(8),
+                 .wave = number(9),
+                 .kernarg_bytes = number(10)});
+  return true;
+}
+
+/// A compiled kernel or an image as the cache keeps it.
+struct Piece {
+  Bytes bytes{};
+  std::vector<ResourceUse> kernels{};
+  std::string diagnostics{};  // set when there are no bytes
+};
+
+std::optional<Piece> from_entry(const Bytes& entry) {
+  std::string_view text = as_text(entry);
+  Piece piece;
+  size_t at = 0;
+  for (;;) {
+    size_t end = text.find('\n', at);
+    if (end == text.npos) return std::nullopt;
+    if (end == at) break;
+    if (!read_line(text.substr(at, end - at), piece.kernels)) return std::nullopt;
+    at = end + 1;
+  }
+  piece.bytes = entry.part(at + 1, entry.size() - at - 1);
+  return piece;
+}
+
+std::optional<Piece> look_up(KernelCache& cache, const Hash128& key) {
+  auto entry = cache.get(key);
+  return entry ? from_entry(*entry) : std::nullopt;
+}
+
+Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result) {
+  Bytes entry(to_entry(result));
+  cache.put(key, entry);
+  auto piece = from_entry(entry);
+  check(piece.has_value(), "a cache entry reads back");
+  return std::move(*piece);
+}
+
+/// Everything that shapes the code. Lengths keep neighbouring texts apart.
+Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
+  std::string text =
+      cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",
+          source.vectorize, " ", source.checked, " ", static_cast<int>(source.sanitizer), "\n", source.code);
+  return hash128(text);
+}
+
+Hash128 image_key(std::span<const Hash128> members, std::span<const std::string> exported) {
+  std::string text = "image 1\n";
+  for (const Hash128& member : members) text += cat(member, "\n");
+  for (const auto& name : exported) text += cat("export ", name, "\n");
+  return hash128(text);
+}
+
+CodegenResult compile(const KernelSource& source, const Chip& chip) {
+  auto start = std::chrono::steady_clock::now();
+  CodegenResult result = codegen().compile(source, chip);
+  double ms = milliseconds_since(start);
+  count([&](BuildCounts& c) { ++c.compiles, c.compile_ms += ms; });
+  if (debug_enabled(2, "codegen"))
+    log_text(LogLevel::error, cat("compiled ", source.name, " for ", chip.arch, " in ", ms, " ms"));
+  return result;
+}
+
+/// Kernels that some thread is compiling, so that no other does the same work.
+class InFlight {
+ public:
+  /// True: the caller must compile `key` and then call `done`. False, after waiting: someone else has finished it.
+  bool begin(const Hash128& key) {
+    std::unique_lock lock(mutex_);
+    auto [entry, mine] = busy_.insert({key, 0});
+    if (mine) return true;
+    finished_.wait(lock, [&] { return !busy_.contains(key); });
+    return false;
+  }
+  void done(const Hash128& key) {
+    {
+      std::scoped_lock lock(mutex_);
+      busy_.erase(key);
+    }
+    finished_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::map<Hash128, int> busy_;
+};
+
+InFlight& in_flight() {
+  static InFlight instance;
+  return instance;
+}
+
+Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& key, KernelCache& cache) {
+  bool mine = in_flight().begin(key);
+  struct Done {
+    bool mine;
+    const Hash128& key;
+    ~Done() {
+      if (mine) in_flight().done(key);
+    }
+  } done{mine, key};
+  if (auto piece = look_up(cache, key)) {
+    count([](BuildCounts& c) { ++c.kernel_hits; });
+    return std::move(*piece);
+  }
+  CodegenResult result = compile(source, chip);
+  if (!result.ok)
+    return {.diagnostics = result.diagnostics.empty() ? "the compiler gave no reason" : result.diagnostics};
+  return store(cache, key, result);
+}
+
+int default_threads() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return std::max(1, CPU_COUNT(&allowed));
+}
+
+/// Runs `work(i)` for 0 <= i < total on some threads, the caller's among them; the first exception is thrown again
+/// here.
+template <class Work>
+void run_parallel(size_t total, int threads, Work work) {
+  std::atomic<size_t> next = 0;
+  std::exception_ptr first;
+  std::mutex first_mutex;
+  auto loop = [&] {
+    try {
+      for (size_t i; (i = next++) < total;) work(i);
+    } catch (...) {
+      std::scoped_lock lock(first_mutex);
+      if (!first) first = std::current_exception();
+      next = total;
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < std::min<size_t>(static_cast<size_t>(threads), total); ++i) helpers.emplace_back(loop);
+  loop();
+  for (std::thread& helper : helpers) helper.join();
+  if (first) std::rethrow_exception(first);
+}
+
+/// The distinct kernels among the sources.
+struct Distinct {
+  std::vector<size_t> source;  // of each distinct kernel, its first source
+  std::vector<Hash128> keys;
+  std::vector<std::vector<size_t>> all;  // every source of that kernel
+};
+
+Distinct find_distinct(std::span<const KernelSource> sources, const Chip& chip, const std::string& compiler) {
+  Distinct found;
+  std::map<Hash128, size_t> known;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    Hash128 key = key_of(sources[i], chip, compiler);
+    auto [entry, is_new] = known.insert({key, found.keys.size()});
+    if (is_new) {
+      found.source.push_back(i);
+      found.keys.push_back(key);
+      found.all.emplace_back();
+    }
+    found.all[entry->second].push_back(i);
+  }
+  return found;
+}
+
+std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip& chip, const Distinct& distinct,
+                               KernelCache& cache, const BuildOptions& options) {
+  std::vector<Piece> pieces(distinct.keys.size());
+  std::mutex progress_mutex;
+  int done = 0;
+  auto total = static_cast<int>(pieces.size());
+  auto make = [&](size_t i) {
+    pieces[i] = make_piece(sources[distinct.source[i]], chip, distinct.keys[i], cache);
+    std::scoped_lock lock(progress_mutex);
+    ++done;
+    if (options.progress) options.progress(done, total);
+  };
+  run_parallel(pieces.size(), options.threads > 0 ? options.threads : default_threads(), make);
+  return pieces;
+}
+
+std::vector<KernelFailure> failures_of(const std::vector<Piece>& pieces, const Distinct& distinct) {
+  std::vector<KernelFailure> failures;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].diagnostics.empty()) continue;
+    for (size_t source : distinct.all[i]) failures.push_back({source, pieces[i].diagnostics});
+  }
+  return failures;
+}
+
+CodegenResult link(const std::vector<Piece>& pieces, const Chip& chip, std::span<const std::string> exported) {
+  auto start = std::chrono::steady_clock::now();
+  std::vector<std::span<const std::byte>> objects;
+  for (const Piece& piece : pieces) objects.push_back(piece.bytes);
+  CodegenResult image = codegen().link(objects, chip, exported);
+  double ms = milliseconds_since(start);
+  count([&](BuildCounts& c) { ++c.links, c.link_ms += ms; });
+  if (!image.ok) internal_error(cat("the kernels do not link: ", image.diagnostics));
+  return image;
+}
+
+}  // namespace
+
+BuildCounts build_counts() {
+  std::scoped_lock lock(counts_mutex);
+  return counts;
+}
+
+BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options) {
+  if (sources.empty()) return {};
+  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
+  Distinct distinct = find_distinct(sources, chip, codegen_build());
+  Hash128 key = image_key(distinct.keys, options.exported);
+  if (auto image = look_up(cache, key)) {
+    count([](BuildCounts& c) { ++c.image_hits; });
+    return {.image = std::move(image->bytes), .kernels = std::move(image->kernels)};
+  }
+  std::vector<Piece> pieces = make_pieces(sources, chip, distinct, cache, options);
+  BuiltKernels built{.failures = failures_of(pieces, distinct)};
+  if (!built.failures.empty()) return built;
+  Piece image = store(cache, key, link(pieces, chip, options.exported));
+  built.image = std::move(image.bytes);
+  built.kernels = std::move(image.kernels);
+  return built;
+}
+
+BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
+                                    const BuildOptions& options) {
+  BuiltKernels built = build_kernels(sources, chip, options);
+  if (built.failures.empty()) return built;
+  const KernelFailure& first = built.failures.front();
+  const KernelSource& source = sources[first.index];
+  internal_error(cat("kernel ", source.name, " does not compile for ", chip, ":\n", first.diagnostics, "its source:\n",
+                     source.code));
+}
+
+}  // namespace weft

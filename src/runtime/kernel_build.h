@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/codegen.h"
+#include "base/file.h"
+
+namespace weft {
+
+class KernelCache;
+
+struct BuildOptions {
+  int threads = 0;                      ///< that compile at once; 0: as many as this process may run on
+  KernelCache* cache = nullptr;         ///< null: the process's shared cache
+  std::vector<std::string> exported{};  ///< visible symbols of an x86 image; empty: all entries
+  std::function<void(int done, int total)>
+      progress{};  ///< called after each kernel, from any of the threads, one at a time
+};
+
+/// A kernel that the compiler refused (or crashed on); `index` counts in the sources given.
+struct KernelFailure {
+  size_t index = 0;
+  std::string diagnostics;
+};
+
+/// Kernels of one program, compiled and linked: what `Codegen::link` gives. With failures the image is empty.
+struct BuiltKernels {
+  Bytes image{};
+  std::vector<ResourceUse> kernels{};  ///< AMD only
+  std::vector<KernelFailure> failures{};
+};
+
+/// Source in, one loadable image out: looks each distinct kernel up in the cache, compiles the missing ones in
+/// parallel, links. The same kernel asked for by several threads is compiled once. When everything is cached the code
+/// generator is not even opened. Refused kernels are listed in the result; a failing link is an internal error; a
+/// missing code generator is E205.
+BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
+
+/// The same, but a refused kernel is an internal error that shows what the compiler said and where the source is kept.
+BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
+                                    const BuildOptions& options = {});
+
+/// What this process has done so far; for `--json` and for tests that say "nothing was compiled".
+struct BuildCounts {
+  int64_t compiles = 0, links = 0;
+  int64_t kernel_hits = 0, image_hits = 0;  ///< found in the cache
+  double compile_ms = 0, link_ms = 0;       ///< summed over threads
+};
+BuildCounts build_counts();
+
+}  // namespace weft
