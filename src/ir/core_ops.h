@@ -21,6 +21,7 @@ struct Constant {
   Tensor tensor;
   static auto fields() { return std::tuple{Field{"value", &Constant::tensor}}; }
   Types infer(Operands) const { return {tensor.shape()}; }
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Constant&) const = default;
 };
 
@@ -31,6 +32,7 @@ struct Sizes {
   Dims dims;
   static auto fields() { return std::tuple{Field{"dims", &Sizes::dims}}; }
   Types infer(Operands) const { return {Shape{DType::i64, {static_cast<int64_t>(dims.size())}}}; }
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Sizes&) const = default;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/shape.h"
 #include "base/tensor.h"
+#include "base/wide.h"
 
 /// Operators. Each is an aggregate in its own file of ops/, which lists its fields once:
 ///
@@ -26,7 +27,6 @@
 /// fields().
 namespace weft {
 
-struct Wide;  // ops/wide.h: a tensor of doubles or int64s
 class Op;
 class Module;
 struct Instruction;

@@ -8,7 +8,9 @@
 #include "vec.h"
 
 // Errors of one operation are computed and added back below: a * b + c may not become one operation by itself.
+#ifdef WEFT_CPU
 #pragma float_control(push)
+#endif
 #pragma clang fp contract(off)
 
 namespace weft::kernel {
@@ -766,4 +768,8 @@ WEFT_INLINE V divide(V x, V y) {
 
 }  // namespace weft::kernel
 
+#ifdef WEFT_CPU
 #pragma float_control(pop)
+#else
+#pragma clang fp contract(fast)  // GPU targets know no float_control; this is what they are compiled with
+#endif

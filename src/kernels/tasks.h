@@ -122,4 +122,59 @@ constexpr i64 window_tasks(i64 rows, i64 channels, i64 taps) {
   return ceil_div(rows, window_pixels(rows, channels, taps));
 }
 
+/// Pointwise loops: a CPU task is about 16 Ki elements, counted in chunks of `lanes`; on a GPU a chunk is a thread's.
+constexpr i64 pointwise_chunks(int lanes) { return 16384 / lanes; }
+constexpr i64 pointwise_tasks(i64 rows, i64 cols, int lanes) {
+  return ceil_div(rows * ceil_div(cols, lanes), pointwise_chunks(lanes));
+}
+
+/// Row kernels (softmax, norms, reductions of the last axis): rows of a CPU task, tasks, and scratch bytes of a thread.
+constexpr i64 rows_per_task(i64 cols) { return clamp(ceil_div(8192, at_least(cols, 1)), 1, 256); }
+constexpr i64 row_tasks(i64 rows, i64 cols) { return ceil_div(rows, rows_per_task(cols)); }
+constexpr i64 row_scratch(i64 cols, int acc_bytes = 4) { return round_up(cols * acc_bytes, 64); }
+
+/// Reductions of [outer, reduce, inner] with inner > 1: chunks of `lanes` columns of a CPU task, and tasks.
+constexpr i64 column_chunks(i64 reduce, int lanes) {
+  return clamp(ceil_div(16384, at_least(reduce, 1) * lanes), 1, 256);
+}
+constexpr i64 column_tasks(i64 outer, i64 reduce, i64 inner, int lanes) {
+  return ceil_div(outer * ceil_div(inner, lanes), column_chunks(reduce, lanes));
+}
+
+/// Attention: a task is a block of `mq` query rows of one key-value head; the rows of the heads that share it follow
+/// each other (rows = heads in the group x queries). Keys pass in blocks of `nk`.
+struct AttentionBlocks {
+  i64 mq, nk, row_blocks, tasks;
+};
+constexpr AttentionBlocks attention_blocks(GemmTile tile, i64 batch, i64 kv_heads, i64 rows, i64 keys) {
+  const i64 most = 16 * tile.mr > 128 ? 16 * tile.mr : 128;
+  AttentionBlocks b{};
+  b.row_blocks = ceil_div(rows, most);
+  b.mq = at_least(round_up(ceil_div(rows, at_least(b.row_blocks, 1)), tile.mr), tile.mr);
+  b.row_blocks = ceil_div(rows, b.mq);
+  b.nk = at_least(round_up(ceil_div(keys, at_least(ceil_div(keys, 256), 1)), tile.nr()), tile.nr());
+  b.tasks = batch * kv_heads * b.row_blocks;
+  return b;
+}
+
+/// The parts of a thread's scratch for attention, in f32 elements.
+struct AttentionScratch {
+  i64 score_stride, out_stride, query_stride;
+  i64 keys, values, scores, out, sums, queries, total;  // offsets
+};
+constexpr AttentionScratch attention_scratch(GemmTile tile, const AttentionBlocks& b, i64 d, i64 dv) {
+  AttentionScratch s{};
+  s.score_stride = b.nk + 16, s.out_stride = round_up(dv, tile.nr()), s.query_stride = filled_stride(d);
+  s.values = b.nk * round_up(d, 16);
+  s.scores = s.values + b.nk * s.out_stride;
+  s.out = s.scores + b.mq * s.score_stride;
+  s.sums = s.out + b.mq * s.out_stride;
+  s.queries = s.sums + round_up(2 * b.mq, 16);
+  s.total = s.queries + b.mq * s.query_stride;
+  return s;
+}
+constexpr i64 attention_scratch_bytes(GemmTile tile, const AttentionBlocks& b, i64 d, i64 dv) {
+  return attention_scratch(tile, b, d, dv).total * 4;
+}
+
 }  // namespace weft::tasks

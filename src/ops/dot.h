@@ -11,6 +11,7 @@ struct Dot {
   DType type = DType::f32;
   static auto fields() { return std::tuple{Field{"type", &Dot::type}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Dot&) const = default;
 };
 
@@ -24,11 +25,11 @@ std::span<const std::string_view> names(Layout);
 /// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {
   static constexpr std::string_view name = "convolution";
-  std::vector<int64_t> strides, dilations;
-  Dims pads_begin, pads_end;
+  std::vector<int64_t> strides = {}, dilations = {};
+  Dims pads_begin = {}, pads_end = {};
   int64_t groups = 1;
   bool transposed = false;
-  std::vector<int64_t> output_padding;  ///< transposed only; empty: none
+  std::vector<int64_t> output_padding = {};  ///< transposed only; empty: none
   Layout layout = Layout::channels_first;
   DType type = DType::f32;  ///< of the result
   static auto fields() {
@@ -43,6 +44,7 @@ struct Convolution {
                       Field{"type", &Convolution::type}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Convolution&) const = default;
 };
 
@@ -55,8 +57,8 @@ std::span<const std::string_view> names(PoolFn);
 struct Pool {
   static constexpr std::string_view name = "pool";
   PoolFn fn = PoolFn::max;
-  std::vector<int64_t> kernel, strides, dilations;
-  Dims pads_begin, pads_end;
+  std::vector<int64_t> kernel = {}, strides = {}, dilations = {};
+  Dims pads_begin = {}, pads_end = {};
   bool round_up = false;
   bool count_include_pad = false;
   int64_t p = 2;  ///< of lp
@@ -76,6 +78,7 @@ struct Pool {
                       Field{"layout", &Pool::layout}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Pool&) const = default;
 };
 
@@ -96,6 +99,7 @@ struct Attention {
                       Field{"offset", &Attention::offset}, Field{"softcap", &Attention::softcap}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Attention&) const = default;
 };
 

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "ops/check.h"
+#include "ops/reference_math.h"
+#include "ops/wide.h"
 
 namespace weft {
 namespace {
@@ -73,6 +75,113 @@ Types Bitcast::infer(Operands in) const {
   const Shape& x = shape_rule::tensor(name, in, 0);
   if (bits(x.dtype) != bits(to)) shape_rule::refuse("E141", "bitcast: ", x.dtype, " and ", to, " differ in width");
   return {Shape{to, x.dims}};
+}
+
+// The meaning of every line of elementwise.def, made into loops over the reference's numbers.
+namespace reference {
+namespace {
+
+using Accepts = FnInfo::Accepts;
+
+struct Call {
+  std::span<const Wide> in;
+  DType type;  // of the result
+};
+
+template <class T>
+T load(const Wide& x, int64_t i) {
+  auto at = static_cast<size_t>(i);
+  if constexpr (std::is_same_v<T, double>)
+    return x.as<double>()[at];
+  else
+    return T(static_cast<decltype(T::value)>(x.as<int64_t>()[at]));
+}
+
+inline double stored(double value) { return value; }
+inline int64_t stored(bool value) { return value; }
+template <class S>
+int64_t stored(Wrapping<S> value) {
+  return static_cast<int64_t>(value.value);
+}
+
+inline double narrowed(DType, double value) { return value; }
+inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
+
+/// Calls `f` with the operands of element i: x, y and z are the first, second and last ones that there are; only of
+/// three operands the first is a condition.
+template <int arity, class T, class F>
+auto call(const Call& c, int64_t i, F f) {
+  if constexpr (arity == 3)
+    return f(c.in[0].as<int64_t>()[static_cast<size_t>(i)] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));
+  else
+    return f(load<T>(c.in[0], i), load<T>(c.in[arity - 1], i), T(0));
+}
+
+template <int arity, class T, class F>
+Wide over_elements(const Call& c, F f) {
+  using Stored = decltype(stored(call<arity, T>(c, 0, f)));
+  int64_t count = c.in[0].elements();
+  std::vector<Stored> out(static_cast<size_t>(count));
+  parallel_parts(count, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      out[static_cast<size_t>(i)] = narrowed(c.type, stored(call<arity, T>(c, i, f)));
+  });
+  return make_wide(c.type, c.in[0].dims, std::move(out));
+}
+
+template <int arity, Accepts accepts, class F>
+Wide over(const Call& c, F f) {
+  constexpr bool reals = accepts == Accepts::any || accepts == Accepts::number || accepts == Accepts::real;
+  if constexpr (reals) {
+    if (c.in[arity - 1].is_real()) return over_elements<arity, double>(c, f);
+  }
+  if constexpr (accepts != Accepts::real) {
+    if (c.in[arity - 1].dtype == DType::u64) return over_elements<arity, Wrapping<uint64_t>>(c, f);
+    return over_elements<arity, Wrapping<int64_t>>(c, f);
+  }
+  __builtin_unreachable();  // the shape rule let no integers through
+}
+
+Wide evaluate(Fn fn, const Call& c) {
+  switch (fn) {
+#define ELEMENTWISE(name, arity, accepts, gives, onnx, tf, torch, meaning)                                   \
+  case Fn::name:                                                                                             \
+    return over<arity, Accepts::accepts>(c, []<class X, class T>([[maybe_unused]] X x, [[maybe_unused]] T y, \
+                                                                 [[maybe_unused]] T z) { return meaning; });
+#include "ops/elementwise.def"
+#undef ELEMENTWISE
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+}  // namespace reference
+
+std::vector<Wide> Elementwise::evaluate(std::span<const Wide> in) const {
+  DType type = info(fn).gives == FnInfo::Gives::logic ? DType::boolean : in.back().dtype;
+  return {reference::evaluate(fn, {in, type})};
+}
+
+std::vector<Wide> Convert::evaluate(std::span<const Wide> in) const {
+  const Wide& x = in[0];
+  auto rounded = [&](double v) { return round_to(to, v, saturate && bits(to) <= 8); };
+  auto each = [&]<class To, class T>(std::span<const T> values, auto f) {
+    std::vector<To> out(values.size());
+    for (size_t i = 0; i < values.size(); ++i) out[i] = f(values[i]);
+    return std::vector<Wide>{make_wide(to, x.dims, std::move(out))};
+  };
+  if (is_float(to) && x.is_real()) return each.template operator()<double>(x.as<double>(), rounded);
+  if (is_float(to))
+    return each.template operator()<double>(x.as<int64_t>(), [&](int64_t v) { return rounded(to_real(x.dtype, v)); });
+  if (x.is_real())
+    return each.template operator()<int64_t>(x.as<double>(), [&](double v) { return to_integer(to, v); });
+  return each.template operator()<int64_t>(x.as<int64_t>(), [&](int64_t v) { return wrap(to, v); });
+}
+
+std::vector<Wide> Bitcast::evaluate(std::span<const Wide> in) const {
+  Tensor bits = to_tensor(in[0]);
+  bits.dtype = to;
+  return {to_wide(bits)};
 }
 
 }  // namespace weft

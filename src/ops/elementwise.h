@@ -33,6 +33,7 @@ struct Elementwise {
   static auto fields() { return std::tuple{Field{"fn", &Elementwise::fn}}; }
   std::string_view display_name() const { return info(fn).name; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Elementwise&) const = default;
 };
 
@@ -44,6 +45,7 @@ struct Convert {
   bool saturate = true;
   static auto fields() { return std::tuple{Field{"to", &Convert::to}, Field{"saturate", &Convert::saturate}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Convert&) const = default;
 };
 
@@ -53,6 +55,7 @@ struct Bitcast {
   DType to = DType::f32;
   static auto fields() { return std::tuple{Field{"to", &Bitcast::to}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Bitcast&) const = default;
 };
 

@@ -2,6 +2,9 @@
 #include "ops/indexed.h"
 
 #include "ops/check.h"
+#include "ops/elementwise.h"
+#include "ops/reference_math.h"
+#include "ops/wide.h"
 
 namespace weft {
 
@@ -11,20 +14,6 @@ std::span<const std::string_view> names(ScatterFn) {
   static constexpr std::string_view list[] = {"replace", "add", "mul", "min", "max"};
   return list;
 }
-std::span<const std::string_view> names(ResizeMode) {
-  static constexpr std::string_view list[] = {"nearest", "linear", "cubic"};
-  return list;
-}
-std::span<const std::string_view> names(ResizeCoordinates) {
-  static constexpr std::string_view list[] = {"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
-                                              "align_corners", "asymmetric",           "tf_crop_and_resize"};
-  return list;
-}
-std::span<const std::string_view> names(ResizeNearest) {
-  static constexpr std::string_view list[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
-  return list;
-}
-
 namespace {
 
 const Shape& indices_of(std::string_view op, Operands in, size_t index) {
@@ -99,12 +88,139 @@ Types Iota::infer(Operands in) const {
   return {Shape{type, dims}};
 }
 
-Types Resize::infer(Operands in) const {
-  operand_count(name, in, 1, 1);
-  const Shape& x = tensor(name, in, 0);
-  length_is(name, "dims", dims.size(), x.rank());
-  length_is(name, "scales", scales.size(), x.rank());
-  return {Shape{x.dtype, dims}};
+namespace {
+
+/// Indices with negative ones counted from the end of an axis of `size` elements.
+class Places {
+ public:
+  Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}
+
+  int64_t at(int64_t i, int64_t size) const {
+    int64_t index = indices_[static_cast<size_t>(i)], place = index < 0 ? index + size : index;
+    if (place >= 0 && place < size) return place;
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E301",
+                 .what = cat(op_, ": index ", index, " is outside an axis of ", size, " elements")});
+  }
+
+  /// The flat offset of coordinates [i * count, (i + 1) * count) in the axes of `dims` from `first` on.
+  int64_t offset(int64_t i, int64_t count, std::span<const int64_t> dims, size_t first) const {
+    int64_t total = 0;
+    std::vector<int64_t> steps = row_major_steps(dims);
+    for (int64_t c = 0; c < count; ++c) {
+      size_t axis = first + static_cast<size_t>(c);
+      total += at(i * count + c, dims[axis]) * steps[axis];
+    }
+    return total;
+  }
+
+ private:
+  std::string_view op_;
+  std::span<const int64_t> indices_;
+};
+
+/// Where element i of a tensor like `indices` lies in x when its place along `axis` is replaced by its index.
+std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
+  Places places(op, indices);
+  std::vector<int64_t> steps = row_major_steps(x.dims), offsets;
+  int64_t size = x.dims[static_cast<size_t>(axis)], step = steps[static_cast<size_t>(axis)], i = 0;
+  steps[static_cast<size_t>(axis)] = 0;
+  for_each_offset(indices.dims, 0, steps,
+                  [&](int64_t offset) { offsets.push_back(offset + places.at(i++, size) * step); });
+  return offsets;
+}
+
+/// Slices of `length` elements from each of `offsets`.
+Wide gather_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, std::vector<int64_t> dims) {
+  return with_elements(x, [&]<class T>(std::span<const T> values) {
+    std::vector<T> out;
+    out.reserve(offsets.size() * static_cast<size_t>(length));
+    for (int64_t offset : offsets) {
+      auto slice = values.subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
+      out.insert(out.end(), slice.begin(), slice.end());
+    }
+    return make_wide(x.dtype, dims, std::move(out));
+  });
+}
+
+reference::Combine combine_of(ScatterFn fn) {
+  using enum reference::Combine;
+  constexpr reference::Combine list[] = {replace, add, multiply, minimum, maximum};
+  return list[static_cast<size_t>(fn)];
+}
+
+/// x with slices of `length` elements of `updates` combined into it at `offsets`, in order.
+Wide scatter_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, const Wide& updates,
+                    ScatterFn fn) {
+  reference::Combine how = combine_of(fn);
+  return with_elements(x, [&]<class T>(std::span<const T> values) {
+    std::vector<T> out(values.begin(), values.end());
+    auto from = updates.as<T>().begin();
+    for (int64_t offset : offsets) {
+      for (auto at = static_cast<size_t>(offset); at < static_cast<size_t>(offset + length); ++at)
+        out[at] = reference::combine(how, x.dtype, out[at], *from++);
+    }
+    return make_wide(x.dtype, x.dims, std::move(out));
+  });
+}
+
+}  // namespace
+
+std::vector<Wide> Gather::evaluate(std::span<const Wide> in) const {
+  const Wide &x = in[0], &indices = in[1];
+  Rows rows(x.dims, axis);
+  Places places(name, indices);
+  std::vector<int64_t> offsets;
+  for (int64_t outer = 0; outer < rows.outer; ++outer) {
+    for (int64_t i = 0; i < indices.elements(); ++i)
+      offsets.push_back((outer * rows.size + places.at(i, rows.size)) * rows.inner);
+  }
+  std::vector<int64_t> dims(x.dims.begin(), x.dims.begin() + axis);
+  dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
+  dims.insert(dims.end(), x.dims.begin() + axis + 1, x.dims.end());
+  return {gather_slices(x, offsets, rows.inner, dims)};
+}
+
+std::vector<Wide> GatherElements::evaluate(std::span<const Wide> in) const {
+  return {gather_slices(in[0], element_places(name, in[1], in[0], axis), 1, in[1].dims)};
+}
+
+std::vector<Wide> GatherNd::evaluate(std::span<const Wide> in) const {
+  const Wide &x = in[0], &indices = in[1];
+  Places places(name, indices);
+  int64_t count = indices.dims.back();
+  std::span<const int64_t> sizes(x.dims);
+  auto first = static_cast<size_t>(batch);
+  int64_t length = product_of(sizes.subspan(first + static_cast<size_t>(count)));
+  int64_t batches = product_of(sizes.first(first)), image = product_of(sizes.subspan(first));
+  std::vector<int64_t> offsets, dims(indices.dims.begin(), indices.dims.end() - 1);
+  int64_t lookups = product_of(dims);
+  for (int64_t i = 0; i < lookups; ++i)
+    offsets.push_back(i / (lookups / batches) * image + places.offset(i, count, sizes, first));
+  dims.insert(dims.end(), x.dims.begin() + batch + count, x.dims.end());
+  return {gather_slices(x, offsets, length, dims)};
+}
+
+std::vector<Wide> ScatterElements::evaluate(std::span<const Wide> in) const {
+  return {scatter_slices(in[0], element_places(name, in[1], in[0], axis), 1, in[2], fn)};
+}
+
+std::vector<Wide> ScatterNd::evaluate(std::span<const Wide> in) const {
+  const Wide &x = in[0], &indices = in[1];
+  Places places(name, indices);
+  int64_t count = indices.dims.back();
+  std::vector<int64_t> offsets;
+  int64_t writes = product_of(std::span(indices.dims).first(indices.dims.size() - 1));
+  for (int64_t i = 0; i < writes; ++i) offsets.push_back(places.offset(i, count, x.dims, 0));
+  return {scatter_slices(x, offsets, product_of(std::span(x.dims).subspan(static_cast<size_t>(count))), in[2], fn)};
+}
+
+std::vector<Wide> Iota::evaluate(std::span<const Wide>) const {
+  std::vector<int64_t> sizes = fixed(dims), values(static_cast<size_t>(product_of(sizes)));
+  Rows rows(sizes, axis);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i) / rows.inner % rows.size;
+  Wide numbers = make_wide(DType::i64, sizes, std::move(values));
+  return Convert{.to = type}.evaluate(std::span(&numbers, 1));
 }
 
 }  // namespace weft

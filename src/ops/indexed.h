@@ -12,6 +12,7 @@ struct Gather {
   int64_t axis = 0;
   static auto fields() { return std::tuple{Field{"axis", &Gather::axis}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Gather&) const = default;
 };
 
@@ -21,6 +22,7 @@ struct GatherElements {
   int64_t axis = 0;
   static auto fields() { return std::tuple{Field{"axis", &GatherElements::axis}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const GatherElements&) const = default;
 };
 
@@ -30,6 +32,7 @@ struct GatherNd {
   int64_t batch = 0;
   static auto fields() { return std::tuple{Field{"batch", &GatherNd::batch}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const GatherNd&) const = default;
 };
 
@@ -43,6 +46,7 @@ struct ScatterElements {
   ScatterFn fn = ScatterFn::replace;
   static auto fields() { return std::tuple{Field{"axis", &ScatterElements::axis}, Field{"fn", &ScatterElements::fn}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const ScatterElements&) const = default;
 };
 
@@ -52,19 +56,21 @@ struct ScatterNd {
   ScatterFn fn = ScatterFn::replace;
   static auto fields() { return std::tuple{Field{"fn", &ScatterNd::fn}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const ScatterNd&) const = default;
 };
 
 /// 0, 1, 2 ... along `axis` of a tensor of sizes `dims`.
 struct Iota {
   static constexpr std::string_view name = "iota";
-  Dims dims;
+  Dims dims = {};
   int64_t axis = 0;
   DType type = DType::i64;
   static auto fields() {
     return std::tuple{Field{"dims", &Iota::dims}, Field{"axis", &Iota::axis}, Field{"type", &Iota::type}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Iota&) const = default;
 };
 
@@ -86,8 +92,8 @@ std::span<const std::string_view> names(ResizeNearest);
 /// dims[a] / size. roi (start then end of each axis) is for tf_crop_and_resize only.
 struct Resize {
   static constexpr std::string_view name = "resize";
-  Dims dims;
-  std::vector<double> scales;
+  Dims dims = {};
+  std::vector<double> scales = {};
   ResizeMode mode = ResizeMode::nearest;
   ResizeCoordinates coordinates = ResizeCoordinates::half_pixel;
   ResizeNearest nearest = ResizeNearest::round_prefer_floor;
@@ -95,7 +101,7 @@ struct Resize {
   bool exclude_outside = false;
   bool antialias = false;
   double extrapolation = 0;
-  std::vector<double> roi;
+  std::vector<double> roi = {};
   static auto fields() {
     return std::tuple{Field{"dims", &Resize::dims},
                       Field{"scales", &Resize::scales},
@@ -109,6 +115,7 @@ struct Resize {
                       Field{"roi", &Resize::roi}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Resize&) const = default;
 };
 

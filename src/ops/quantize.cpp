@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/quantize.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/check.h"
+#include "ops/wide.h"
 
 namespace weft {
 
@@ -45,6 +49,72 @@ Types Dequantize::infer(Operands in) const {
   const Shape& x = check_operands(name, in, axis, block);
   if (in.size() == 3) same_type(name, x, in[2].shape);
   return {Shape{to, x.dims}};
+}
+
+namespace {
+
+/// Which scale element i of x has.
+class ScaleIndex {
+ public:
+  ScaleIndex(const Wide& x, const Wide& scale, int64_t axis, int64_t block)
+      : block_(block), is_scalar_(block == 0 && scale.elements() == 1) {
+    if (is_scalar_) return;
+    Rows rows(x.dims, axis);
+    size_ = rows.size;
+    inner_ = rows.inner;
+    blocks_ = block > 0 ? (size_ + block - 1) / block : 0;
+  }
+
+  size_t operator()(size_t element) const {
+    if (is_scalar_) return 0;
+    auto i = static_cast<int64_t>(element);
+    int64_t at = i / inner_ % size_;
+    if (block_ == 0) return static_cast<size_t>(at);
+    return static_cast<size_t>((i / inner_ / size_ * blocks_ + at / block_) * inner_ + i % inner_);
+  }
+
+ private:
+  int64_t block_, size_ = 1, inner_ = 1, blocks_ = 0;
+  bool is_scalar_;
+};
+
+double number(const Wide& x, size_t i) {
+  return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
+}
+
+/// x / scale in the precision that the model computes in: f32 unless an operand is f64.
+double scaled_down(double x, double scale, DType type) {
+  if (type == DType::f64) return x / scale;
+  return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));
+}
+
+}  // namespace
+
+std::vector<Wide> Quantize::evaluate(std::span<const Wide> in) const {
+  const Wide &x = in[0], &scale = in[1];
+  ScaleIndex index(x, scale, axis, block);
+  auto zero = [&](size_t i) { return in.size() > 2 ? number(in[2], index(i)) : 0.0; };
+  auto quotient = [&](size_t i) { return scaled_down(number(x, i), scale.as<double>()[index(i)], x.dtype); };
+  auto count = static_cast<size_t>(x.elements());
+  if (is_float(to)) {
+    std::vector<double> out(count);
+    for (size_t i = 0; i < count; ++i) out[i] = round_to(to, quotient(i) + zero(i), saturate);
+    return {make_wide(to, x.dims, std::move(out))};
+  }
+  std::vector<int64_t> out(count);
+  for (size_t i = 0; i < count; ++i) out[i] = to_integer(to, std::nearbyint(quotient(i)) + zero(i));
+  return {make_wide(to, x.dims, std::move(out))};
+}
+
+std::vector<Wide> Dequantize::evaluate(std::span<const Wide> in) const {
+  const Wide &x = in[0], &scale = in[1];
+  ScaleIndex index(x, scale, axis, block);
+  std::vector<double> out(static_cast<size_t>(x.elements()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    double zero = in.size() > 2 ? number(in[2], index(i)) : 0;
+    out[i] = (number(x, i) - zero) * scale.as<double>()[index(i)];
+  }
+  return {make_wide(to, x.dims, std::move(out))};
 }
 
 }  // namespace weft

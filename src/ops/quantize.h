@@ -18,6 +18,7 @@ struct Quantize {
                       Field{"saturate", &Quantize::saturate}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Quantize&) const = default;
 };
 
@@ -32,6 +33,7 @@ struct Dequantize {
                       Field{"block", &Dequantize::block}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Dequantize&) const = default;
 };
 

@@ -12,12 +12,13 @@ std::span<const std::string_view> names(ReduceFn);
 struct Reduce {
   static constexpr std::string_view name = "reduce";
   ReduceFn fn = ReduceFn::sum;
-  std::vector<int64_t> axes;
+  std::vector<int64_t> axes = {};
   bool keep = true;
   static auto fields() {
     return std::tuple{Field{"fn", &Reduce::fn}, Field{"axes", &Reduce::axes}, Field{"keep", &Reduce::keep}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Reduce&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct ArgReduce {
                       Field{"keep", &ArgReduce::keep}, Field{"last", &ArgReduce::last}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const ArgReduce&) const = default;
 };
 
@@ -48,6 +50,7 @@ struct Scan {
                       Field{"reverse", &Scan::reverse}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Scan&) const = default;
 };
 
@@ -58,6 +61,7 @@ struct Softmax {
   bool logarithm = false;
   static auto fields() { return std::tuple{Field{"axis", &Softmax::axis}, Field{"log", &Softmax::logarithm}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Softmax&) const = default;
 };
 
@@ -73,6 +77,7 @@ struct Normalize {
                       Field{"centred", &Normalize::centred}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Normalize&) const = default;
 };
 
@@ -80,13 +85,14 @@ struct Normalize {
 /// NaN counts as largest.
 struct TopK {
   static constexpr std::string_view name = "top_k";
-  Dim k;
+  Dim k = 0;
   int64_t axis = 0;
   bool largest = true;
   static auto fields() {
     return std::tuple{Field{"k", &TopK::k}, Field{"axis", &TopK::axis}, Field{"largest", &TopK::largest}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const TopK&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/check.h"
+#include "ops/wide.h"
 
 namespace weft {
 
@@ -96,6 +97,92 @@ Types Concat::infer(Operands in) const {
     }
   }
   return {result};
+}
+
+std::vector<Wide> Reshape::evaluate(std::span<const Wide> in) const { return {with_dims(in[0], fixed(dims))}; }
+
+std::vector<Wide> Transpose::evaluate(std::span<const Wide> in) const {
+  std::vector<int64_t> from = row_major_steps(in[0].dims), steps, sizes;
+  for (int64_t axis : permutation) {
+    steps.push_back(from[static_cast<size_t>(axis)]);
+    sizes.push_back(in[0].dims[static_cast<size_t>(axis)]);
+  }
+  return {read_strided(in[0], sizes, 0, steps)};
+}
+
+std::vector<Wide> Broadcast::evaluate(std::span<const Wide> in) const {
+  std::vector<int64_t> sizes = fixed(dims), steps = row_major_steps(in[0].dims);
+  for (size_t a = 0; a < steps.size(); ++a) {
+    if (in[0].dims[a] == 1) steps[a] = 0;
+  }
+  steps.insert(steps.begin(), sizes.size() - steps.size(), 0);
+  return {read_strided(in[0], sizes, 0, steps)};
+}
+
+std::vector<Wide> Slice::evaluate(std::span<const Wide> in) const {
+  std::vector<int64_t> from = row_major_steps(in[0].dims), walk = from, counts = fixed(sizes);
+  int64_t start = 0;
+  for (size_t a = 0; a < walk.size(); ++a) {
+    int64_t first = starts[a].value(), last = first + (counts[a] - 1) * steps[a];
+    bool inside = std::min(first, last) >= 0 && std::max(first, last) < in[0].dims[a];
+    if (counts[a] > 0 && !inside && product_of(counts) > 0)
+      internal_error(cat("slice: elements ", first, " to ", last, " of an axis of ", in[0].dims[a]));
+    walk[a] *= steps[a];
+    start += first * from[a];
+  }
+  return {read_strided(in[0], counts, start, walk)};
+}
+
+/// Where result index i of a padded axis of `size` elements reads, or -1 for the fill.
+static int64_t padded_source(PadMode mode, int64_t i, int64_t size) {
+  if (i >= 0 && i < size) return i;
+  if (mode == PadMode::constant || size == 0) return -1;
+  if (mode == PadMode::edge) return i < 0 ? 0 : size - 1;
+  int64_t period = mode == PadMode::wrap ? size : std::max<int64_t>(2 * size - 2, 1);
+  int64_t at = ((i % period) + period) % period;
+  return at < size ? at : period - at;
+}
+
+std::vector<Wide> Pad::evaluate(std::span<const Wide> in) const {
+  const Wide& x = in[0];
+  std::vector<int64_t> from = row_major_steps(x.dims), sizes;
+  for (size_t a = 0; a < x.dims.size(); ++a) sizes.push_back(before[a].value() + x.dims[a] + after[a].value());
+  // One axis after another: outside[a] stays -1 for the fill, whatever the other axes say.
+  std::vector<int64_t> source(static_cast<size_t>(product_of(sizes)), 0);
+  for (size_t a = 0; a < sizes.size(); ++a) {
+    Rows rows(sizes, static_cast<int64_t>(a));
+    for (size_t i = 0; i < source.size(); ++i) {
+      int64_t index = static_cast<int64_t>(i) / rows.inner % rows.size - before[a].value();
+      int64_t at = padded_source(mode, index, x.dims[a]);
+      source[i] = at < 0 || source[i] < 0 ? -1 : source[i] + at * from[a];
+    }
+  }
+  return {with_elements(x, [&]<class T>(std::span<const T> values) {
+    T fill = in.size() > 1 ? in[1].as<T>()[0] : T(0);
+    std::vector<T> out;
+    out.reserve(source.size());
+    for (int64_t at : source) out.push_back(at < 0 ? fill : values[static_cast<size_t>(at)]);
+    return make_wide(x.dtype, sizes, std::move(out));
+  })};
+}
+
+std::vector<Wide> Concat::evaluate(std::span<const Wide> in) const {
+  std::vector<int64_t> dims = in[0].dims;
+  int64_t& total = dims[static_cast<size_t>(axis)] = 0;
+  for (const Wide& part : in) total += part.dims[static_cast<size_t>(axis)];
+  Rows rows(dims, axis);
+  return {with_elements(in[0], [&]<class T>(std::span<const T>) {
+    std::vector<T> out;
+    out.reserve(static_cast<size_t>(product_of(dims)));
+    for (int64_t outer = 0; outer < rows.outer; ++outer) {
+      for (const Wide& part : in) {
+        auto length = static_cast<size_t>(part.dims[static_cast<size_t>(axis)] * rows.inner);
+        auto piece = part.as<T>().subspan(static_cast<size_t>(outer) * length, length);
+        out.insert(out.end(), piece.begin(), piece.end());
+      }
+    }
+    return make_wide(in[0].dtype, dims, std::move(out));
+  })};
 }
 
 }  // namespace weft

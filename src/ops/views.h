@@ -9,40 +9,44 @@ namespace weft {
 /// The same elements in row-major order under other sizes.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
-  Dims dims;
+  Dims dims = {};
   static auto fields() { return std::tuple{Field{"dims", &Reshape::dims}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Reshape&) const = default;
 };
 
 /// Result axis i is operand axis permutation[i].
 struct Transpose {
   static constexpr std::string_view name = "transpose";
-  std::vector<int64_t> permutation;
+  std::vector<int64_t> permutation = {};
   static auto fields() { return std::tuple{Field{"permutation", &Transpose::permutation}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Transpose&) const = default;
 };
 
 /// Repeats axes of size 1, and adds axes in front, until the sizes are `dims` (NumPy's rule).
 struct Broadcast {
   static constexpr std::string_view name = "broadcast";
-  Dims dims;
+  Dims dims = {};
   static auto fields() { return std::tuple{Field{"dims", &Broadcast::dims}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Broadcast&) const = default;
 };
 
 /// sizes[a] elements of each axis a, from starts[a] in steps of steps[a] (negative steps walk back; never 0).
 struct Slice {
   static constexpr std::string_view name = "slice";
-  Dims starts;
-  Dims sizes;
-  std::vector<int64_t> steps;
+  Dims starts = {};
+  Dims sizes = {};
+  std::vector<int64_t> steps = {};
   static auto fields() {
     return std::tuple{Field{"starts", &Slice::starts}, Field{"sizes", &Slice::sizes}, Field{"steps", &Slice::steps}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Slice&) const = default;
 };
 
@@ -53,13 +57,14 @@ std::span<const std::string_view> names(PadMode);
 /// x's type in mode constant.
 struct Pad {
   static constexpr std::string_view name = "pad";
-  Dims before;
-  Dims after;
+  Dims before = {};
+  Dims after = {};
   PadMode mode = PadMode::constant;
   static auto fields() {
     return std::tuple{Field{"before", &Pad::before}, Field{"after", &Pad::after}, Field{"mode", &Pad::mode}};
   }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Pad&) const = default;
 };
 
@@ -69,6 +74,7 @@ struct Concat {
   int64_t axis = 0;
   static auto fields() { return std::tuple{Field{"axis", &Concat::axis}}; }
   Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Concat&) const = default;
 };
 

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far the answers of engines are from exact ones, and what is close enough.
+
+An answer y is judged against x, computed in double precision (`exact.py`), and against r, onnxruntime's:
+- `l2`: ||y - r|| / ||r|| at most 1e-4 in f32;
+- `worst`: the largest |y - x| over the largest |x|, at most twice that of r, or the bound of the type if that is more.
+A quantised model's answers are whole steps: at least 99.9 % of them must lie within one step of x. Here r is no judge:
+on processors without VNNI onnxruntime's int8 products saturate, and both peers leave out quantisations that the model
+asks for; a deep network carries each such difference into a quarter of its answers.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+import exact
+import fill
+
+LIMITS = {"f32": (1e-4, 1e-5), "bf16": (5e-2, 3e-2)}  # l2, worst
+WITHIN_ONE_STEP = 0.999
+YARDSTICK = "onnxruntime"
+
+
+@lru_cache(maxsize=1)
+def exact_answers(model, sizes):
+    """`sizes` as a tuple of pairs; the last answer is kept for the next number of threads."""
+    return exact.run(fill.cached(model), fill.feeds(model, dict(sizes)))
+
+
+def l2(y, x):
+    """||y - x|| / ||x|| in double precision; of nothing, 0."""
+    x = x.astype(np.float64).ravel()
+    return float(np.linalg.norm(y.astype(np.float64).ravel() - x) / (np.linalg.norm(x) or 1))
+
+
+def worst(y, x):
+    return float(np.abs(y.astype(np.float64) - x).max(initial=0) / (np.abs(x).max(initial=0) or 1))
+
+
+def judge_float(engine, y, r, x):
+    """Figures and whether they pass."""
+    most_l2, bound = LIMITS["bf16" if engine.endswith("bf16") else "f32"]
+    figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
+    allowed = max(2 * worst(r, x), bound)
+    return figures, figures["error_l2"] <= most_l2 and figures["error_worst"] <= allowed
+
+
+def judge_steps(y, x):
+    step = np.diff(np.unique(x)).min(initial=np.inf)
+    within = float((np.abs(y - x) <= 1.001 * step).mean())
+    return {"error_l2_exact": l2(y, x), "within_one_step": within}, within >= WITHIN_ONE_STEP
+
+
+def judge(model, sizes, answers, note):
+    """Prints a line for each engine and output, writes the figures down; returns whether the first engine's are
+    close."""
+    if YARDSTICK not in answers:
+        raise SystemExit(f"accuracy is judged beside {YARDSTICK}, which did not run")
+    truth = exact_answers(model, tuple(sizes.items()))
+    first, fine = next(iter(answers)), True
+    for engine, outputs in answers.items():
+        for name, y in outputs.items():
+            r, x = answers[YARDSTICK][name], truth[name]
+            figures, good = judge_steps(y, x) if model.endswith("_qdq") else judge_float(engine, y, r, x)
+            for figure, value in figures.items():
+                note(engine, figure, value, "1", output=name)
+            text = "  ".join(f"{figure} {value:<9.3g}" for figure, value in figures.items())
+            print(f"    {engine:16}{name:12}{text}  {'good' if good else 'TOO FAR'}", flush=True)
+            fine = fine and (good or engine != first)
+    return fine

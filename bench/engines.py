@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines that are measured side by side, behind one small interface.
+
+An engine is a function `load(job) -> (run, version)`. `run(feeds)` takes and returns dicts of numpy arrays. A `Job`
+names the model file and how to run it; nothing here knows how time is measured (`worker.py`) or compared (`peers.py`).
+"""
+
+import os
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Job:
+    engine: str
+    model: str  # path of an ONNX file
+    threads: int
+    sizes: dict[str, int] = field(default_factory=dict)  # symbol -> number bound when loading; empty: all stay free
+    cache: str = ""  # folder in which the engine may keep what it compiled
+
+
+def bound_shapes(job, inputs):
+    """Input name -> dims, with the symbols of `job.sizes` bound; `inputs` holds (name, dims) with symbols as text."""
+    return {name: [job.sizes.get(dim, dim) for dim in dims] for name, dims in inputs}
+
+
+def onnxruntime_engine(job):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = job.threads
+    options.inter_op_num_threads = 1
+    for symbol, size in job.sizes.items():
+        options.add_free_dimension_override_by_name(symbol, size)
+    session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(names, feeds))), onnxruntime.__version__
+
+
+def openvino_engine(job, precision):
+    import openvino
+
+    core = openvino.Core()
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": job.threads,
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": precision,
+    }
+    if job.cache:
+        settings["CACHE_DIR"] = job.cache
+    if job.sizes:
+        model = core.read_model(job.model)
+        model.reshape(openvino_shapes(job))
+        compiled = core.compile_model(model, "CPU", settings)
+    else:
+        compiled = core.compile_model(job.model, "CPU", settings)
+    request = compiled.create_infer_request()
+    names = {output: next(iter(output.get_names())) for output in compiled.outputs}
+
+    def run(feeds):
+        results = request.infer(feeds, share_inputs=True, share_outputs=True)
+        return {name: results[output] for output, name in names.items()}
+
+    return run, openvino.__version__.split("-")[0]
+
+
+def openvino_shapes(job):
+    """OpenVINO forgets the names of symbols, so they are read from the file."""
+    import onnx
+    import openvino
+
+    graph = onnx.load(job.model, load_external_data=False).graph
+    inputs = [
+        (value.name, [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim])
+        for value in graph.input
+    ]
+    return {name: openvino.PartialShape(dims) for name, dims in bound_shapes(job, inputs).items()}
+
+
+def weft_engine(job, precision):
+    os.environ["WEFT_CACHE_DIR"] = job.cache
+    import weft
+
+    model = weft.compile(job.model, device="cpu", threads=job.threads, precision=precision, shapes=job.sizes)
+    return model.run, weft.__version__
+
+
+ENGINES = {
+    "weft": lambda job: weft_engine(job, "f32"),
+    "weft_bf16": lambda job: weft_engine(job, "bf16"),
+    "onnxruntime": onnxruntime_engine,
+    "openvino": lambda job: openvino_engine(job, "f32"),
+    "openvino_bf16": lambda job: openvino_engine(job, "bf16"),
+}

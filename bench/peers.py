@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft beside other engines, interleaved in one run.
+
+  ./x bench peers [--models resnet50,bert_base] [--engines weft,onnxruntime,openvino] [--threads 1,2] [--rounds 11]
+  ./x bench peers --accuracy                   # how far each engine's answers are from exact ones
+  ./x bench peers --free                       # sizes stay free when loading, and are bound by the inputs
+
+Every engine runs in a process of its own. In each round each engine in turn runs for a moment. A ratio is the median,
+over the rounds, of the first engine's time by another's in the same round, so that a machine that slows down slows
+both: below 1 the first engine is ahead. `cpu` is processor time, what one run costs all threads together; it hardly
+feels other processes. Loading, up to the first answer, is measured in fresh processes: `cold` with an empty cache
+folder, `warm` with the folder that the cold one left. `MiB` is the most memory that the process held, Python included.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
+import fill
+from accuracy import judge
+from engines import ENGINES, Job
+from machine import Record, load
+from worker import EngineError, Worker
+
+DEFAULT = [name for name in ENGINES if "bf16" not in name]
+CLOCKS = ("wall", "cpu")
+
+
+def quartiles(values):
+    return statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+
+
+class Race:
+    """The engines of one model at one size and one number of threads: a worker each, and how it started."""
+
+    def __init__(self, names, make_job, feeds, caches, cold=True):
+        self.workers, self.starts = {}, {}
+        for name in names:
+            job = make_job(name)
+            job.cache = tempfile.mkdtemp(dir=caches)
+            try:
+                self.starts[name] = [self.start_and_stop(job, feeds)] if cold else []
+                self.workers[name] = Worker(job, feeds)
+                self.starts[name].append(self.workers[name].start)
+            except EngineError as error:
+                print(f"    {name}: {error}")
+
+    @staticmethod
+    def start_and_stop(job, feeds):
+        worker = Worker(job, feeds)
+        worker.close()
+        return worker.start
+
+    def run(self, rounds, seconds):
+        """Engine -> rounds of {clock: median ms}. Each round begins with another engine; one more wakes everyone up."""
+        times = {name: [] for name in self.workers}
+        order = list(self.workers)
+        for turn in range(rounds + 1):
+            for name in order[turn % len(order) :] + order[: turn % len(order)]:
+                burst = self.workers[name].burst(seconds)
+                times[name].append({clock: 1e3 * statistics.median(burst[clock]) for clock in CLOCKS})
+        return {name: rows[1:] for name, rows in times.items()}
+
+    def version(self, name):
+        return self.starts[name][-1]["version"]
+
+    def close(self):
+        for worker in self.workers.values():
+            worker.close()
+
+
+def figures(race, times):
+    """(engine, figure, value, unit, more) for everything that was measured."""
+    first = next(iter(race.workers))
+    for name, rows in times.items():
+        for clock in CLOCKS:
+            values = [row[clock] for row in rows]
+            yield name, f"latency_{clock}", statistics.median(values), "ms", {"spread": quartiles(values)}
+            if name != first:
+                values = [mine[clock] / row[clock] for mine, row in zip(times[first], rows)]
+                more = {"against": name, "spread": quartiles(values)}
+                yield first, f"ratio_{clock}", statistics.median(values), "1", more
+        for word, start in zip(("cold", "warm"), race.starts[name]):
+            yield name, f"load_{word}", start["load"] + start["first"], "s", {}
+        yield name, "peak_rss", race.workers[name].ask()["peak_rss"], "MiB", {}
+
+
+def show(measured):
+    """A row for each engine; the ratios stand in the row of the engine that was compared with."""
+    rows = {}
+    for engine, figure, value, _, more in measured:
+        rows.setdefault(more.get("against", engine), {})[figure] = value
+    columns = {
+        "wall ms": ("latency_wall", "9.2f"),
+        "cpu ms": ("latency_cpu", "9.2f"),
+        "x wall": ("ratio_wall", "9.3f"),
+        "x cpu": ("ratio_cpu", "9.3f"),
+        "cold s": ("load_cold", "9.2f"),
+        "warm s": ("load_warm", "9.2f"),
+        "MiB": ("peak_rss", "9.0f"),
+    }
+    print(f"    {'':16}" + "".join(f"{title:>9}" for title in columns))
+    for engine, row in rows.items():
+        cells = [format(row[figure], form) if figure in row else f"{'':9}" for figure, form in columns.values()]
+        print(f"    {engine:16}" + "".join(cells), flush=True)
+
+
+def compare(model, sizes, threads, arguments, record, caches):
+    """One model at one size: starts all engines, lets them take turns, prints a table. False if the first is too far
+    off."""
+    path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
+    bound = {} if arguments.free else sizes
+    text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
+    print(f"{model} {text} threads={threads}{' free' if arguments.free else ''}  load {load()}", flush=True)
+    race = Race(arguments.engines, lambda name: Job(name, path, threads, bound), feeds, caches, not arguments.accuracy)
+    context = {"model": model, "sizes": sizes, "free": arguments.free, "threads": threads, "command": COMMAND}
+
+    def note(engine, figure, value, unit, **more):
+        record.add(figure, value, unit, engine=engine, version=race.version(engine), **context, **more)
+
+    fine = True
+    if arguments.accuracy:
+        fine = judge(model, sizes, {name: worker.outputs() for name, worker in race.workers.items()}, note)
+    elif race.workers:
+        measured = list(figures(race, race.run(arguments.rounds, arguments.seconds)))
+        show(measured)
+        for engine, figure, value, unit, more in measured:
+            note(engine, figure, value, unit, rounds=arguments.rounds, **more)
+    race.close()
+    return fine
+
+
+COMMAND = "./x bench peers " + " ".join(sys.argv[1:])
+
+
+def parse():
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="./x bench peers", description=__doc__, formatter_class=form)
+    add = parser.add_argument
+    add("--models", type=lambda text: text.split(","), default=fill.names(), help="of bench/models (default: all)")
+    add("--engines", type=lambda text: text.split(","), default=DEFAULT, help=f"of {', '.join(ENGINES)}")
+    add("--threads", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2])
+    add("--cases", type=int, default=2, help="how many of a model's sizes to take, from the first")
+    add("--rounds", type=int, default=11)
+    add("--seconds", type=float, default=0.3, help="how long an engine runs in a round; one run at least")
+    add("--free", action="store_true", help="leave the sizes free when loading")
+    add(
+        "--accuracy",
+        action="store_true",
+        help="compare answers instead of times; exit code 1 if the first engine's are too far",
+    )
+    add("--results", help="append the figures to this file, see bench/results/README.md")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    record = Record(arguments.results)
+    fine = True
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as caches:
+        for model in arguments.models:
+            for sizes in fill.cases(model)[: arguments.cases]:
+                for threads in arguments.threads:
+                    fine = compare(model, sizes, threads, arguments, record, caches) and fine
+    sys.exit(0 if fine else 1)
+
+
+if __name__ == "__main__":
+    main()

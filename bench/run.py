@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks behind `./x bench`.
+
+./x bench peers ...    Weft beside onnxruntime and OpenVINO: time, memory, start, accuracy
+./x bench check ...    are the models of bench/models fit to judge an engine by?
+./x bench fill ...     write a model of bench/models as an ordinary ONNX file
+"""
+
+import runpy
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = {"peers": HERE / "peers.py", "check": HERE / "models/check.py", "fill": HERE / "models/fill.py"}
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1] not in SCRIPTS:
+        print(__doc__)
+        sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
+    script = SCRIPTS[sys.argv[1]]
+    sys.argv = [str(script), *sys.argv[2:]]
+    sys.path.insert(0, str(script.parent))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/tensor.h"
+
+/// Tensors of the reference: every float is held as a double and is not rounded between operators; integers and bool
+/// are held as int64 (u64 by its bits). Only conversions, bit-casts and quantisation round to their type, and what
+/// leaves the reference.
+namespace weft {
+
+struct Wide {
+  DType dtype = DType::f32;
+  std::vector<int64_t> dims = {};
+  // The elements, row-major: one of the two, shared between copies.
+  std::shared_ptr<const std::vector<double>> reals = nullptr;
+  std::shared_ptr<const std::vector<int64_t>> integers = nullptr;
+
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t elements() const { return element_count(dims); }
+  bool is_real() const { return reals != nullptr; }
+  template <class T>
+  std::span<const T> as() const {
+    if constexpr (std::is_same_v<T, double>)
+      return *reals;
+    else
+      return *integers;
+  }
+};
+
+}  // namespace weft

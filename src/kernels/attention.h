@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Attention, softmax(score(q k^T)) v, without ever holding all scores: keys pass in blocks, each row keeps its maximum
+/// and its sum and scales what it has when the maximum grows.
+///
+/// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as f32, so that
+/// 16-bit storage and any strides cost little. Heads that share a key-value head share its packing.
+#include "device.h"
+#include "gemm.h"
+#include "math.h"
+#include "vec.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// Strides of a [batch, head, row, d] operand in elements; the last dimension is dense.
+struct AttentionStrides {
+  i64 batch = 0, head = 0, row = 0;
+};
+
+/// heads is a multiple of kv_heads; query head h reads key-value head h / (heads / kv_heads).
+struct AttentionSizes {
+  i64 batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, d = 0, dv = 0;
+  AttentionStrides q, k, v;
+};
+
+/// The keys that a query sees: [begin, end).
+struct KeyRange {
+  i64 begin, end;
+};
+
+/// Turns 8 vectors of 8 into their columns.
+WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
+  Vec<f32, 8> a[8], b[8];
+  WEFT_UNROLL for (int i = 0; i < 4; ++i) {
+    a[2 * i] = __builtin_shufflevector(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    a[2 * i + 1] = __builtin_shufflevector(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  WEFT_UNROLL for (int i = 0; i < 2; ++i) {
+    WEFT_UNROLL for (int j = 0; j < 2; ++j) {
+      b[4 * i + 2 * j] = __builtin_shufflevector(a[4 * i + j], a[4 * i + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
+      b[4 * i + 2 * j + 1] = __builtin_shufflevector(a[4 * i + j], a[4 * i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  WEFT_UNROLL for (int i = 0; i < 4; ++i) {
+    r[i] = __builtin_shufflevector(b[i], b[4 + i], 0, 1, 2, 3, 8, 9, 10, 11);
+    r[4 + i] = __builtin_shufflevector(b[i], b[4 + i], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][d][nr]; keys past the count are zero.
+template <GemmTile tile, class T>
+WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to) {
+  constexpr i64 nr = tile.nr();
+  WEFT_NO_UNROLL for (i64 key = 0; key < tasks::round_up(count, nr); key += 8) {
+    f32* column = to + key / nr * nr * d + key % nr;
+    WEFT_NO_UNROLL for (i64 at = 0; at < d; at += 8) {
+      const Part part{static_cast<int>(least(d - at, 8))};
+      Vec<f32, 8> r[8];
+      WEFT_UNROLL for (int i = 0; i < 8; ++i) {
+        const T* source = from + least(key + i, count - 1) * stride + at;
+        r[i] = part.n == 8 ? convert<f32>(load<8>(source, Full{})) : convert<f32>(load<8>(source, part));
+        r[i] = key + i < count ? r[i] : Vec<f32, 8>(0);
+      }
+      transpose8(r);
+      WEFT_NO_UNROLL for (int i = 0; i < part.n; ++i) store(column + (at + i) * nr, r[i], Full{});
+    }
+  }
+}
+
+/// Packs values [0, count) of dv elements into panels [panel][key][nr]; columns past dv are zero.
+template <GemmTile tile, class T>
+WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* to) {
+  constexpr i64 nr = tile.nr();
+  constexpr int L = tile.lanes;
+  WEFT_NO_UNROLL for (i64 col = 0; col < dv; col += L) {
+    f32* panel = to + col / nr * nr * count + col % nr;
+    const Part part{static_cast<int>(least(dv - col, L))};
+    WEFT_NO_UNROLL for (i64 key = 0; key < count; ++key) {
+      const T* source = from + key * stride + col;
+      store(panel + key * nr, part.n == L ? convert<f32>(load<L>(source, Full{})) : convert<f32>(load<L>(source, part)),
+            Full{});
+    }
+  }
+  if (dv % nr != 0 && dv % nr <= nr - L) {
+    f32* panel = to + dv / nr * nr * count + tasks::round_up(dv % nr, L);
+    for (i64 key = 0; key < count; ++key) {
+      for (i64 i = 0; i < nr - tasks::round_up(dv % nr, L); ++i) panel[key * nr + i] = 0;
+    }
+  }
+}
+
+/// Softmax state of a row: its largest score so far and the sum of exp(score - largest).
+struct RowState {
+  f32 largest, sum;
+};
+
+/// One row of a block of scores: applies `score`, hides keys outside `seen` (positions in the block), turns scores into
+/// exp(score - largest) and returns the factor by which what was summed before must shrink.
+template <int L, class Score>
+WEFT_INLINE f32 soften_row(f32* row, i64 count, KeyRange seen, RowState& state, const Score& score) {
+  using V = Vec<f32, L>;
+  V largest = splat<f32, L>(state.largest);
+  const auto lane_number = iota<i32, L>();
+  WEFT_NO_UNROLL for (i64 j = 0; j < count; j += L) {
+    const int n = static_cast<int>(least(count - j, L));
+    V s = n == L ? score(load<L>(row + j, Full{}), j, Full{}) : score(load<L>(row + j, Full{}), j, Part{n});
+    if (j < seen.begin || j + L > seen.end) {
+      const i32 low = static_cast<i32>(least(most(seen.begin - j, 0), L)),
+                high = static_cast<i32>(least(most(seen.end - j, 0), L));
+      s = select((lane_number >= low) & (lane_number < high), s, V(-__builtin_inff()));
+    }
+    store(row + j, s, Full{});
+    largest = s > largest ? s : largest;
+  }
+  const f32 top = reduce_max(largest);
+  const f32 shift = top == -__builtin_inff() ? 0 : top;  // nothing seen: every exp gives 0
+  V sum = splat<f32, L>(0);
+  WEFT_NO_UNROLL for (i64 j = 0; j < count; j += L) {
+    const V e = exp(load<L>(row + j, Full{}) - V(shift));
+    store(row + j, e, Full{});
+    sum += e;
+  }
+  const f32 shrink = state.largest == top ? 1 : __builtin_bit_cast(Vec<f32, 1>, exp(state.largest - shift));
+  state.sum = state.sum * shrink + reduce_add(sum);
+  state.largest = top;
+  return shrink;
+}
+
+/// Runs tasks [begin, end) of tasks::attention_blocks(tile, batch, kv_heads, heads / kv_heads * queries, keys).tasks.
+/// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` says which keys are seen (all, causal, a
+/// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
+/// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
+/// tile.lanes. A query whose scores are all -infinity gives NaN, as softmax does; with no keys at all the output is 0.
+/// Scratch: tasks::attention_scratch_bytes.
+template <GemmTile tile, class L, class Q, class K, class V, class Range, class Score, class Store>
+WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,
+                           const Range& range, const Score& score, const Store& store_out) {
+  constexpr int W = tile.lanes;
+  const i64 group = s.heads / s.kv_heads, rows_all = group * s.queries;
+  const auto blocks = tasks::attention_blocks(tile, s.batch, s.kv_heads, rows_all, s.keys);
+  const auto at = tasks::attention_scratch(tile, blocks, s.d, s.dv);
+  f32* memory = static_cast<f32*>(launch.args->scratch);
+  f32 *packed_k = memory, *packed_v = memory + at.values, *scores = memory + at.scores, *out = memory + at.out;
+  RowState* states = reinterpret_cast<RowState*>(memory + at.sums);
+  f32* queries = memory + at.queries;
+  for_tasks(launch, blocks.tasks, [&](i64 task) WEFT_LAMBDA {
+    const i64 row0 = task % blocks.row_blocks * blocks.mq, kv = task / blocks.row_blocks % s.kv_heads;
+    const i64 batch = task / blocks.row_blocks / s.kv_heads, rows = least(blocks.mq, rows_all - row0);
+    const auto head_of = [&](i64 row) WEFT_LAMBDA { return kv * group + (row0 + row) / s.queries; };
+    const auto query_of = [&](i64 row) WEFT_LAMBDA { return (row0 + row) % s.queries; };
+    KeyRange all{s.keys, 0};
+    WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
+      const i64 head = head_of(row), query = query_of(row);
+      const KeyRange seen = range(batch, head, query);
+      all = {least(all.begin, most(seen.begin, 0)), most(all.end, least(seen.end, s.keys))};
+      const Q* from = q + batch * s.q.batch + head * s.q.head + query * s.q.row;
+      WEFT_NO_UNROLL for (i64 i = 0; i < s.d; i += W) {
+        const int n = static_cast<int>(least(s.d - i, W));
+        store(queries + row * at.query_stride + i,
+              n == W ? convert<f32>(load<W>(from + i, Full{})) : convert<f32>(load<W>(from + i, Part{n})), Full{});
+      }
+      states[row] = {-__builtin_inff(), 0};
+    }
+    const K* k_head = k + batch * s.k.batch + kv * s.k.head;
+    const V* v_head = v + batch * s.v.batch + kv * s.v.head;
+    bool first = true;
+    WEFT_NO_UNROLL for (i64 key0 = all.begin / blocks.nk * blocks.nk; key0 < all.end;
+                        key0 += blocks.nk, first = false) {
+      const i64 count = least(blocks.nk, all.end - key0);
+      pack_keys<tile>(k_head + key0 * s.k.row, s.k.row, count, s.d, packed_k);
+      pack_values<tile>(v_head + key0 * s.v.row, s.v.row, count, s.dv, packed_v);
+      // Two products with one inner kernel: 0, scores = q k^T; 1, out += exp(scores) v.
+      WEFT_NO_UNROLL for (int pass = 0; pass < 2; ++pass) {
+        const i64 length = pass ? count : s.d, stride = pass ? at.score_stride : at.query_stride;
+        const f32* left = pass ? scores : queries;
+        const Block<MacF32> block{.rows = rows,
+                                  .cols = pass ? s.dv : count,
+                                  .panel_units = length,
+                                  .b = pass ? packed_v : packed_k,
+                                  .sums = pass ? out : scores,
+                                  .stride = pass ? at.out_stride : at.score_stride,
+                                  .far = false};
+        multiply_block<MacF32, tile>(
+            block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false},
+            [&](i64, i64 row, i64 rest)
+                WEFT_LAMBDA { return tile_rows<MacF32, tile>(left + row * stride, stride, rest); },
+            [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
+        if (pass) continue;
+        WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
+          const i64 head = head_of(row), query = query_of(row);
+          const KeyRange seen = range(batch, head, query);
+          const f32 shrink = soften_row<W>(scores + row * at.score_stride, count, {seen.begin - key0, seen.end - key0},
+                                           states[row], [&](Vec<f32, W> raw, i64 j, auto lanes) WEFT_LAMBDA {
+                                             return score(batch, head, query, key0 + j, raw, lanes);
+                                           });
+          f32* sums = out + row * at.out_stride;
+          if (first || shrink == 1) continue;
+          WEFT_NO_UNROLL for (i64 i = 0; i < at.out_stride; i += W)
+              store(sums + i, load<W>(sums + i, Full{}) * Vec<f32, W>(shrink), Full{});
+        }
+      }
+    }
+    WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
+      const f32* sums = out + row * at.out_stride;
+      const f32 scale = first ? 0 : 1 / states[row].sum;
+      WEFT_NO_UNROLL for (i64 i = 0; i < s.dv; i += W) {
+        const Vec<f32, W> value = first ? Vec<f32, W>(0) : load<W>(sums + i, Full{}) * Vec<f32, W>(scale);
+        const int n = static_cast<int>(least(s.dv - i, W));
+        if (n == W) store_out(batch, head_of(row), query_of(row), i, value, Full{});
+        else store_out(batch, head_of(row), query_of(row), i, value, Part{n});
+      }
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Elementwise loops over a space of 1 to 6 run-time sizes, vectorised along the last one, and the strided accessors
+/// that such loops read and write through (views cost nothing: they are strides).
+///
+///     Strided<const f32, 2> x = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);           // buffer 0, strides at
+///     sizes[2..3] auto y = strided<f32, 2>(WEFT_LAUNCH, 1, 4); pointwise<16>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0),
+///     [&](const Coords<2>& at, auto lanes) WEFT_LAMBDA {
+///       y.store(at, maximum(x.load<16>(at, lanes), constant<Vec<f32, 16>>(0)), lanes);
+///     });
+
+#include "math.h"
+#include "tasks.h"
+#include "vec.h"
+
+namespace weft::kernel {
+
+/// A point of an index space; the last coordinate is the first lane's.
+template <int Rank>
+struct Coords {
+  i64 at[Rank];
+  WEFT_INLINE i64 operator[](int i) const { return at[i]; }
+};
+template <int Rank>
+struct Space {
+  i64 size[Rank];
+};
+/// The sizes that the host wrote at sizes[first .. first + Rank).
+template <int Rank, class L>
+WEFT_INLINE Space<Rank> space(const L& launch, int first) {
+  Space<Rank> s;
+  WEFT_UNROLL for (int i = 0; i < Rank; i++) s.size[i] = size_at(launch, first + i);
+  return s;
+}
+
+/// How neighbours along the last dimension lie in memory: side by side, all the same element, or a stride apart.
+enum class Along { contiguous, uniform, strided };
+
+/// A tensor seen through strides, in elements; stride[Rank - 1] counts only for Along::strided.
+template <class T, int Rank, Along along = Along::contiguous>
+struct Strided {
+  using elem = remove_const<T>;
+  Global<T> base;
+  i64 stride[Rank];
+
+  WEFT_INLINE Global<T> row(const Coords<Rank>& at) const {
+    i64 offset = 0;
+    WEFT_UNROLL for (int i = 0; i < Rank - 1; i++) offset += at[i] * stride[i];
+    return base + offset;
+  }
+  template <int N, class Lanes>
+  WEFT_INLINE Vec<elem, N> load(const Coords<Rank>& at, Lanes lanes) const {
+    const i64 last = at[Rank - 1];
+    if constexpr (along == Along::uniform) {
+      return splat<elem, N>(kernel::load<1>(row(at), Full{}));
+    } else if constexpr (along == Along::contiguous) {
+      return kernel::load<N>(row(at) + last, lanes);
+    } else {
+      Global<T> from = row(at) + last * stride[Rank - 1];
+      Vec<elem, N> v{};
+      WEFT_UNROLL for (int i = 0; i < N; i++) {
+        if (i < valid_lanes(lanes, N)) set_lane(v, i, kernel::load<1>(from + i * stride[Rank - 1], Full{}));
+      }
+      return v;
+    }
+  }
+  /// Stores to a uniform accessor are refused: many lanes would meet in one element.
+  template <class V, class Lanes>
+  WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
+    static_assert(along != Along::uniform, "no element for each lane");
+    constexpr int N = lanes_of<V>;
+    const i64 last = at[Rank - 1];
+    if constexpr (along == Along::contiguous) return kernel::store(row(at) + last, v, lanes);
+    Global<T> to = row(at) + last * stride[Rank - 1];
+    WEFT_UNROLL for (int i = 0; i < N; i++) {
+      if (i < valid_lanes(lanes, N)) kernel::store(to + i * stride[Rank - 1], lane(v, i), Full{});
+    }
+  }
+};
+/// Buffer `index` with the strides at sizes[first .. first + Rank).
+template <class T, int Rank, Along along = Along::contiguous, class L>
+WEFT_INLINE Strided<T, Rank, along> strided(const L& launch, int index, int first) {
+  Strided<T, Rank, along> s{buffer<T>(launch, index), {}};
+  WEFT_UNROLL for (int i = 0; i < Rank; i++) s.stride[i] = size_at(launch, first + i);
+  return s;
+}
+
+/// a / b and the rest, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
+struct Division {
+  i64 quotient, rest;
+};
+WEFT_INLINE Division divide_index(i64 a, i64 b) {
+  if (u64(a | b) >> 32 == 0) return {i64(u32(a) / u32(b)), i64(u32(a) % u32(b))};
+  return {a / b, a % b};
+}
+template <int Rank>
+WEFT_INLINE i64 row_count(const Space<Rank>& s) {
+  i64 rows = 1;
+  WEFT_UNROLL for (int i = 0; i < Rank - 1; i++) rows *= s.size[i];
+  return rows;
+}
+/// The first point of row number `row` (all dimensions but the last, flattened).
+template <int Rank>
+WEFT_INLINE Coords<Rank> row_coords(const Space<Rank>& s, i64 row) {
+  Coords<Rank> c;
+  c.at[Rank - 1] = 0;
+  WEFT_UNROLL for (int i = Rank - 2; i >= 0; i--) {
+    const Division d = i ? divide_index(row, s.size[i]) : Division{0, row};
+    c.at[i] = d.rest, row = d.quotient;
+  }
+  return c;
+}
+
+#ifdef WEFT_CPU
+template <int Rank>
+WEFT_INLINE void next_row(const Space<Rank>& s, Coords<Rank>& c) {
+  WEFT_UNROLL for (int i = Rank - 2; i >= 0; i--) {
+    if (++c.at[i] < s.size[i] || i == 0) return;
+    c.at[i] = 0;
+  }
+}
+/// Runs body(coords, lanes) for every N lanes of the space; the last of a row may be a Part.
+/// Tasks: tasks::pointwise_tasks(rows, cols, N).
+template <int N, int Rank, class L, class Body>
+WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {
+  const i64 cols = s.size[Rank - 1], per_row = ceil_div(cols, N), chunks = row_count(s) * per_row;
+  constexpr i64 step = tasks::pointwise_chunks(N);
+  const i64 first = launch.begin * step, last = least(launch.end * step, chunks);
+  if (first >= last) return;
+  Coords<Rank> c = row_coords(s, first / per_row);
+  i64 chunk = first % per_row, left = last - first;
+  WEFT_NO_UNROLL while (left > 0) {
+    const i64 now = least(per_row - chunk, left), end = least((chunk + now) * N, cols);
+    i64& col = c.at[Rank - 1];
+    col = chunk * N;
+    WEFT_NO_UNROLL for (; col + N <= end; col += N) body(c, Full{});
+    if (col < end) body(c, Part{int(end - col)});
+    left -= now, chunk = 0;
+    next_row(s, c);
+  }
+}
+#else
+/// Runs body(coords, lanes) for every N lanes of the space, one chunk of lanes a thread; the last of a row may be a
+/// Part. Blocks: ceil_div(rows * ceil_div(cols, N), threads), or fewer.
+template <int N, int Rank, class L, class Body>
+WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {
+  const i64 cols = s.size[Rank - 1], per_row = ceil_div(cols, N), chunks = row_count(s) * per_row;
+  for_tasks(launch, ceil_div(chunks, launch.threads), [&](i64 task) WEFT_LAMBDA {
+    const i64 chunk = task * launch.threads + thread_id();
+    if (chunk >= chunks) return;
+    const Division at = divide_index(chunk, per_row);
+    Coords<Rank> c = row_coords(s, at.quotient);
+    c.at[Rank - 1] = at.rest * N;
+    const i64 left = cols - at.rest * N;
+    if (left >= N) return body(c, Full{});
+    body(c, Part{int(left)});
+  });
+}
+#endif
+
+}  // namespace weft::kernel

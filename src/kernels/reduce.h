@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` where the reduced axes are the last ones
+/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. What is
+/// reduced (strides, a prologue such as x * x) is the load's affair, what follows (mean, root) the store's.
+/// Op: Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op.
+/// A few long rows on many cores: let the host split the reduced axis, [outer * parts, reduce / parts], and reduce
+/// twice.
+
+#include "row.h"
+
+namespace weft::kernel {
+
+/// y[row] = Op over cols of load(row, col, lanes) -> Vec<Acc, N>; store(row, Acc).
+/// CPU: tasks::row_tasks(rows, cols). GPU: a team a row.
+template <class Op, class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
+#ifdef WEFT_CPU
+  const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
+  WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) {
+    store(row, fold_row<Op, Acc, N, 2>(cols, [&](i64 col, auto lanes) WEFT_LAMBDA { return load(row, col, lanes); }));
+  }
+#else
+  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+    const Acc result = x.template fold<Op>([](Vec<Acc, N> v) WEFT_LAMBDA { return v; });
+    if (x.leads()) store(row, result);
+  });
+#endif
+}
+
+/// Runs body(outer, first column, lanes) for every N columns of [outer, inner]; an element of the result is made by one
+/// thread. CPU: tasks::column_tasks(outer, reduce, inner, N). GPU: blocks of threads chunks.
+template <int N, class L, class Body>
+WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Body& body) {
+  const i64 per_outer = ceil_div(inner, N), chunks = outer * per_outer;
+  auto run = [&](i64 chunk) WEFT_LAMBDA {
+    const i64 row = chunk / per_outer, col = chunk % per_outer * N;
+    if (col + N <= inner) body(row, col, Full{});
+    else body(row, col, Part{int(inner - col)});
+  };
+#ifdef WEFT_CPU
+  const i64 group = tasks::column_chunks(reduce, N), end = least(launch.end * group, chunks);
+  WEFT_NO_UNROLL for (i64 chunk = launch.begin * group; chunk < end; chunk++) run(chunk);
+#else
+  (void)reduce;
+  for_tasks(launch, ceil_div(chunks, launch.threads), [&](i64 task) WEFT_LAMBDA {
+    const i64 chunk = task * launch.threads + thread_id();
+    if (chunk < chunks) run(chunk);
+  });
+#endif
+}
+
+/// y[outer, inner] = Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; store(outer, inner, Vec<Acc, N>, lanes).
+template <class Op, class Acc, int N, class L, class Load, class Store>
+WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load,
+                                const Store& store) {
+  using V = Vec<Acc, N>;
+  for_columns<N>(launch, outer, reduce, inner, [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA {
+    V total = neutral<Op, V>();
+    // In blocks, for the rounding error of long sums.
+    WEFT_NO_UNROLL for (i64 r = 0; r < reduce;) {
+      const i64 end = least(r + 128, reduce);
+      V part = neutral<Op, V>();
+      WEFT_NO_UNROLL for (; r < end; r++) part = combine<Op>(part, load(row, r, col, lanes));
+      total = combine<Op>(total, part);
+    }
+    store(row, col, total, lanes);
+  });
+}
+
+/// Which of two candidates wins: the larger (or smaller) value, NaN before all, then the lower index (or the higher one
+/// if `Last`).
+template <bool Largest, bool Last>
+struct Best {
+  /// True where b, which comes later in the row, takes the place of a.
+  template <class V>
+  static WEFT_INLINE auto replaces(V a, V b) {
+    const auto ahead = Largest ? b > a : b < a, level = b == a;
+    if constexpr (is_float<V>) {
+      const auto found = both(b != b, a == a), again = both(b != b, a != a), kept = a == a;
+      return either(both(either(ahead, Last ? level : ahead), kept), either(found, Last ? again : found));
+    } else {
+      return either(ahead, Last ? level : ahead);
+    }
+  }
+};
+/// Values with their positions along the reduced axis (below 2^31); position -1: none yet.
+template <class V>
+struct Found {
+  using Index = Vec<i32, lanes_of<V>>;
+  V value;
+  Index index;
+
+  /// Takes v at position `at` where it is better; a lane without a candidate takes it anyway.
+  template <class Rule>
+  WEFT_INLINE void offer(V v, Index at) {
+    const auto none = index < Index(0), better = to_index_mask(Rule::template replaces<V>(value, v));
+    const auto take = either(decltype(better)(none), better);
+    value = select(take, v, value);
+    index = select(take, at, index);
+  }
+  /// The same for candidates that may come from anywhere: position decides between equals.
+  template <class Rule>
+  WEFT_INLINE void meet(V v, Index at) {
+    const bool later = lane(at, 0) > lane(index, 0);
+    Found first = later ? *this : Found{v, at}, second = later ? Found{v, at} : *this;
+    if (lane(first.index, 0) < 0) *this = second;
+    else first.template offer<Rule>(second.value, second.index), *this = first;
+  }
+  template <class M>
+  static WEFT_INLINE auto to_index_mask(M mask) {
+    if constexpr (lanes_of<V> == 1) return bool(mask);
+    else return __builtin_convertvector(mask != 0, Index);
+  }
+};
+/// The best of the lanes that hold a candidate.
+template <class Rule, class V>
+WEFT_INLINE Found<Elem<V>> best_lane(const Found<V>& f) {
+  Found<Elem<V>> best{Elem<V>(0), -1};
+  WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) best.template meet<Rule>(lane(f.value, i), lane(f.index, i));
+  return best;
+}
+template <class V>
+WEFT_INLINE Found<V> nothing_found() {
+  return {splat<Elem<V>, lanes_of<V>>(Elem<V>(0)), splat<i32, lanes_of<V>>(-1)};
+}
+template <class V>
+WEFT_INLINE typename Found<V>::Index positions(i64 col) {
+  return iota<i32, lanes_of<V>>() + splat<i32, lanes_of<V>>(i32(col));
+}
+
+/// The position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols < 2^31.
+template <class Rule, class T, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
+  using V = Vec<T, N>;
+  auto scan = [&](i64 row, i64 first, i64 step) WEFT_LAMBDA {
+    Found<V> found = nothing_found<V>();
+    i64 col = first;
+    WEFT_NO_UNROLL for (; col + N <= cols; col += step) {
+      found.template offer<Rule>(load(row, col, Full{}), positions<V>(col));
+    }
+    Found<T> best = best_lane<Rule>(found);
+    if (col < cols) {
+      const int rest = int(cols - col);
+      const V v = load(row, col, Part{rest});
+      WEFT_UNROLL for (int i = 0; i < N; i++) {
+        if (i < rest) best.template meet<Rule>(lane(v, i), i32(col + i));
+      }
+    }
+    return best;
+  };
+#ifdef WEFT_CPU
+  const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
+  WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) store(row, i64(scan(row, 0, N).index));
+#else
+  constexpr int size = team == Team::wave ? wave_size : L::threads, waves = size / wave_size;
+  const int me = thread_id() % size;
+  for_tasks(launch, ceil_div(rows, L::threads / size), [&](i64 task) WEFT_LAMBDA {
+    const i64 row = task * (L::threads / size) + thread_id() / size;
+    if (row >= rows) return;
+    Found<T> best = scan(row, i64(me) * N, i64(size) * N);
+    auto share = [](T v, int mask) WEFT_LAMBDA {
+      if constexpr (sizeof(T) >= 4) return shuffle_xor(v, mask);
+      else return T(shuffle_xor(u32(v), mask));
+    };
+    WEFT_NO_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) {
+      best.template meet<Rule>(share(best.value, mask), shuffle_xor(best.index, mask));
+    }
+    if constexpr (waves > 1) {
+      WEFT_SHARED T values[waves];
+      WEFT_SHARED i32 indices[waves];
+      barrier();  // an earlier row's values have been read
+      if (thread_id() % wave_size == 0) values[me / wave_size] = best.value, indices[me / wave_size] = best.index;
+      barrier();
+      WEFT_NO_UNROLL for (int i = 0; i < waves; i++) best.template meet<Rule>(T(values[i]), i32(indices[i]));
+    }
+    if (me == 0) store(row, i64(best.index));
+  });
+#endif
+}
+
+/// The same over the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec<i64, N>, lanes).
+template <class Rule, class T, int N, class L, class Load, class Store>
+WEFT_INLINE void arg_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load, const Store& store) {
+  using V = Vec<T, N>;
+  for_columns<N>(launch, outer, reduce, inner, [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA {
+    Found<V> found = nothing_found<V>();
+    WEFT_NO_UNROLL for (i64 r = 0; r < reduce; r++) {
+      found.template offer<Rule>(load(row, r, col, lanes), splat<i32, N>(i32(r)));
+    }
+    store(row, col, convert<i64>(found.index), lanes);
+  });
+}
+
+}  // namespace weft::kernel

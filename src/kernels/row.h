@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Kernels over rows: softmax, log-softmax, layer norm and rms norm of any length (0 and 1 too). A row is read through
+/// load(row, col, lanes) -> Vec<Acc, N> and written through store(row, col, Vec, lanes); Acc is f32 (f64 for f64).
+///
+/// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
+/// runs once. GPU: a wave or a whole block takes a row (`Team`) and loads it again for each pass, from its cache.
+/// Sums are taken in a fixed order on each device: by lanes, by blocks of a row, by halves.
+
+#include "math.h"
+#include "tasks.h"
+#include "vec.h"
+
+namespace weft::kernel {
+
+/// The threads that share a row on a GPU: a wave suits rows up to about 1,024 elements.
+enum class Team { wave, block };
+
+struct Sum {
+  template <class V>
+  static WEFT_INLINE V identity() {
+    return splat<Elem<V>, lanes_of<V>>(Elem<V>(0));
+  }
+  template <class V>
+  static WEFT_INLINE V combine(V a, V b) {
+    return a + b;
+  }
+};
+struct Product {
+  template <class V>
+  static WEFT_INLINE V identity() {
+    return splat<Elem<V>, lanes_of<V>>(Elem<V>(1));
+  }
+  template <class V>
+  static WEFT_INLINE V combine(V a, V b) {
+    return a * b;
+  }
+};
+/// The smallest value of a type that is also the neutral one of max; `-` of it that of min.
+template <class T>
+WEFT_INLINE constexpr T lowest() {
+  if constexpr (is_float<T>) return T(-__builtin_inf());
+  else if constexpr (T(-1) > T(0)) return T(0);
+  else return T(T(1) << (8 * sizeof(T) - 1));
+}
+template <class T>
+WEFT_INLINE constexpr T highest() {
+  if constexpr (is_float<T>) return T(__builtin_inf());
+  else return T(~lowest<T>());
+}
+struct Max {
+  template <class V>
+  static WEFT_INLINE V identity() {
+    return splat<Elem<V>, lanes_of<V>>(lowest<Elem<V>>());
+  }
+  template <class V>
+  static WEFT_INLINE V combine(V a, V b) {
+    return maximum(a, b);
+  }
+};
+struct Min {
+  template <class V>
+  static WEFT_INLINE V identity() {
+    return splat<Elem<V>, lanes_of<V>>(highest<Elem<V>>());
+  }
+  template <class V>
+  static WEFT_INLINE V combine(V a, V b) {
+    return minimum(a, b);
+  }
+};
+
+template <class Op, class V>
+WEFT_INLINE V combine(V a, V b) {
+  return Op::template combine<V>(a, b);
+}
+template <class Op, class V>
+WEFT_INLINE V neutral() {
+  return Op::template identity<V>();
+}
+/// v with its invalid lanes made neutral.
+template <class Op, class V>
+WEFT_INLINE V mask_lanes(V v, Full) {
+  return v;
+}
+template <class Op, class V>
+WEFT_INLINE V mask_lanes(V v, Part part) {
+  if constexpr (lanes_of<V> == 1) return part.n > 0 ? v : neutral<Op, V>();
+  else {
+    using I = typename IntOfSize<sizeof(Elem<V>)>::type;
+    return select(iota<I, lanes_of<V>>() < IntLike<V>(I(part.n)), v, neutral<Op, V>());
+  }
+}
+template <class Op, class V>
+WEFT_INLINE Elem<V> reduce_with(V v) {
+  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return combine<Op>(a, b); });
+}
+
+#ifdef WEFT_CPU
+/// Reduces f(col, lanes) -> Vec<Acc, N> over a row. `Ways` running vectors for each block of the row, then block by
+/// block: the rounding error of a long sum grows with the length of a block and the number of blocks, not with their
+/// product. f stands Ways + 1 times in the code.
+template <class Op, class Acc, int N, int Ways, class F>
+WEFT_INLINE Acc fold_row(i64 cols, const F& f) {
+  using V = Vec<Acc, N>;
+  V total[Ways];
+  for (auto& t : total) t = neutral<Op, V>();
+  i64 col = 0;
+  WEFT_NO_UNROLL while (col + Ways * N <= cols) {
+    const i64 end = least(col + 128 * N, cols);
+    V part[Ways];
+    for (auto& p : part) p = neutral<Op, V>();
+    WEFT_NO_UNROLL for (; col + Ways * N <= end; col += Ways * N) {
+      WEFT_UNROLL for (int i = 0; i < Ways; i++) part[i] = combine<Op>(part[i], f(col + i * N, Full{}));
+    }
+    WEFT_UNROLL for (int i = 0; i < Ways; i++) total[i] = combine<Op>(total[i], part[i]);
+  }
+  WEFT_NO_UNROLL for (; col < cols; col += N) {
+    const Part lanes{int(least(N, cols - col))};
+    total[0] = combine<Op>(total[0], mask_lanes<Op>(f(col, lanes), lanes));
+  }
+  WEFT_UNROLL for (int i = 1; i < Ways; i++) total[0] = combine<Op>(total[0], total[i]);
+  return reduce_with<Op>(total[0]);
+}
+
+/// One row, kept in scratch as Acc.
+template <class Acc, int N>
+struct Row {
+  static constexpr bool kept = true;
+  Acc* at;
+  i64 cols;
+
+  WEFT_INLINE bool leads() const { return true; }
+  /// Reduces f(Vec) over the row.
+  template <class Op, class F>
+  WEFT_INLINE Acc fold(const F& f) const {
+    return fold_row<Op, Acc, N, 4>(cols, [&](i64 col, auto lanes) WEFT_LAMBDA { return f(load<N>(at + col, lanes)); });
+  }
+  /// Replaces every element.
+  template <class F>
+  WEFT_INLINE void replace(const F& f) const {
+    WEFT_NO_UNROLL for (i64 col = 0; col < cols; col += N) {
+      const Part lanes{int(least(N, cols - col))};
+      if (lanes.n == N) store(at + col, f(load<N>(at + col, Full{})), Full{});
+      else store(at + col, f(load<N>(at + col, lanes)), lanes);
+    }
+  }
+  template <class F>
+  WEFT_INLINE void each(const F& f) const {
+    i64 col = 0;
+    WEFT_NO_UNROLL for (; col + N <= cols; col += N) f(load<N>(at + col, Full{}), col, Full{});
+    if (col < cols) f(load<N>(at + col, Part{int(cols - col)}), col, Part{int(cols - col)});
+  }
+};
+
+/// Runs body(row number, Row) for the rows of this call's tasks; tasks::row_tasks, tasks::row_scratch.
+template <class Acc, int N, Team, class L, class Load, class Body>
+WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
+  const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
+  WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) {
+    Acc* at = static_cast<Acc*>(launch.args->scratch);
+    i64 col = 0;
+    WEFT_NO_UNROLL for (; col + N <= cols; col += N) store(at + col, load(row, col, Full{}), Full{});
+    if (col < cols) store(at + col, load(row, col, Part{int(cols - col)}), Part{int(cols - col)});
+    body(row, Row<Acc, N>{at, cols});
+  }
+}
+#else
+/// Combines `v` over the threads of a team; every thread gets the result. All threads of the block call it.
+template <class Op, Team team, int Threads, class T>
+WEFT_INLINE T team_reduce(T v) {
+  WEFT_NO_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) v = combine<Op>(v, shuffle_xor(v, mask));
+  if constexpr (team == Team::block && Threads > wave_size) {
+    constexpr int waves = Threads / wave_size;
+    WEFT_SHARED T partial[waves];
+    barrier();  // the values of an earlier reduction have been read
+    if (thread_id() % wave_size == 0) partial[thread_id() / wave_size] = v;
+    barrier();
+    v = partial[0];
+    WEFT_UNROLL for (int i = 1; i < waves; i++) v = combine<Op>(v, T(partial[i]));
+  }
+  return v;
+}
+
+/// One row, shared by a team; loaded anew by each pass.
+template <class Acc, int N, Team team, int Threads, class Load>
+struct Row {
+  static constexpr bool kept = false;
+  static constexpr int size = team == Team::wave ? wave_size : Threads;
+  const Load& load;
+  i64 row, cols;
+
+  /// True for the one thread of the team that writes what a row has once.
+  WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
+  template <class F>
+  WEFT_INLINE void each(const F& f) const {
+    WEFT_NO_UNROLL for (i64 col = (thread_id() % size) * N; col < cols; col += size * N) {
+      if (col + N <= cols) f(load(row, col, Full{}), col, Full{});
+      else f(load(row, col, Part{int(cols - col)}), col, Part{int(cols - col)});
+    }
+  }
+  template <class Op, class F>
+  WEFT_INLINE Acc fold(const F& f) const {
+    using V = Vec<Acc, N>;
+    V total = neutral<Op, V>();
+    each([&](V v, i64, auto lanes) WEFT_LAMBDA { total = combine<Op>(total, mask_lanes<Op>(f(v), lanes)); });
+    return team_reduce<Op, team, Threads>(reduce_with<Op>(total));
+  }
+};
+
+/// Runs body(row number, Row) for all rows, a team a row. Blocks: ceil_div(rows, teams of a block), or fewer.
+template <class Acc, int N, Team team, class L, class Load, class Body>
+WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
+  constexpr int threads = L::threads, teams = team == Team::wave ? threads / wave_size : 1;
+  for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
+    const i64 row = task * teams + (team == Team::wave ? thread_id() / wave_size : 0);
+    if (row < rows) body(row, Row<Acc, N, team, threads, Load>{load, row, cols});  // whole waves, or the block
+  });
+}
+#endif
+
+/// e^(x - max) / sum. A row whose largest value is infinite gives NaN, as IEEE arithmetic has it.
+template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
+  using V = Vec<Acc, N>;
+  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+    const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
+    if constexpr (decltype(x)::kept) {
+      x.replace([&](V v) WEFT_LAMBDA { return exp(v - top); });
+      const V scale = splat<Acc, N>(Acc(1) / x.template fold<Sum>([](V v) WEFT_LAMBDA { return v; }));
+      x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, v * scale, lanes); });
+    } else {
+      const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
+      const V scale = splat<Acc, N>(Acc(1) / sum);
+      x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, exp(v - top) * scale, lanes); });
+    }
+  });
+}
+
+/// x - max - log(sum e^(x - max))
+template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
+  using V = Vec<Acc, N>;
+  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+    const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
+    const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
+    const V rest = splat<Acc, N>(log(sum));
+    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, (v - top) - rest, lanes); });
+  });
+}
+
+/// (x - mean) / sqrt(variance + epsilon), in two passes; scale and bias belong to the store. Where they are outputs
+/// too, finish(row, mean, inverse deviation) takes them.
+template <class Acc, int N, Team team = Team::block, class L, class Load, class Store, class Finish>
+WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,
+                            const Finish& finish) {
+  using V = Vec<Acc, N>;
+  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+    const Acc mean = x.template fold<Sum>([](V v) WEFT_LAMBDA { return v; }) / Acc(cols);
+    const V middle = splat<Acc, N>(mean);
+    const Acc square = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return (v - middle) * (v - middle); });
+    const Acc inverse = rsqrt(square / Acc(cols) + epsilon);
+    if (x.leads()) finish(row, mean, inverse);
+    const V scale = splat<Acc, N>(inverse);
+    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, (v - middle) * scale, lanes); });
+  });
+}
+template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
+  layer_norm<Acc, N, team>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
+}
+
+/// x / sqrt(mean of squares + epsilon); the scale belongs to the store.
+template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+WEFT_INLINE void rms_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
+  using V = Vec<Acc, N>;
+  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+    const Acc square = x.template fold<Sum>([](V v) WEFT_LAMBDA { return v * v; });
+    const V scale = splat<Acc, N>(rsqrt(square / Acc(cols) + epsilon));
+    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, v * scale, lanes); });
+  });
+}
+
+}  // namespace weft::kernel

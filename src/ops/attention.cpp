@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "ops/check.h"
+#include "ops/dot.h"
+#include "ops/wide.h"
+
+namespace weft {
+
+using namespace shape_rule;
+
+Types Attention::infer(Operands in) const {
+  operand_count(name, in, 3, 4);
+  const Shape &q = tensor(name, in, 0), &k = tensor(name, in, 1), &v = tensor(name, in, 2);
+  for (const Shape* s : {&q, &k, &v}) {
+    if (s->rank() != 4) refuse("E151", "attention: ", *s, " must have the axes batch, head, row, column");
+  }
+  require_equal(q.dims[0], k.dims[0], "attention: batch of q and k");
+  require_equal(q.dims[0], v.dims[0], "attention: batch of q and v");
+  require_equal(k.dims[1], v.dims[1], "attention: heads of k and v");
+  require_equal(q.dims[3], k.dims[3], "attention: head size of q and k");
+  require_equal(k.dims[2], v.dims[2], "attention: rows of k and v");
+  if (!exact_divide(q.dims[1], k.dims[1]))
+    refuse("E151", "attention: ", q.dims[1], " heads are no multiple of ", k.dims[1], " key heads");
+  return {Shape{q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}}};
+}
+
+namespace {
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+/// The mask's steps along batch, head, row and column; 0 where it repeats.
+std::vector<int64_t> mask_steps(const Wide& mask) {
+  std::vector<int64_t> steps = row_major_steps(mask.dims);
+  for (size_t a = 0; a < steps.size(); ++a) steps[a] = mask.dims[a] == 1 ? 0 : steps[a];
+  steps.insert(steps.begin(), 4 - steps.size(), 0);
+  return steps;
+}
+
+/// Adds one row of the mask to a row of scores.
+void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> scores) {
+  for (size_t j = 0; j < scores.size(); ++j) {
+    auto at = static_cast<size_t>(start) + j * static_cast<size_t>(step);
+    if (mask.is_real())
+      scores[j] += mask.as<double>()[at];
+    else if (mask.as<int64_t>()[at] == 0)
+      scores[j] = minus_infinity;
+  }
+}
+
+/// exp(score - max) / sum in place; zeros when every score is -inf.
+void softmax(std::span<double> scores) {
+  double highest = minus_infinity, sum = 0;
+  for (double s : scores) highest = s > highest || std::isnan(s) ? s : highest;
+  for (double& s : scores) sum += s = highest == minus_infinity ? 0 : std::exp(s - highest);
+  for (double& s : scores) s = sum == 0 ? 0 : s / sum;
+}
+
+std::vector<double> turned(const double* k, int64_t rows, int64_t columns) {
+  std::vector<double> out(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = k[i];
+  return out;
+}
+
+}  // namespace
+
+std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
+  const Wide &q = in[0], &k = in[1], &v = in[2];
+  int64_t heads = q.dims[1], m = q.dims[2], d = q.dims[3], n = k.dims[2], width = v.dims[3];
+  int64_t shared = k.dims[1] == 0 ? 1 : heads / k.dims[1];
+  std::vector<int64_t> steps = in.size() == 4 ? mask_steps(in[3]) : std::vector<int64_t>(4, 0);
+  std::vector<double> out(static_cast<size_t>(q.dims[0] * heads * m * width), 0.0);
+  parallel_parts(q.dims[0] * heads, 2 * m * n * (d + width), [&](int64_t begin, int64_t end) {
+    for (int64_t head = begin; head < end; ++head) {
+      int64_t from = head / shared;
+      std::vector<double> keys = turned(k.as<double>().data() + from * n * d, n, d);
+      std::vector<double> scores(static_cast<size_t>(m * n), 0.0);
+      multiply_add(q.as<double>().data() + head * m * d, keys.data(), scores.data(), m, d, n);
+      for (int64_t i = 0; i < m; ++i) {
+        std::span<double> row(scores.data() + i * n, static_cast<size_t>(n));
+        for (double& s : row) s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
+        if (in.size() == 4)
+          add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
+        for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j)
+          row[static_cast<size_t>(j)] = minus_infinity;
+        softmax(row);
+      }
+      multiply_add(scores.data(), v.as<double>().data() + from * n * width, out.data() + head * m * width, m, n, width);
+    }
+  });
+  return {make_wide(q.dtype, {q.dims[0], heads, m, width}, std::move(out))};
+}
+
+}  // namespace weft

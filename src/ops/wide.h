@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/wide.h"
+
+/// What the meanings of operators are written with; see base/wide.h.
+namespace weft {
+
+inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double> values) {
+  return {dtype, std::move(dims), std::make_shared<const std::vector<double>>(std::move(values)), nullptr};
+}
+inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
+  return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
+}
+/// Strings and complex numbers are refused (E202).
+Wide to_wide(const Tensor& tensor);
+/// Rounds floats to their type.
+Tensor to_tensor(const Wide& wide);
+/// The same elements under other sizes.
+Wide with_dims(Wide wide, std::vector<int64_t> dims);
+
+/// `f(std::span<const double>)` or `f(std::span<const int64_t>)`, whichever holds the elements.
+template <class F>
+auto with_elements(const Wide& x, F f) {
+  return x.is_real() ? f(x.as<double>()) : f(x.as<int64_t>());
+}
+
+/// `value` reduced to the range of an integer type, as its bits wrap; bool becomes "not zero".
+int64_t wrap(DType type, int64_t value);
+/// `value` rounded to the nearest of a float type.
+double round_to(DType type, double value, bool saturate = false);
+/// The least and greatest value of an integer type of at most 32 bits, or of i64.
+int64_t lowest_integer(DType type);
+int64_t highest_integer(DType type);
+/// A number as an element: to integers it truncates and saturates, NaN gives 0.
+int64_t to_integer(DType type, double value);
+double to_real(DType type, int64_t value);  ///< u64 by its bits
+
+/// Sizes that are numbers by now.
+std::vector<int64_t> fixed(const Dims& dims);
+/// Row-major steps in elements.
+std::vector<int64_t> row_major_steps(std::span<const int64_t> dims);
+int64_t product_of(std::span<const int64_t> dims);
+
+/// Result element at an index is x's element at start + sum(index * steps).
+Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::span<const int64_t> steps);
+
+/// Calls f(offset) for each index of `dims` in row-major order; offset = start + sum(index * steps).
+template <class F>
+void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<const int64_t> steps, F f) {
+  std::vector<int64_t> index(dims.size(), 0);
+  int64_t count = product_of(dims), offset = start;
+  for (int64_t done = 0; done < count; ++done) {
+    f(offset);
+    for (size_t a = dims.size(); a-- > 0;) {
+      offset += steps[a];
+      if (++index[a] < dims[a]) break;
+      offset -= steps[a] * dims[a];
+      index[a] = 0;
+    }
+  }
+}
+
+/// The rows of a tensor along one axis: row (outer, inner) starts at outer * size * inner_count + inner and has `size`
+/// elements `inner_count` apart.
+struct Rows {
+  int64_t outer, size, inner;
+  Rows(std::span<const int64_t> dims, int64_t axis);
+  int64_t count() const { return outer * inner; }
+  int64_t start(int64_t row) const { return row / inner * size * inner + row % inner; }
+};
+
+/// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the work of one item in elementary operations.
+void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
+
+/// c[m, n] += a[m, k] * b[k, n], all row-major and dense.
+void multiply_add(const double* a, const double* b, double* c, int64_t m, int64_t k, int64_t n);
+void multiply_add(const int64_t* a, const int64_t* b, int64_t* c, int64_t m, int64_t k, int64_t n);
+
+}  // namespace weft

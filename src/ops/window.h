@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "ops/dot.h"
+
+/// What convolution and pooling share: windows that move over the spatial axes.
+namespace weft::window {
+
+/// The index of spatial axis i in a tensor, and of its channel axis.
+inline size_t spatial_axis(Layout layout, size_t i) { return layout == Layout::channels_first ? i + 2 : i + 1; }
+inline size_t channel_axis(Layout layout, size_t rank) { return layout == Layout::channels_first ? 1 : rank - 1; }
+
+/// One entry for each spatial axis; refuses strides and dilations below 1 (E145).
+void check(std::string_view op, size_t spatial, const std::vector<int64_t>& strides,
+           const std::vector<int64_t>& dilations, const Dims& pads_begin, const Dims& pads_end);
+/// Refuses a size that is negative for all sizes of the symbols (E144).
+void check_output(std::string_view op, size_t axis, const Dim& size);
+
+/// x in channels-first order, and back.
+Wide channels_first(const Wide& x, Layout layout);
+Wide from_channels_first(const Wide& x, Layout layout);
+
+/// Where the windows of the fixed sizes read: entry [tap][position] is the flat spatial offset, -1 in the padding and
+/// -2 beyond it (behind the last window of a pool that rounds up).
+struct Taps {
+  std::vector<int64_t> in, out, kernel, strides, dilations, pads_begin, pads_end;
+
+  int64_t taps() const;
+  int64_t positions() const;
+  std::vector<int64_t> table() const;
+};
+
+}  // namespace weft::window

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sample kernels of samples.cpp and samples_gemm.cpp must compute: inputs, run-time sizes, and numpy's answer.
+
+A Case says how to launch one kernel; `check(device)` runs all cases on a device object that has
+`run(case) -> list of output arrays`, prints a line per kernel and returns the number of failures.
+"""
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+rng = np.random.default_rng(20)
+
+
+@dataclass
+class Case:
+    kernel: str
+    sizes: list
+    inputs: list  # arrays, buffers 0 ..
+    outputs: list  # (shape, dtype), the buffers after them
+    expected: list  # arrays in f64 or integers
+    tolerance: float  # of |y - r| / max(1, |r|); 0: equal
+    blocks: int = 1  # work groups on a GPU
+    threads: int = 256
+    tasks: int = 1 << 20  # on a CPU: more than there are, kernels stop at their end
+    scratch: int = 1 << 20
+
+
+def bf16(x):
+    """f32 values rounded to bf16, as their bits."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bf16(bits):
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def normal(*shape, dtype=np.float32):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def pointwise(rows, cols):
+    a, s, b, t = normal(rows, cols), normal(cols, dtype=np.float16), bf16(normal(rows)), normal(cols, rows)
+    x = a.astype(np.float64) * s.astype(np.float64) + from_bf16(b).astype(np.float64)[:, None]
+    y = x * 0.5 * (1 + erf(x * 0.70710678)) + t.T
+    sizes = [rows, cols, cols, 1, 0, 1, 1, 0, 1, rows, cols, 1]
+    return Case("sample_pointwise", sizes, [a, s, b, t], [((rows, cols), np.float32)], [y], 1e-6, blocks=7)
+
+
+def functions(n):
+    x = np.concatenate([normal(n - 8) * 3, [0, 1e-40, -0.0, 88, 1e5, -1e30, np.inf, np.nan]]).astype(np.float32)
+    v = x.astype(np.float64)
+    f = v.astype(np.float32)
+    with np.errstate(all="ignore"):
+        power = np.where((v < 0) & (v * 0.25 != np.floor(v * 0.25)), np.nan, np.power(v, (f * np.float32(0.25)).astype(np.float64)))
+        y = [np.exp(v), np.log(v), np.tanh(v), erf(v), 1 / (1 + np.exp(-v)), np.sin(v), np.cos(v), np.exp2(v), np.log1p(v),
+             np.expm1(v), 1 / np.sqrt(v), np.arctan(v), power, np.fmod(f, np.float32(0.7)).astype(np.float64)]
+    return Case("sample_math", [n], [x], [((14, n), np.float32)], [np.stack(y)], 5e-7, blocks=3)
+
+
+def small_floats(mantissa, bias, fnuz, has_inf):
+    """The finite values of an 8-bit float, rising, with the parity of their codes."""
+    codes = np.arange(127 if not fnuz and not has_inf else 124 if has_inf else 128)
+    exponent, m = codes >> mantissa, codes & ((1 << mantissa) - 1)
+    values = np.where(exponent > 0, (1 + m / 2**mantissa) * 2.0 ** (exponent - bias), m * 2.0 ** (1 - bias - mantissa))
+    return codes, values
+
+
+def to_small_float(x, *layout):
+    codes, values = small_floats(*layout)
+    size = np.minimum(np.abs(x.astype(np.float64)), values[-1])
+    high = np.clip(np.searchsorted(values, size), 0, len(values) - 1)
+    low = np.maximum(high - 1, 0)
+    up, down = values[high] - size, size - values[low]
+    pick = np.where((up < down) | ((up == down) & (codes[high] % 2 == 0)), high, low)
+    return np.copysign(values[pick], x)
+
+
+def conversions(n):
+    x = (normal(n) * np.exp2(rng.integers(-20, 10, n))).astype(np.float32)
+    y = [from_bf16(bf16(x)), x.astype(np.float16), to_small_float(x, 3, 7, False, False),
+         to_small_float(x, 3, 8, True, False), to_small_float(x, 2, 15, False, True)]
+    return Case("sample_convert", [n], [x], [((5, n), np.float32)], [np.stack([v.astype(np.float64) for v in y])], 0,
+                blocks=2)
+
+
+def softmax_of(x):
+    e = np.exp(x - x.max(1, keepdims=True, initial=-np.inf))
+    return e / e.sum(1, keepdims=True)
+
+
+def softmax(rows, cols, log=False):
+    x = normal(rows, cols) * 4
+    y = softmax_of(x.astype(np.float64))
+    name = "sample_log_softmax" if log else "sample_softmax"
+    with np.errstate(divide="ignore"):
+        return Case(name, [rows, cols], [x], [((rows, cols), np.float32)], [np.log(y) if log else y], 2e-6, blocks=3)
+
+
+def layer_norm(rows, cols):
+    x, g, b = normal(rows, cols, dtype=np.float16), normal(cols, dtype=np.float16), normal(cols, dtype=np.float16)
+    v = x.astype(np.float64) + 0
+    mean = v.mean(1, keepdims=True) if cols else 0
+    var = ((v - mean) ** 2).mean(1, keepdims=True) if cols else 0
+    y = (v - mean) / np.sqrt(var + 1e-5) * g + b
+    return Case("sample_layer_norm", [rows, cols], [x, g, b], [((rows, cols), np.float16)], [y], 2e-3, blocks=2)
+
+
+def rms_norm(rows, cols):
+    x = normal(rows, cols) + 3
+    v = x.astype(np.float64)
+    y = v / np.sqrt((v * v).mean(1, keepdims=True) + 1e-6) if cols else v
+    return Case("sample_rms_norm", [rows, cols], [x], [((rows, cols), np.float32)], [y], 1e-6, blocks=2)
+
+
+def reduce_rows(rows, cols):
+    x = normal(rows, cols) + 1
+    mean = x.astype(np.float64).mean(1) if cols else np.full(rows, np.nan)
+    return Case("sample_reduce_rows", [rows, cols], [x], [((rows,), np.float32)], [mean], 1e-6, blocks=3)
+
+
+def arg_rows(rows, cols):
+    x = rng.integers(0, 50, (rows, cols)).astype(np.float32)  # with many equal ones
+    return Case("sample_arg_rows", [rows, cols], [x], [((rows,), np.int64)], [x.argmax(1)], 0, blocks=2)
+
+
+def reduce_columns(outer, reduce, inner):
+    x = normal(outer, reduce, inner)
+    y = x.max(1, initial=-np.inf).astype(np.float64)
+    return Case("sample_reduce_columns", [outer, reduce, inner], [x], [((outer, inner), np.float32)], [y], 0, blocks=2)
+
+
+def arg_columns(outer, reduce, inner):
+    x = rng.integers(0, 9, (outer, reduce, inner)).astype(np.float32)
+    y = reduce - 1 - x[:, ::-1].argmin(1)  # the last of the smallest
+    return Case("sample_arg_columns", [outer, reduce, inner], [x], [((outer, inner), np.int64)], [y], 0, blocks=2)
+
+
+def all_cases(small=False):
+    """Sizes 0 and 1, odd ones, and ones larger than a block; `small` keeps an emulator quick."""
+    lengths = [1, 5, 64, 257, 1000] + ([] if small else [4096, 10007])
+    yield from (pointwise(r, c) for r, c in [(0, 3), (1, 1), (5, 7), (3, 64), (37, 129)])
+    yield from (functions(n) for n in [9, 1000])
+    yield conversions(1001)
+    for n in lengths:
+        for rows in [1, 11]:
+            yield from (softmax(rows, n), softmax(rows, n, log=True), layer_norm(rows, n), rms_norm(rows, n))
+            yield from (reduce_rows(rows, n), arg_rows(rows, n))
+    yield from (softmax(0, 5), softmax(4, 0), layer_norm(3, 0), reduce_rows(0, 7))
+    for shape in [(1, 1, 1), (2, 5, 7), (3, 300, 33), (0, 4, 4), (2, 0, 9), (5, 17, 1)]:
+        yield reduce_columns(*shape)
+        if shape[1]:
+            yield arg_columns(*shape)
+
+
+def error_of(got, want):
+    """Largest |y - r| / max(1, |r|); infinite where one is NaN or infinite and the other is not the same."""
+    if got.dtype.kind == "i":
+        return float(np.abs(got - want).max(initial=0))
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    if got.dtype == np.float32:
+        with np.errstate(over="ignore"):
+            w = np.where(np.isinf(w.astype(np.float32)), w.astype(np.float32), w)
+    same = (np.isnan(g) & np.isnan(w)) | (g == w)
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0, np.abs(g - w) / np.maximum(1, np.abs(w)))
+    return float(np.where(np.isnan(error), np.inf, error).max(initial=0))
+
+
+def check(device, cases):
+    worst, failures = {}, 0
+    for case in cases:
+        try:
+            errors = [error_of(g, w) for g, w in zip(device.run(case), case.expected, strict=True)]
+            error = max(errors)
+        except RuntimeError as problem:
+            print(f"{case.kernel} {case.sizes}: {problem}")
+            error = math.inf
+        if error > case.tolerance:
+            failures += 1
+            print(f"{case.kernel} {case.sizes}: error {error:.3g} above {case.tolerance:g}")
+        count, top = worst.get(case.kernel, (0, 0.0))
+        worst[case.kernel] = (count + 1, max(top, error))
+    for kernel, (count, top) in worst.items():
+        print(f"{kernel:24s} {count:3d} cases, largest error {top:.2e}")
+    print(f"{failures} failures")
+    return failures

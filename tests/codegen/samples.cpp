@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sample kernels of every family for one device: compiled for all chips by tests/codegen/build.py, and run by
+// run_cpu.py, run_cuda.py and run_amd.py against numpy. All sizes are run-time values.
+#include "pointwise.h"
+#include "reduce.h"
+#include "row.h"
+
+using namespace weft;
+using namespace weft::kernel;
+
+#ifdef WEFT_CPU
+constexpr int lanes = 2 * native_lanes;
+#else
+constexpr int lanes = native_lanes;
+#endif
+using V = Vec<f32, lanes>;
+
+// y[i, j] = gelu(a[i, j] * s[j] + b[i]) + t[j, i]: contiguous, broadcast, uniform and strided reads.
+// sizes: rows, cols, then two strides for each buffer.
+WEFT_KERNEL(sample_pointwise, 5, 256) {
+  const auto a = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);
+  const auto s = strided<const f16, 2>(WEFT_LAUNCH, 1, 4);
+  const auto b = strided<const bf16, 2, Along::uniform>(WEFT_LAUNCH, 2, 6);
+  const auto t = strided<const f32, 2, Along::strided>(WEFT_LAUNCH, 3, 8);
+  const auto y = strided<f32, 2>(WEFT_LAUNCH, 4, 10);
+  pointwise<lanes>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0), [&](const Coords<2>& at, auto n) WEFT_LAMBDA {
+    const V x = a.load<lanes>(at, n) * convert<f32>(s.load<lanes>(at, n)) + convert<f32>(b.load<lanes>(at, n));
+    const V gelu = x * 0.5f * (1.0f + erf(x * 0.70710678f));
+    y.store(at, gelu + t.load<lanes>(at, n), n);
+  });
+}
+
+// Every function of one argument that nets use, side by side: y[f, i]; sizes: n.
+WEFT_KERNEL(sample_math, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 n = WEFT_SIZE(0);
+  pointwise<lanes>(WEFT_LAUNCH, Space<1>{{n}}, [&](const Coords<1>& at, auto part) WEFT_LAMBDA {
+    const V v = load<lanes>(x + at[0], part);
+    const V r[] = {exp(v),   log(v),   tanh(v),  erf(v),  sigmoid(v),        sin(v),          cos(v), exp2(v),
+                   log1p(v), expm1(v), rsqrt(v), atan(v), pow(v, v * 0.25f), fmod(v, V(0.7f))};
+    WEFT_UNROLL for (int f = 0; f < 14; f++) store(y + (f * n + at[0]), r[f], part);
+  });
+}
+
+// Storage types: f32 -> bf16, f16, fp8 (OCP and FNUZ) -> f32, summed; sizes: n.
+WEFT_KERNEL(sample_convert, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 n = WEFT_SIZE(0);
+  pointwise<lanes>(WEFT_LAUNCH, Space<1>{{n}}, [&](const Coords<1>& at, auto part) WEFT_LAMBDA {
+    const V v = load<lanes>(x + at[0], part);
+    const V r[] = {convert<f32>(convert<bf16>(v)), convert<f32>(convert<f16>(v)), convert<f32>(convert<f8e4m3fn>(v)),
+                   convert<f32>(convert<f8e4m3fnuz>(v)), convert<f32>(convert<f8e5m2>(v))};
+    WEFT_UNROLL for (int f = 0; f < 5; f++) store(y + (f * n + at[0]), r[f], part);
+  });
+}
+
+// sizes: rows, cols
+WEFT_KERNEL(sample_softmax, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 cols = WEFT_SIZE(1);
+  softmax<f32, lanes, Team::block>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
+      [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
+}
+WEFT_KERNEL(sample_log_softmax, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 cols = WEFT_SIZE(1);
+  log_softmax<f32, lanes, Team::wave>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
+      [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
+}
+// y = layer_norm(x) * g + b in f16; buffers x, g, b, y
+WEFT_KERNEL(sample_layer_norm, 4, 256) {
+  const auto x = WEFT_BUFFER(const f16, 0), g = WEFT_BUFFER(const f16, 1), b = WEFT_BUFFER(const f16, 2);
+  const auto y = WEFT_BUFFER(f16, 3);
+  const i64 cols = WEFT_SIZE(1);
+  layer_norm<f32, lanes, Team::wave>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols, 1e-5f,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return convert<f32>(load<lanes>(x + (row * cols + col), n)); },
+      [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA {
+        const V scaled = v * convert<f32>(load<lanes>(g + col, n)) + convert<f32>(load<lanes>(b + col, n));
+        store(y + (row * cols + col), convert<f16>(scaled), n);
+      });
+}
+WEFT_KERNEL(sample_rms_norm, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 cols = WEFT_SIZE(1);
+  rms_norm<f32, lanes, Team::block>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols, 1e-6f,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
+      [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
+}
+
+// Mean and position of the largest element of each row; buffers x, mean (f32), position (i64)
+WEFT_KERNEL(sample_reduce_rows, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 cols = WEFT_SIZE(1);
+  reduce_rows<Sum, f32, lanes>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
+      [&](i64 row, f32 sum) WEFT_LAMBDA { y[row] = sum / f32(cols); });
+}
+WEFT_KERNEL(sample_arg_rows, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(i64, 1);
+  const i64 cols = WEFT_SIZE(1);
+  arg_rows<Best<true, false>, f32, lanes>(
+      WEFT_LAUNCH, WEFT_SIZE(0), cols,
+      [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
+      [&](i64 row, i64 at) WEFT_LAMBDA { y[row] = at; });
+}
+// sizes: outer, reduce, inner
+WEFT_KERNEL(sample_reduce_columns, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(f32, 1);
+  const i64 reduce = WEFT_SIZE(1), inner = WEFT_SIZE(2);
+  reduce_columns<Max, f32, lanes>(
+      WEFT_LAUNCH, WEFT_SIZE(0), reduce, inner,
+      [&](i64 o, i64 r, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + ((o * reduce + r) * inner + col), n); },
+      [&](i64 o, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (o * inner + col), v, n); });
+}
+WEFT_KERNEL(sample_arg_columns, 2, 256) {
+  const auto x = WEFT_BUFFER(const f32, 0);
+  const auto y = WEFT_BUFFER(i64, 1);
+  const i64 reduce = WEFT_SIZE(1), inner = WEFT_SIZE(2);
+  arg_columns<Best<false, true>, f32, lanes>(
+      WEFT_LAUNCH, WEFT_SIZE(0), reduce, inner,
+      [&](i64 o, i64 r, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + ((o * reduce + r) * inner + col), n); },
+      [&](i64 o, i64 col, auto v, auto n) WEFT_LAMBDA { store(y + (o * inner + col), v, n); });
+}
