@@ -25,7 +25,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(weft_flags INTERFACE)
-target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(weft_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
 target_compile_options(weft_flags INTERFACE -Wall -Wextra $<$<BOOL:${WEFT_WERROR}>:-Werror> -fstack-protector-strong
                                             -ffp-contract=off)
 target_compile_definitions(weft_flags INTERFACE _GLIBCXX_ASSERTIONS WEFT_VERSION="${PROJECT_VERSION}")

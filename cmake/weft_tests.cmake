@@ -3,7 +3,7 @@
 # hides.
 function(add_inner_program name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE weft_base $<TARGET_NAME_IF_EXISTS:weft_core>)
+  target_link_libraries(${name} PRIVATE weft_base weft_core)
   target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(TARGET weft-codegen)
     add_dependencies(${name} weft-codegen)
