@@ -25,7 +25,8 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  return a.is_constant() ? a : b;
+  // Of sizes that must be equal go on with the plainest, so that a clamp such as min(512, seq) does not spread.
+  return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what) {

@@ -97,14 +97,9 @@ class ModelReader {
 OpsetImport read_opset(Wire wire) {
   OpsetImport opset;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        opset.domain = plain_domain(wire.text("domain"));
-        break;
-      case 2:
-        opset.version = wire.integer("version");
-        break;
-      default:
-        wire.skip();
+      case 1: opset.domain = plain_domain(wire.text("domain")); break;
+      case 2: opset.version = wire.integer("version"); break;
+      default: wire.skip();
     }
   return opset;
 }
@@ -112,28 +107,18 @@ OpsetImport read_opset(Wire wire) {
 void read_metadata(Wire wire, Metadata& metadata) {
   auto& [key, value] = metadata.emplace_back();
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        key = wire.text("key");
-        break;
-      case 2:
-        value = wire.text("value");
-        break;
-      default:
-        wire.skip();
+      case 1: key = wire.text("key"); break;
+      case 2: value = wire.text("value"); break;
+      default: wire.skip();
     }
 }
 
 Dimension read_dimension(Wire wire) {
   Dimension dim;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        dim = {.value = wire.integer("dim_value"), .name = {}};
-        break;
-      case 2:
-        dim = {.value = {}, .name = wire.text("dim_param")};
-        break;
-      default:
-        wire.skip();
+      case 1: dim = {.value = wire.integer("dim_value"), .name = {}}; break;
+      case 2: dim = {.value = {}, .name = wire.text("dim_param")}; break;
+      default: wire.skip();
     }
   return dim;
 }
@@ -160,14 +145,9 @@ std::optional<DType> read_element(Wire& wire) {
 TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
   TypeProto type{.kind = kind};
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        type.element = read_element(wire);
-        break;
-      case 2:
-        type.dims = read_shape(wire.message("shape"));
-        break;
-      default:
-        wire.skip();
+      case 1: type.element = read_element(wire); break;
+      case 2: type.dims = read_shape(wire.message("shape")); break;
+      default: wire.skip();
     }
   return type;
 }
@@ -195,26 +175,13 @@ TypeProto read_type(Wire wire, int depth) {
   TypeProto type;
   using enum TypeProto::Kind;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        type = read_tensor_type(wire.message("tensor_type"), tensor);
-        break;
-      case 4:
-        type = read_container_type(wire.message("sequence_type"), sequence, depth);
-        break;
-      case 5:
-        type = read_container_type(wire.message("map_type"), map, depth);
-        break;
-      case 7:
-        type.kind = opaque, wire.skip();
-        break;
-      case 8:
-        type = read_tensor_type(wire.message("sparse_tensor_type"), sparse_tensor);
-        break;
-      case 9:
-        type = read_container_type(wire.message("optional_type"), optional, depth);
-        break;
-      default:
-        wire.skip();
+      case 1: type = read_tensor_type(wire.message("tensor_type"), tensor); break;
+      case 4: type = read_container_type(wire.message("sequence_type"), sequence, depth); break;
+      case 5: type = read_container_type(wire.message("map_type"), map, depth); break;
+      case 7: type.kind = opaque, wire.skip(); break;
+      case 8: type = read_tensor_type(wire.message("sparse_tensor_type"), sparse_tensor); break;
+      case 9: type = read_container_type(wire.message("optional_type"), optional, depth); break;
+      default: wire.skip();
     }
   return type;
 }
@@ -222,14 +189,9 @@ TypeProto read_type(Wire wire, int depth) {
 void read_value(Wire wire, std::vector<ValueInfo>& values) {
   ValueInfo value;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        value.name = wire.text("name");
-        break;
-      case 2:
-        value.type = read_type(wire.message("type"), 0);
-        break;
-      default:
-        wire.skip();
+      case 1: value.name = wire.text("name"); break;
+      case 2: value.type = read_type(wire.message("type"), 0); break;
+      default: wire.skip();
     }
   values.push_back(std::move(value));
 }
@@ -238,41 +200,22 @@ void ModelReader::read(Wire wire) {
   Model& m = model_;
   bool has_graph = false;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        m.ir_version = wire.integer("ir_version");
-        break;
-      case 2:
-        m.producer_name = wire.text("producer_name");
-        break;
-      case 3:
-        m.producer_version = wire.text("producer_version");
-        break;
-      case 4:
-        m.domain = wire.text("domain");
-        break;
-      case 5:
-        m.model_version = wire.integer("model_version");
-        break;
+      case 1: m.ir_version = wire.integer("ir_version"); break;
+      case 2: m.producer_name = wire.text("producer_name"); break;
+      case 3: m.producer_version = wire.text("producer_version"); break;
+      case 4: m.domain = wire.text("domain"); break;
+      case 5: m.model_version = wire.integer("model_version"); break;
       case 7: {
         has_graph = true;
         Wire inner = wire.message("graph");
         graph(inner, m.graph);
         break;
       }
-      case 8:
-        m.opsets.push_back(read_opset(wire.message("opset_import", count(m.opsets))));
-        break;
-      case 14:
-        read_metadata(wire.message("metadata_props", count(m.metadata)), m.metadata);
-        break;
-      case 20:
-        log(LogLevel::note, "the model's training information is not used"), wire.skip();
-        break;
-      case 25:
-        function(wire.message("functions", count(m.functions)), m.functions.emplace_back());
-        break;
-      default:
-        wire.skip();
+      case 8: m.opsets.push_back(read_opset(wire.message("opset_import", count(m.opsets)))); break;
+      case 14: read_metadata(wire.message("metadata_props", count(m.metadata)), m.metadata); break;
+      case 20: log(LogLevel::note, "the model's training information is not used"), wire.skip(); break;
+      case 25: function(wire.message("functions", count(m.functions)), m.functions.emplace_back()); break;
+      default: wire.skip();
     }
   if (!has_graph) fail("E110", cat(printable(m.source), " has no graph"));
   read_pending();
@@ -297,30 +240,17 @@ void ModelReader::graph(Wire& wire, Graph& g) {
         node(wire.message("node", n.index), n);
         break;
       }
-      case 2:
-        g.name = wire.text("name");
-        break;
-      case 5:
-        g.initializers.push_back(read_tensor(wire.message("initializer", count(g.initializers)), source_));
-        break;
-      case 11:
-        read_value(wire.message("input", count(g.inputs)), g.inputs);
-        break;
-      case 12:
-        read_value(wire.message("output", count(g.outputs)), g.outputs);
-        break;
-      case 13:
-        read_value(wire.message("value_info", count(g.values)), g.values);
-        break;
+      case 2: g.name = wire.text("name"); break;
+      case 5: g.initializers.push_back(read_tensor(wire.message("initializer", count(g.initializers)), source_)); break;
+      case 11: read_value(wire.message("input", count(g.inputs)), g.inputs); break;
+      case 12: read_value(wire.message("output", count(g.outputs)), g.outputs); break;
+      case 13: read_value(wire.message("value_info", count(g.values)), g.values); break;
       case 15:
         g.sparse_initializers.push_back(
             read_sparse_tensor(wire.message("sparse_initializer", count(g.sparse_initializers)), source_));
         break;
-      case 16:
-        read_metadata(wire.message("metadata_props"), g.metadata);
-        break;
-      default:
-        wire.skip();
+      case 16: read_metadata(wire.message("metadata_props"), g.metadata); break;
+      default: wire.skip();
     }
 }
 
@@ -334,32 +264,15 @@ void ModelReader::count_node(const Wire& wire) {
 
 void ModelReader::node(Wire wire, Node& n) {
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        n.inputs.push_back(wire.text("input"));
-        break;
-      case 2:
-        n.outputs.push_back(wire.text("output"));
-        break;
-      case 3:
-        n.name = wire.text("name");
-        break;
-      case 4:
-        n.op_type = wire.text("op_type");
-        break;
-      case 5:
-        attribute(wire.message("attribute", count(n.attributes)), n.attributes.emplace_back());
-        break;
-      case 7:
-        n.domain = plain_domain(wire.text("domain"));
-        break;
-      case 8:
-        n.overload = wire.text("overload");
-        break;
-      case 9:
-        read_metadata(wire.message("metadata_props"), n.metadata);
-        break;
-      default:
-        wire.skip();
+      case 1: n.inputs.push_back(wire.text("input")); break;
+      case 2: n.outputs.push_back(wire.text("output")); break;
+      case 3: n.name = wire.text("name"); break;
+      case 4: n.op_type = wire.text("op_type"); break;
+      case 5: attribute(wire.message("attribute", count(n.attributes)), n.attributes.emplace_back()); break;
+      case 7: n.domain = plain_domain(wire.text("domain")); break;
+      case 8: n.overload = wire.text("overload"); break;
+      case 9: read_metadata(wire.message("metadata_props"), n.metadata); break;
+      default: wire.skip();
     }
   if (n.op_type.empty()) wire.fail_damaged("op_type", "is missing");
 }
@@ -375,51 +288,21 @@ void ModelReader::attribute_field(Wire& wire, Attribute& a, AttributeFields& f) 
   using enum AttributeKind;
   auto saw = [&f](AttributeKind kind) { f.seen = kind; };
   switch (wire.field()) {
-    case 1:
-      a.name = wire.text("name");
-      break;
-    case 2:
-      f.number = wire.float32("f"), saw(number);
-      break;
-    case 3:
-      f.integer = wire.integer("i"), saw(integer);
-      break;
-    case 4:
-      f.string = wire.text("s"), saw(string);
-      break;
-    case 5:
-      f.tensors.assign(1, read_tensor(wire.message("t"), source_)), saw(tensor);
-      break;
-    case 6:
-      f.graphs.assign(1, subgraph(wire.message("g"))), saw(AttributeKind::graph);
-      break;
-    case 7:
-      wire.fixed("floats", 4, f.numbers), saw(numbers);
-      break;
-    case 8:
-      wire.integers("ints", f.integers), saw(integers);
-      break;
-    case 9:
-      f.strings.push_back(wire.text("strings")), saw(strings);
-      break;
-    case 10:
-      f.tensors.push_back(read_tensor(wire.message("tensors", count(f.tensors)), source_)), saw(tensors);
-      break;
-    case 11:
-      f.graphs.push_back(subgraph(wire.message("graphs", count(f.graphs)))), saw(graphs);
-      break;
-    case 14:
-      f.types.assign(1, read_type(wire.message("tp"), 0)), saw(type);
-      break;
-    case 15:
-      f.types.push_back(read_type(wire.message("type_protos", count(f.types)), 0)), saw(types);
-      break;
-    case 20:
-      f.type = wire.integer("type");
-      break;
-    case 21:
-      a.reference = wire.text("ref_attr_name");
-      break;
+    case 1: a.name = wire.text("name"); break;
+    case 2: f.number = wire.float32("f"), saw(number); break;
+    case 3: f.integer = wire.integer("i"), saw(integer); break;
+    case 4: f.string = wire.text("s"), saw(string); break;
+    case 5: f.tensors.assign(1, read_tensor(wire.message("t"), source_)), saw(tensor); break;
+    case 6: f.graphs.assign(1, subgraph(wire.message("g"))), saw(AttributeKind::graph); break;
+    case 7: wire.fixed("floats", 4, f.numbers), saw(numbers); break;
+    case 8: wire.integers("ints", f.integers), saw(integers); break;
+    case 9: f.strings.push_back(wire.text("strings")), saw(strings); break;
+    case 10: f.tensors.push_back(read_tensor(wire.message("tensors", count(f.tensors)), source_)), saw(tensors); break;
+    case 11: f.graphs.push_back(subgraph(wire.message("graphs", count(f.graphs)))), saw(graphs); break;
+    case 14: f.types.assign(1, read_type(wire.message("tp"), 0)), saw(type); break;
+    case 15: f.types.push_back(read_type(wire.message("type_protos", count(f.types)), 0)), saw(types); break;
+    case 20: f.type = wire.integer("type"); break;
+    case 21: a.reference = wire.text("ref_attr_name"); break;
     case 22:
       f.sparse_tensors.assign(1, read_sparse_tensor(wire.message("sparse_tensor"), source_)), saw(sparse_tensor);
       break;
@@ -427,8 +310,7 @@ void ModelReader::attribute_field(Wire& wire, Attribute& a, AttributeFields& f) 
       f.sparse_tensors.push_back(read_sparse_tensor(wire.message("sparse_tensors", count(f.sparse_tensors)), source_));
       saw(sparse_tensors);
       break;
-    default:
-      wire.skip();
+    default: wire.skip();
   }
 }
 
@@ -444,51 +326,21 @@ void ModelReader::keep_value(const Wire& wire, Attribute& a, AttributeFields& f)
     a.value = std::move(list);
   };
   switch (a.kind) {
-    case undefined:
-      wire.fail_damaged({}, "holds no value");
-      break;
-    case number:
-      a.value = f.number;
-      break;
-    case integer:
-      a.value = f.integer;
-      break;
-    case string:
-      a.value = f.string;
-      break;
-    case tensor:
-      single(f.tensors);
-      break;
-    case AttributeKind::graph:
-      single(f.graphs);
-      break;
-    case numbers:
-      a.value = joined_floats(f.numbers);
-      break;
-    case integers:
-      a.value = std::move(f.integers);
-      break;
-    case strings:
-      a.value = std::move(f.strings);
-      break;
-    case tensors:
-      a.value = std::move(f.tensors);
-      break;
-    case graphs:
-      a.value = std::move(f.graphs);
-      break;
-    case sparse_tensor:
-      single(f.sparse_tensors);
-      break;
-    case sparse_tensors:
-      a.value = std::move(f.sparse_tensors);
-      break;
-    case type:
-      single(f.types);
-      break;
-    case types:
-      a.value = std::move(f.types);
-      break;
+    case undefined: wire.fail_damaged({}, "holds no value"); break;
+    case number: a.value = f.number; break;
+    case integer: a.value = f.integer; break;
+    case string: a.value = f.string; break;
+    case tensor: single(f.tensors); break;
+    case AttributeKind::graph: single(f.graphs); break;
+    case numbers: a.value = joined_floats(f.numbers); break;
+    case integers: a.value = std::move(f.integers); break;
+    case strings: a.value = std::move(f.strings); break;
+    case tensors: a.value = std::move(f.tensors); break;
+    case graphs: a.value = std::move(f.graphs); break;
+    case sparse_tensor: single(f.sparse_tensors); break;
+    case sparse_tensors: a.value = std::move(f.sparse_tensors); break;
+    case type: single(f.types); break;
+    case types: a.value = std::move(f.types); break;
   }
 }
 
@@ -504,18 +356,10 @@ const Graph* ModelReader::subgraph(Wire wire) {
 
 void ModelReader::function(Wire wire, Function& f) {
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        f.name = wire.text("name");
-        break;
-      case 4:
-        f.inputs.push_back(wire.text("input"));
-        break;
-      case 5:
-        f.outputs.push_back(wire.text("output"));
-        break;
-      case 6:
-        f.attributes.push_back(wire.text("attribute"));
-        break;
+      case 1: f.name = wire.text("name"); break;
+      case 4: f.inputs.push_back(wire.text("input")); break;
+      case 5: f.outputs.push_back(wire.text("output")); break;
+      case 6: f.attributes.push_back(wire.text("attribute")); break;
       case 7: {
         count_node(wire);
         Node& n = f.nodes.emplace_back();
@@ -523,23 +367,14 @@ void ModelReader::function(Wire wire, Function& f) {
         node(wire.message("node", n.index), n);
         break;
       }
-      case 9:
-        f.opsets.push_back(read_opset(wire.message("opset_import", count(f.opsets))));
-        break;
-      case 10:
-        f.domain = plain_domain(wire.text("domain"));
-        break;
+      case 9: f.opsets.push_back(read_opset(wire.message("opset_import", count(f.opsets)))); break;
+      case 10: f.domain = plain_domain(wire.text("domain")); break;
       case 11:
         attribute(wire.message("attribute_proto", count(f.attribute_defaults)), f.attribute_defaults.emplace_back());
         break;
-      case 12:
-        read_value(wire.message("value_info", count(f.values)), f.values);
-        break;
-      case 13:
-        f.overload = wire.text("overload");
-        break;
-      default:
-        wire.skip();
+      case 12: read_value(wire.message("value_info", count(f.values)), f.values); break;
+      case 13: f.overload = wire.text("overload"); break;
+      default: wire.skip();
     }
 }
 

@@ -34,14 +34,9 @@ struct Fields {
 std::pair<std::string_view, std::string_view> read_pair(Wire wire) {
   std::pair<std::string_view, std::string_view> pair;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        pair.first = wire.text("key");
-        break;
-      case 2:
-        pair.second = wire.text("value");
-        break;
-      default:
-        wire.skip();
+      case 1: pair.first = wire.text("key"); break;
+      case 2: pair.second = wire.text("value"); break;
+      default: wire.skip();
     }
   return pair;
 }
@@ -50,47 +45,20 @@ Fields read_fields(Wire& wire) {
   Fields f;
   f.path = wire.path();
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        wire.integers("dims", f.dims);
-        break;
-      case 2:
-        f.type = wire.integer("data_type");
-        break;
-      case 3:
-        f.is_segment = true, wire.skip();
-        break;
-      case 4:
-        wire.fixed("float_data", 4, f.fixed);
-        break;
-      case 5:
-        wire.integers("int32_data", f.int32s);
-        break;
-      case 6:
-        f.strings.push_back(wire.text("string_data"));
-        break;
-      case 7:
-        wire.integers("int64_data", f.int64s);
-        break;
-      case 8:
-        f.name = wire.text("name");
-        break;
-      case 9:
-        f.raw = wire.bytes("raw_data");
-        break;
-      case 10:
-        wire.fixed("double_data", 8, f.fixed);
-        break;
-      case 11:
-        wire.integers("uint64_data", f.uint64s);
-        break;
-      case 13:
-        f.external.push_back(read_pair(wire.message("external_data")));
-        break;
-      case 14:
-        f.is_external = wire.integer("data_location") == 1;
-        break;
-      default:
-        wire.skip();
+      case 1: wire.integers("dims", f.dims); break;
+      case 2: f.type = wire.integer("data_type"); break;
+      case 3: f.is_segment = true, wire.skip(); break;
+      case 4: wire.fixed("float_data", 4, f.fixed); break;
+      case 5: wire.integers("int32_data", f.int32s); break;
+      case 6: f.strings.push_back(wire.text("string_data")); break;
+      case 7: wire.integers("int64_data", f.int64s); break;
+      case 8: f.name = wire.text("name"); break;
+      case 9: f.raw = wire.bytes("raw_data"); break;
+      case 10: wire.fixed("double_data", 8, f.fixed); break;
+      case 11: wire.integers("uint64_data", f.uint64s); break;
+      case 13: f.external.push_back(read_pair(wire.message("external_data"))); break;
+      case 14: f.is_external = wire.integer("data_location") == 1; break;
+      default: wire.skip();
     }
   return f;
 }
@@ -177,16 +145,11 @@ Bytes typed_bytes(const Fields& f, DType type, const Bytes& file) {
     case DType::f32:
     case DType::f64:
     case DType::c64:
-    case DType::c128:
-      return join(f.fixed, file);
-    case DType::i64:
-      return narrow(f.int64s, 8);
-    case DType::u32:
-      return narrow(f.uint64s, 4);
-    case DType::u64:
-      return narrow(f.uint64s, 8);
-    default:
-      return narrow(f.int32s, std::max<size_t>(static_cast<size_t>(bits(type)) / 8, 1));
+    case DType::c128: return join(f.fixed, file);
+    case DType::i64: return narrow(f.int64s, 8);
+    case DType::u32: return narrow(f.uint64s, 4);
+    case DType::u64: return narrow(f.uint64s, 8);
+    default: return narrow(f.int32s, std::max<size_t>(static_cast<size_t>(bits(type)) / 8, 1));
   }
 }
 
@@ -222,17 +185,10 @@ TensorData read_tensor(Wire wire, const TensorSource& source) {
 SparseTensor read_sparse_tensor(Wire wire, const TensorSource& source) {
   SparseTensor sparse;
   while (wire.next()) switch (wire.field()) {
-      case 1:
-        sparse.values = read_tensor(wire.message("values"), source);
-        break;
-      case 2:
-        sparse.indices = read_tensor(wire.message("indices"), source);
-        break;
-      case 3:
-        wire.integers("dims", sparse.dims);
-        break;
-      default:
-        wire.skip();
+      case 1: sparse.values = read_tensor(wire.message("values"), source); break;
+      case 2: sparse.indices = read_tensor(wire.message("indices"), source); break;
+      case 3: wire.integers("dims", sparse.dims); break;
+      default: wire.skip();
     }
   return sparse;
 }

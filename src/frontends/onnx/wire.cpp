@@ -107,18 +107,10 @@ std::span<const std::byte> Wire::take(uint64_t length, std::string_view name) {
 
 void Wire::skip() {
   switch (kind_) {
-    case Kind::varint:
-      varint({});
-      break;
-    case Kind::fixed64:
-      take(8, {});
-      break;
-    case Kind::bytes:
-      take(varint({}), {});
-      break;
-    case Kind::fixed32:
-      take(4, {});
-      break;
+    case Kind::varint: varint({}); break;
+    case Kind::fixed64: take(8, {}); break;
+    case Kind::bytes: take(varint({}), {}); break;
+    case Kind::fixed32: take(4, {}); break;
   }
 }
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/onnx/expr.h"
+
+#include <algorithm>
+
+#include "ops/indexed.h"
+#include "ops/views.h"
+
+namespace weft::onnx {
+
+Expr apply(Fn fn, const Call& call, Values operands) {
+  std::vector<Dims> shapes;
+  for (const Value& operand : operands) shapes.push_back(operand.dims());
+  GuardCollector guards(call.module());
+  Dims dims = broadcast_dims(shapes, info(fn).name);
+  for (Value& operand : operands) operand = broadcast({&call, operand}, dims);
+  return {&call, call.emit(Elementwise{.fn = fn}, std::move(operands))};
+}
+
+Expr number(const Call& call, DType type, double value) { return {&call, constant(call.module(), type, value)}; }
+
+Expr select(Expr condition, Expr yes, Expr no) {
+  return apply(Fn::select, *yes.call, {condition.value, yes.value, no.value});
+}
+
+Expr convert(Expr x, DType to) {
+  if (x.dtype() == to) return x;
+  return {x.call, x.call->emit(Convert{.to = to}, {x.value})};
+}
+
+Expr reshape(Expr x, Dims dims) {
+  if (x.dims() == dims) return x;
+  return {x.call, x.call->emit(Reshape{.dims = std::move(dims)}, {x.value})};
+}
+
+Expr transpose(Expr x, std::vector<int64_t> permutation) {
+  if (std::ranges::is_sorted(permutation)) return x;
+  return {x.call, x.call->emit(Transpose{.permutation = std::move(permutation)}, {x.value})};
+}
+
+Expr broadcast(Expr x, const Dims& dims) {
+  if (x.dims() == dims) return x;
+  return {x.call, x.call->emit(Broadcast{.dims = dims}, {x.value})};
+}
+
+Expr reduce(ReduceFn fn, Expr x, std::vector<int64_t> axes, bool keep) {
+  std::ranges::sort(axes);
+  return {x.call, x.call->emit(Reduce{.fn = fn, .axes = std::move(axes), .keep = keep}, {x.value})};
+}
+
+Expr matmul(Expr a, Expr b) { return {a.call, weft::matmul(a.call->module(), a.value, b.value)}; }
+
+Expr concat(const Call& call, Values parts, int64_t axis) {
+  if (parts.size() == 1) return {&call, parts[0]};
+  return {&call, call.emit(Concat{.axis = axis}, std::move(parts))};
+}
+
+Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
+  return {x.call, slice_axis(x.call->module(), x.value, axis, start, size)};
+}
+
+Expr with_rank(Expr x, int64_t rank) {
+  Dims dims(static_cast<size_t>(std::max<int64_t>(rank - x.rank(), 0)), 1);
+  dims.insert(dims.end(), x.dims().begin(), x.dims().end());
+  return reshape(x, dims);
+}
+
+Expr along(Expr x, int64_t axis, int64_t rank) {
+  Dims dims(static_cast<size_t>(rank), 1);
+  dims.at(static_cast<size_t>(axis)) = x.value.shape().elements();
+  return reshape(x, dims);
+}
+
+Expr iota(const Call& call, const Dim& size, DType type) {
+  return {&call, call.emit(Iota{.dims = {size}, .axis = 0, .type = type}, {})};
+}
+
+Expr sizes(const Call& call, Dims dims) { return {&call, weft::sizes(call.module(), std::move(dims))}; }
+
+Expr full(const Call& call, DType type, const Dims& dims, double value) {
+  return broadcast(number(call, type, value), dims);
+}
+
+}  // namespace weft::onnx

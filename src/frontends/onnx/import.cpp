@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/onnx/import.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "base/log.h"
+#include "frontends/onnx/importer.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+
+namespace weft::onnx {
+namespace {
+
+using Key = std::pair<std::string_view, std::string_view>;
+
+const std::map<Key, Operator>& operators() {
+  static const std::map<Key, Operator> table = [] {
+    std::map<Key, Operator> all;
+    for (auto part : {elementwise_operators(), math_operators(), layout_operators(), network_operators(),
+                      attention_operators(), quantized_operators(), indexing_operators(), image_operators()}) {
+      for (const Operator& op : part) {
+        if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
+      }
+    }
+    return all;
+  }();
+  return table;
+}
+
+std::string full_name(std::string_view domain, std::string_view name) {
+  return domain.empty() ? printable(name) : cat(printable(domain), ":", printable(name));
+}
+
+std::string function_key(std::string_view domain, std::string_view name, std::string_view overload) {
+  return cat(domain, "\n", name, "\n", overload);
+}
+
+/// Calls `visit` with each graph that the node's attributes hold.
+template <class Visit>
+void for_each_graph(const Node& node, Visit&& visit) {
+  for (const auto& attribute : node.attributes) {
+    if (auto* graphs = std::get_if<std::vector<const Graph*>>(&attribute.value)) std::ranges::for_each(*graphs, visit);
+  }
+}
+
+ErrorInfo fault(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
+  return {.kind = ErrorKind::model,
+          .code = std::move(code),
+          .what = std::move(what),
+          .where = std::move(where),
+          .hint = std::move(hint)};
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
+  std::string near = nearest_names(name, names);
+  return near.empty() ? near : cat("did you mean ", near, "?");
+}
+
+std::vector<std::string> visible_names(const Scope& scope) {
+  std::set<std::string> names;
+  for (const Scope* s = &scope; s && names.size() < 10'000; s = s->outer) {
+    for (const auto& [name, value] : s->values) names.insert(printable(name));
+    for (const auto& [name, data] : s->initializers) names.insert(printable(name));
+  }
+  return {names.begin(), names.end()};
+}
+
+/// Counts how deep graphs and functions are inside each other.
+class Nesting {
+ public:
+  Nesting(int64_t& depth, int64_t limit) : depth_(depth) {
+    if (depth_ >= limit)
+      throw Error(fault("E152", cat("graphs and functions are nested more than ", limit, " deep"), {},
+                        "--max-nesting raises the limit"));
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+
+ private:
+  int64_t& depth_;
+};
+
+/// An operator that Weft lacks, and where it is first used.
+struct Missing {
+  const Node* first;
+  int64_t count = 0;
+};
+
+}  // namespace
+
+const Operator* find_operator(std::string_view domain, std::string_view name) {
+  auto found = operators().find(Key(domain, name));
+  return found == operators().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> supported_operators() {
+  std::vector<std::string> names;
+  for (const auto& [key, op] : operators()) names.push_back(full_name(op.domain, op.name));
+  return names;
+}
+
+std::string describe(const Node& node) {
+  std::string name = node.name.empty() ? std::string() : cat("'", printable(node.name), "' ");
+  return cat("node ", node.index, " ", name, "(", full_name(node.domain, node.op_type), ")");
+}
+
+Importer::Importer(const Model& model, const ImportOptions& options)
+    : model_(model), options_(options), program_(std::make_unique<Program>()) {
+  program_->name = model.source;
+  for (const auto& [key, value] : model.metadata) program_->metadata.emplace(key, value);
+  for (const auto& f : model.functions) functions_[function_key(f.domain, f.name, f.overload)] = &f;
+}
+
+std::unique_ptr<Program> Importer::run() {
+  check_operators();
+  find_outer_names();
+  Scope scope{.module = &program_->main(), .opsets = &model_.opsets};
+  add_parameters(scope);
+  Values outputs = body(model_.graph, scope);
+  throw_problems();
+  std::vector<Result> results;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    results.push_back({std::string(model_.graph.outputs[i].name), outputs[i]});
+  program_->main().set_results(std::move(results));
+  return std::move(program_);
+}
+
+// ---- Operators and functions, before anything is translated ----
+
+const Function* Importer::function_for(const Node& node) const {
+  auto found = functions_.find(function_key(node.domain, node.op_type, node.overload));
+  return found == functions_.end() ? nullptr : found->second;
+}
+
+/// Nodes that `nodes` come to when functions are expanded; refuses recursion and notes operators that are missing.
+int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
+  int64_t total = 0;
+  std::vector<std::span<const Node>> pending = {nodes};
+  while (!pending.empty()) {
+    auto next = pending.back();
+    pending.pop_back();
+    for (const Node& node : next) {
+      for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
+      total += 1 + (function_for(node) ? count_function(*function_for(node), node, active) : 0);
+      total = std::min(total, options_.max_nodes + 1);
+      if (!function_for(node) && !find_operator(node.domain, node.op_type)) missing_.push_back(&node);
+    }
+  }
+  return total;
+}
+
+int64_t Importer::count_function(const Function& function, const Node& caller, std::vector<const Function*>& active) {
+  if (auto known = function_sizes_.find(&function); known != function_sizes_.end()) return known->second;
+  std::string name = full_name(function.domain, function.name);
+  if (std::ranges::find(active, &function) != active.end()) {
+    throw Error(fault("E154", cat("function ", name, " calls itself"), describe(caller)));
+  }
+  if (static_cast<int64_t>(active.size()) >= options_.max_nesting) {
+    throw Error(fault("E152", cat("functions call each other more than ", options_.max_nesting, " deep, at ", name)));
+  }
+  active.push_back(&function);
+  int64_t size = count_nodes(function.nodes, active);
+  if (size > options_.max_nodes) {
+    std::string chain;
+    for (auto* f : active) chain += cat(chain.empty() ? "" : " -> ", full_name(f->domain, f->name));
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E153",
+                 .what = cat("function expansion exceeds ", options_.max_nodes, " nodes (", chain.substr(0, 300), ")"),
+                 .hint = "--max-nodes raises the limit"});
+  }
+  active.pop_back();
+  return function_sizes_[&function] = size;
+}
+
+void Importer::check_operators() {
+  std::vector<const Function*> active;
+  if (count_nodes(model_.graph.nodes, active) > options_.max_nodes) {
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E153",
+                 .what = cat("the model has more than ", options_.max_nodes, " nodes, functions expanded"),
+                 .hint = "--max-nodes raises the limit"});
+  }
+  std::map<std::string, Missing> missing;
+  for (const Node* node : missing_) {
+    auto [entry, is_new] = missing.try_emplace(full_name(node->domain, node->op_type), Missing{node});
+    ++entry->second.count;
+  }
+  auto names = supported_operators();
+  for (const auto& [name, lack] : missing) {
+    bool is_custom = !lack.first->domain.empty() && lack.first->domain != "com.microsoft";
+    std::string times = lack.count > 1 ? cat(", used ", lack.count, " times") : std::string();
+    std::string what =
+        is_custom ? cat(name, " needs a library that defines it") : cat("op ", name, " is unknown to Weft");
+    ErrorInfo problem =
+        fault(is_custom ? "E121" : "E120", what + times, describe(*lack.first), did_you_mean(name, names));
+    problem.kind = ErrorKind::unsupported;
+    problems_.push_back(std::move(problem));
+  }
+  throw_problems();
+}
+
+void Importer::find_outer_names() {
+  // Graphs come after the one that holds them, so going backwards meets the inner ones first.
+  for (auto graph = model_.subgraphs.rbegin(); graph != model_.subgraphs.rend(); ++graph) {
+    std::unordered_set<std::string_view> own;
+    for (const auto& input : graph->inputs) own.insert(input.name);
+    for (const auto& data : graph->initializers) own.insert(data.name);
+    for (const auto& sparse : graph->sparse_initializers) own.insert(sparse.values.name);
+    for (const Node& node : graph->nodes) own.insert(node.outputs.begin(), node.outputs.end());
+    std::vector<std::string_view> outer;
+    auto reads = [&](std::string_view name) {
+      if (!name.empty() && own.insert(name).second) outer.push_back(name);
+    };
+    for (const Node& node : graph->nodes) {
+      std::ranges::for_each(node.inputs, reads);
+      for_each_graph(node, [&](const Graph* inner) { std::ranges::for_each(outer_names_.at(inner), reads); });
+    }
+    for (const auto& output : graph->outputs) reads(output.name);
+    outer_names_[&*graph] = std::move(outer);
+  }
+}
+
+// ---- Inputs ----
+
+Dim Importer::named_dim(std::string_view name) {
+  auto bounds = options_.symbols.find(std::string(name));
+  return program_->symbol(bounds == options_.symbols.end() ? Symbol{.name = std::string(name)} : bounds->second);
+}
+
+Dim Importer::declared_dim(const Dimension& dim) {
+  if (dim.value) return *dim.value < 0 ? program_->fresh_symbol("d") : Dim(*dim.value);
+  if (dim.name.empty()) return program_->fresh_symbol("d");
+  // Exporters write sizes like "past + seq" for inputs too: a relation, if both are sizes of their own.
+  std::vector<std::string> unknown;
+  auto symbol_of = [&](std::string_view name) {
+    if (!plain_names_.contains(name)) unknown.emplace_back(name);
+    return Symbol{.name = std::string(name)};
+  };
+  if (plain_names_.contains(dim.name)) return named_dim(dim.name);
+  try {
+    Dim parsed = parse_dim(dim.name, symbol_of);
+    if (unknown.empty()) return parsed.substitute([&](const Symbol& s) { return named_dim(s.name); });
+  } catch (const Error&) {
+    // Not an expression: a name like any other.
+  }
+  return named_dim(dim.name);
+}
+
+Type Importer::declared_type(const ValueInfo& value) {
+  const TypeProto& type = value.type;
+  using enum TypeProto::Kind;
+  if (type.kind == tensor || type.kind == none) {
+    std::string name = printable(value.name);
+    if (!type.element) throw Error(fault("E134", cat("input '", name, "' has no element type")));
+    if (!type.dims)
+      throw Error(
+          fault("E134", cat("input '", name, "' has no rank"), {}, cat("give its sizes: --shape ", name, "=...")));
+    Dims dims;
+    for (const auto& dim : *type.dims) dims.push_back(declared_dim(dim));
+    return Shape{*type.element, dims};
+  }
+  if (type.inner.size() == 1 && type.kind != opaque) {
+    Type inner = declared_type({.name = value.name, .type = type.inner[0]});
+    if (type.kind == sequence) return Type::sequence(inner);
+    if (type.kind == optional) return Type::optional(inner);
+    if (type.element) return Type::map(*type.element, inner);
+  }
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E122",
+               .what = cat("input '", printable(value.name), "' is neither a tensor, sequence, optional nor map")});
+}
+
+void Importer::add_parameters(Scope& scope) {
+  for (const auto& input : model_.graph.inputs) {
+    if (!input.type.dims) continue;
+    for (const auto& dim : *input.type.dims) {
+      auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+      if (std::ranges::all_of(dim.name, is_plain)) plain_names_.emplace(dim.name);
+    }
+  }
+  std::unordered_set<std::string_view> given;
+  for (const auto& data : model_.graph.initializers) given.insert(data.name);
+  for (const auto& input : model_.graph.inputs) {
+    // Until IR version 4 every initializer had to be an input too, without being meant as one.
+    if (given.contains(input.name) && model_.ir_version < 4) continue;
+    Type type = declared_type(input);
+    auto wanted = options_.shapes.find(std::string(input.name));
+    if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;
+    scope.values[input.name] = program_->main().parameter(std::string(input.name), type);
+  }
+}
+
+// ---- Graphs ----
+
+Value Importer::find(Scope& scope, std::string_view name) const {
+  for (Scope* s = &scope; s; s = s->outer) {
+    if (auto value = s->values.find(name); value != s->values.end()) {
+      Instruction* def = value->second.def;
+      bool is_copied = def->parent != scope.module && (def->is<Constant>() || def->is<Sizes>());
+      return is_copied ? scope.values[name] = scope.module->append(def->op, {}) : value->second;
+    }
+    if (auto data = s->initializers.find(name); data != s->initializers.end()) {
+      return scope.values[name] = scope.module->append(Constant{to_tensor(*data->second)}, {});
+    }
+  }
+  return {};
+}
+
+bool Importer::has_failed(const Scope& scope, std::string_view name) const {
+  for (const Scope* s = &scope; s; s = s->outer) {
+    if (s->failed.contains(name)) return true;
+    if (s->values.contains(name)) return false;
+  }
+  return false;
+}
+
+void Importer::bind_initializers(const Graph& graph, Scope& scope) {
+  for (const auto& data : graph.initializers) {
+    if (scope.values.contains(data.name)) continue;  // an input with a default
+    if (!scope.initializers.emplace(data.name, &data).second) {
+      problems_.push_back(fault("E131", cat("initializer '", printable(data.name), "' is given twice")));
+    }
+  }
+  for (const auto& sparse : graph.sparse_initializers) {
+    scope.values[sparse.values.name] = constant(*scope.module, dense_tensor(sparse));
+  }
+}
+
+Values Importer::body(const Graph& graph, Scope& scope) {
+  Nesting nesting(depth_, options_.max_nesting);
+  bind_initializers(graph, scope);
+  nodes(graph.nodes, scope);
+  Values outputs;
+  for (const auto& value : graph.outputs) outputs.push_back(output(value.name, scope));
+  return outputs;
+}
+
+Value Importer::output(std::string_view name, Scope& scope) {
+  Value value = find(scope, name);
+  if (!value && !has_failed(scope, name)) {
+    problems_.push_back(fault("E133", cat("graph output '", printable(name), "' has no producer"), {},
+                              did_you_mean(name, visible_names(scope))));
+  }
+  return value;
+}
+
+void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
+  for (const Node* next : in_order(nodes, scope)) {
+    try {
+      node(*next, scope);
+    } catch (const Error& error) {
+      if (error.info().kind == ErrorKind::internal) throw;
+      problems_.push_back(error.info());
+      if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
+      scope.failed.insert(next->outputs.begin(), next->outputs.end());
+    }
+  }
+}
+
+/// Values that the node needs before it can run: its inputs, and what its bodies read from outside.
+template <class Visit>
+void Importer::for_each_read(const Node& node, Visit&& visit) const {
+  std::ranges::for_each(node.inputs, visit);
+  for_each_graph(node, [&](const Graph* graph) { std::ranges::for_each(outer_names_.at(graph), visit); });
+}
+
+Importer::Makers Importer::makers(std::span<const Node> nodes, const Scope& scope) {
+  Makers makers;
+  for (const Node& node : nodes) {
+    for (auto name : node.outputs) {
+      if (name.empty()) continue;
+      auto [other, is_new] = makers.emplace(name, node.index);
+      if (!is_new) {
+        problems_.push_back(
+            fault("E131", cat("'", printable(name), "' is made by nodes ", other->second, " and ", node.index)));
+      } else if (scope.values.contains(name) || scope.initializers.contains(name)) {
+        problems_.push_back(
+            fault("E131", cat("'", printable(name), "' is made by node ", node.index, " and is an input too")));
+      }
+    }
+  }
+  return makers;
+}
+
+std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const Scope& scope) {
+  Makers made_by = makers(nodes, scope);
+  bool is_sorted = true;
+  std::vector<std::vector<int32_t>> readers(nodes.size());
+  std::vector<int64_t> waits(nodes.size());
+  for (const Node& node : nodes) {
+    for_each_read(node, [&](std::string_view name) {
+      auto made = made_by.find(name);
+      if (made == made_by.end()) return;
+      is_sorted = is_sorted && made->second < node.index;
+      readers[static_cast<size_t>(made->second)].push_back(node.index);
+      ++waits[static_cast<size_t>(node.index)];
+    });
+  }
+  std::vector<const Node*> order;
+  if (!is_sorted) log(LogLevel::info, "the model's nodes are not in order; sorting them");
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
+  for (const Node& node : nodes) {
+    if (is_sorted) order.push_back(&node);
+    else if (waits[static_cast<size_t>(node.index)] == 0) ready.push(node.index);
+  }
+  while (!ready.empty()) {
+    auto next = static_cast<size_t>(ready.top());
+    ready.pop();
+    order.push_back(&nodes[next]);
+    for (int32_t reader : readers[next]) {
+      if (--waits[static_cast<size_t>(reader)] == 0) ready.push(reader);
+    }
+  }
+  if (order.size() != nodes.size()) throw Error(cycle(nodes, waits, made_by));
+  return order;
+}
+
+/// The nodes that wait for each other for ever.
+ErrorInfo Importer::cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const {
+  auto stuck = [&](int32_t index) { return waits[static_cast<size_t>(index)] > 0; };
+  int32_t at = std::ranges::find_if(nodes, [&](const Node& n) { return stuck(n.index); })->index;
+  std::vector<int32_t> path;
+  while (std::ranges::find(path, at) == path.end()) {
+    path.push_back(at);
+    int32_t before = at;
+    for_each_read(nodes[static_cast<size_t>(at)], [&](std::string_view name) {
+      auto made = makers.find(name);
+      if (made != makers.end() && stuck(made->second)) before = made->second;
+    });
+    at = before;
+  }
+  auto show = [&](int32_t index) { return describe(nodes[static_cast<size_t>(index)]); };
+  std::string text = show(at);
+  for (size_t i = path.size(); i-- > 0 && path[i] != at && text.size() < 1000;) text += cat(" -> ", show(path[i]));
+  return fault("E130", cat("cycle: ", text, " -> ", show(at)));
+}
+
+Values Importer::inputs(const Node& node, Scope& scope) const {
+  Values inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    auto name = node.inputs[i];
+    inputs.push_back(name.empty() ? Value{} : find(scope, name));
+    if (inputs.back() || name.empty() || scope.absent.contains(name)) continue;
+    throw Error(fault("E132", cat(printable(node.op_type), " input ", i, " '", printable(name), "' is made by no node"),
+                      {}, did_you_mean(name, visible_names(scope))));
+  }
+  return inputs;
+}
+
+void Importer::node(const Node& node, Scope& scope) {
+  SourceScope source(*scope.module, cat(describe(node), scope.within));
+  bool reads_failed = false;
+  for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });
+  if (reads_failed) {  // its own problem was reported already
+    scope.failed.insert(node.outputs.begin(), node.outputs.end());
+    return;
+  }
+  if (const Function* function = function_for(node)) {
+    bind_outputs(node, scope, call_function(*function, node, scope, inputs(node, scope)));
+    return;
+  }
+  Call call(*this, scope, node, opset(node.domain, scope), inputs(node, scope));
+  Values outputs = find_operator(node.domain, node.op_type)->translate(call);
+  call.check_attributes();
+  bind_outputs(node, scope, outputs);
+}
+
+void Importer::bind_outputs(const Node& node, Scope& scope, const Values& values) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    if (i >= values.size() || !values[i]) {
+      throw Error(fault("E140", cat(printable(node.op_type), " has no output ", i, " here")));
+    }
+    scope.values[node.outputs[i]] = values[i];
+  }
+}
+
+int64_t Importer::opset(std::string_view domain, const Scope& scope) const {
+  auto import = std::ranges::find(*scope.opsets, domain, &OpsetImport::domain);
+  return import == scope.opsets->end() ? 1 : import->version;
+}
+
+Bindings Importer::bindings(const Function& function, const Node& node, const Scope& scope) const {
+  Bindings bindings;
+  for (const auto& attribute : function.attribute_defaults) bindings[attribute.name] = &attribute;
+  for (const auto& attribute : node.attributes) {
+    if (attribute.reference.empty()) {
+      bindings[attribute.name] = &attribute;
+    } else if (scope.bindings) {  // the caller is a function itself
+      auto bound = scope.bindings->find(attribute.reference);
+      if (bound != scope.bindings->end()) bindings[attribute.name] = bound->second;
+    }
+  }
+  return bindings;
+}
+
+Values Importer::call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs) {
+  if (inputs.size() > function.inputs.size()) {
+    throw Error(
+        fault("E140", cat(printable(node.op_type), " needs ", function.inputs.size(), " inputs, has ", inputs.size())));
+  }
+  Nesting nesting(depth_, options_.max_nesting);
+  Bindings bound = bindings(function, node, scope);
+  std::string name = full_name(function.domain, function.name);
+  Scope inner{.module = scope.module,
+              .opsets = function.opsets.empty() ? &model_.opsets : &function.opsets,
+              .bindings = &bound,
+              .within = cat(" in function ", name, " of ", describe(node), scope.within)};
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    if (i < inputs.size() && inputs[i]) {
+      inner.values[function.inputs[i]] = inputs[i];
+    } else {
+      inner.absent.insert(function.inputs[i]);
+    }
+  }
+  nodes(function.nodes, inner);
+  Values outputs;
+  for (auto output : function.outputs) outputs.push_back(find(inner, output));
+  bool is_broken = !inner.failed.empty();
+  if (is_broken) scope.failed.insert(node.outputs.begin(), node.outputs.end());
+  return outputs;
+}
+
+void Importer::throw_problems() const {
+  if (problems_.empty()) return;
+  ErrorInfo all = problems_.front();
+  constexpr size_t most = 50;
+  if (problems_.size() > 1) {
+    if (!all.why.empty()) all.why += "\n   ";
+    all.why += cat("and ", problems_.size() - 1, " more:");
+  }
+  for (size_t i = 1; i < std::min(problems_.size(), most); ++i) {
+    const auto& p = problems_[i];
+    all.why += cat("\n   [", p.code, "] ", p.what, p.where.empty() ? "" : cat(" (", p.where, ")"),
+                   p.hint.empty() ? "" : cat("; ", p.hint));
+  }
+  throw Error(std::move(all));
+}
+
+std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options) {
+  return Importer(model, options).run();
+}
+
+}  // namespace weft::onnx

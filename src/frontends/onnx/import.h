@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "frontends/onnx/model.h"
+#include "ir/module.h"
+
+namespace weft::onnx {
+
+struct ImportOptions {
+  /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
+  std::map<std::string, Dims> shapes = {};
+  /// Bounds of the model's symbolic sizes, by name.
+  std::map<std::string, Symbol> symbols = {};
+  int64_t max_nodes = 10'000'000;  ///< after functions are expanded
+  int64_t max_nesting = 256;       ///< of graphs within graphs and of functions calling functions
+};
+
+/// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh
+/// ones. Each instruction's source is its node: "node 12 'cat_3' (Concat)".
+///
+/// The model's faults are reported together: E120 and E121 list every operator that Weft lacks; E130-E134 are faults of
+/// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
+/// functions. Large weights stay in the model's file, which the program keeps mapped.
+std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
+
+/// Names of the operators that can be translated, sorted: "Conv", "com.microsoft:FusedGelu".
+std::vector<std::string> supported_operators();
+
+}  // namespace weft::onnx

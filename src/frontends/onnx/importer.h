@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "frontends/onnx/call.h"
+#include "frontends/onnx/import.h"
+
+namespace weft::onnx {
+
+/// Attributes that a call gives to the body of a function.
+using Bindings = std::unordered_map<std::string_view, const Attribute*>;
+
+/// The names of one graph or function body, and what its nodes share.
+struct Scope {
+  Scope* outer = nullptr;  ///< the graph around this one; null for the main graph and for functions
+  Module* module = nullptr;
+  const std::vector<OpsetImport>* opsets = nullptr;
+  const Bindings* bindings = nullptr;  ///< inside a function
+  std::string within = {};             ///< " in function F of node 3 ..."
+  std::unordered_map<std::string_view, Value> values = {};
+  std::unordered_map<std::string_view, const TensorData*> initializers = {};
+  std::unordered_set<std::string_view> absent = {};  ///< inputs of a function that its caller leaves out
+  std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
+
+  /// The scope of a graph inside this one, which writes to `body`.
+  Scope inner(Module& body) {
+    return {.outer = this, .module = &body, .opsets = opsets, .bindings = bindings, .within = within};
+  }
+};
+
+/// Translates a model; see import.h. Operators with bodies call back into it.
+class Importer {
+ public:
+  Importer(const Model& model, const ImportOptions& options);
+  std::unique_ptr<Program> run();
+
+  /// The value called `name`, seen from `scope`; null when there is none. Constants of outer graphs are made again in
+  /// the scope's module.
+  Value find(Scope& scope, std::string_view name) const;
+  /// Translates `graph` into scope.module, its inputs being bound in `scope` already; gives its outputs.
+  Values body(const Graph& graph, Scope& scope);
+  /// The type that a graph input declares; sizes left open become fresh symbols.
+  Type declared_type(const ValueInfo& value);
+
+ private:
+  const Function* function_for(const Node& node) const;
+  int64_t count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active);
+  int64_t count_function(const Function& function, const Node& caller, std::vector<const Function*>& active);
+  void check_operators();
+  void find_outer_names();
+
+  Dim named_dim(std::string_view name);
+  Dim declared_dim(const Dimension& dim);
+  void add_parameters(Scope& scope);
+
+  bool has_failed(const Scope& scope, std::string_view name) const;
+  void bind_initializers(const Graph& graph, Scope& scope);
+  Value output(std::string_view name, Scope& scope);
+  void nodes(std::span<const Node> nodes, Scope& scope);
+  template <class Visit>
+  void for_each_read(const Node& node, Visit&& visit) const;
+  using Makers = std::unordered_map<std::string_view, int32_t>;
+  Makers makers(std::span<const Node> nodes, const Scope& scope);
+  std::vector<const Node*> in_order(std::span<const Node> nodes, const Scope& scope);
+  ErrorInfo cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const;
+  Values inputs(const Node& node, Scope& scope) const;
+  void node(const Node& node, Scope& scope);
+  void bind_outputs(const Node& node, Scope& scope, const Values& values);
+  int64_t opset(std::string_view domain, const Scope& scope) const;
+  Bindings bindings(const Function& function, const Node& node, const Scope& scope) const;
+  Values call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs);
+  void throw_problems() const;
+
+  const Model& model_;
+  const ImportOptions& options_;
+  std::unique_ptr<Program> program_;
+  std::unordered_map<std::string, const Function*> functions_;
+  std::unordered_map<const Function*, int64_t> function_sizes_;
+  std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
+  std::set<std::string, std::less<>> plain_names_;  ///< names of single sizes among the inputs' dims
+  std::vector<const Node*> missing_;
+  std::vector<ErrorInfo> problems_;
+  int64_t depth_ = 0;
+};
+
+/// The operator's entry in the table; null when there is none.
+const Operator* find_operator(std::string_view domain, std::string_view name);
+/// "node 12 'cat_3' (Concat)".
+std::string describe(const Node& node);
+
+}  // namespace weft::onnx

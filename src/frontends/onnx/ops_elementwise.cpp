@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that work on each element alone. Those of elementwise.def need no word here.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frontends/onnx/expr.h"
+
+namespace weft::onnx {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Any function whose row in elementwise.def has the node's name in its onnx column.
+Values from_table(Call& c) {
+  const auto fns = all_fns();
+  auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);
+  c.expect_inputs(static_cast<size_t>(row->arity), static_cast<size_t>(row->arity));
+  return {apply(static_cast<Fn>(row - fns.begin()), c, c.inputs())};
+}
+
+Values variadic(Call& c, Fn fn) {
+  Values in = c.inputs();
+  if (in.empty()) c.fail("E140", "needs at least one input");
+  Expr result{&c, in[0]};
+  for (size_t i = 1; i < in.size(); ++i) result = apply(fn, result, {&c, in[i]});
+  return {result};
+}
+
+Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
+
+/// Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
+Values power(Call& c) {
+  Expr x = arg(c, 0);
+  DType wide = is_float(x.dtype()) ? x.dtype() : DType::f64;
+  return {convert(pow(convert(x, wide), convert(arg(c, 1), wide)), x.dtype())};
+}
+
+Values modulo(Call& c) {
+  Fn fn = c.flag("fmod") ? Fn::fmod : Fn::floor_mod;
+  return {apply(fn, arg(c, 0), arg(c, 1))};
+}
+
+Values bit_shift(Call& c) {
+  std::string direction = c.text("direction");
+  if (direction != "LEFT" && direction != "RIGHT")
+    c.fail("E145", cat("direction '", printable(direction), "' is not LEFT or RIGHT"));
+  return {apply(direction == "LEFT" ? Fn::shift_left : Fn::shift_right, arg(c, 0), arg(c, 1))};
+}
+
+Expr clamp(Expr x, double low, double high) { return min(max(x, low), high); }
+
+/// Bounds are attributes before opset 11, then optional scalar inputs.
+Values clip(Call& c) {
+  Expr x = arg(c, 0);
+  if (c.opset() < 11) {
+    double low = c.number("min", -infinity), high = c.number("max", infinity);
+    if (low > -infinity) x = max(x, low);
+    if (high < infinity) x = min(x, high);
+    return {x};
+  }
+  if (c.has_input(1)) x = max(x, reshape(arg(c, 1), {}));
+  if (c.has_input(2)) x = min(x, reshape(arg(c, 2), {}));
+  return {x};
+}
+
+Values elu(Call& c) {
+  Expr x = arg(c, 0);
+  return {select(x < 0, expm1(x) * c.number("alpha", 1), x)};
+}
+
+Values selu(Call& c) {
+  Expr x = arg(c, 0);
+  double alpha = c.number("alpha", 1.67326319217681884765625), gamma = c.number("gamma", 1.05070102214813232421875);
+  return {select(x > 0, x, expm1(x) * alpha) * gamma};
+}
+
+Values celu(Call& c) {
+  Expr x = arg(c, 0);
+  double alpha = c.number("alpha", 1);
+  return {max(x, 0) + min(expm1(x / alpha) * alpha, 0)};
+}
+
+Values leaky_relu(Call& c) {
+  Expr x = arg(c, 0);
+  return {select(x < 0, x * c.number("alpha", 0.01f), x)};
+}
+
+Values prelu(Call& c) {
+  Expr x = arg(c, 0);
+  return {select(x < 0, x * arg(c, 1), x)};
+}
+
+Values thresholded_relu(Call& c) {
+  Expr x = arg(c, 0);
+  return {select(x > c.number("alpha", 1), x, 0)};
+}
+
+Values hard_sigmoid(Call& c) { return {clamp(arg(c, 0) * c.number("alpha", 0.2f) + c.number("beta", 0.5f), 0, 1)}; }
+
+Values hard_swish(Call& c) {
+  Expr x = arg(c, 0);
+  return {x * clamp(x * (1.0 / 6) + 0.5, 0, 1)};
+}
+
+Expr softplus_of(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
+Values softplus(Call& c) { return {softplus_of(arg(c, 0))}; }
+
+Values softsign(Call& c) {
+  Expr x = arg(c, 0);
+  return {x / (abs(x) + 1)};
+}
+
+Values mish(Call& c) {
+  Expr x = arg(c, 0);
+  return {x * tanh(softplus_of(x))};
+}
+
+Values swish(Call& c) {
+  Expr x = arg(c, 0);
+  double alpha = c.number("alpha", 1);
+  return {x * sigmoid(alpha == 1 ? x : x * alpha)};
+}
+
+Expr exact_gelu(Expr x) { return x * 0.5 * (erf(x * std::sqrt(0.5)) + 1); }
+Expr tanh_gelu(Expr x) { return x * 0.5 * (tanh((x + x * x * x * 0.044715) * std::sqrt(2 / M_PI)) + 1); }
+
+Values gelu(Call& c) {
+  std::string kind = c.text("approximate", "none");
+  if (kind != "none" && kind != "tanh") c.fail("E145", cat("approximate '", printable(kind), "' is not none or tanh"));
+  return {kind == "tanh" ? tanh_gelu(arg(c, 0)) : exact_gelu(arg(c, 0))};
+}
+
+Expr with_bias(Call& c) { return c.has_input(1) ? arg(c, 0) + arg(c, 1) : arg(c, 0); }
+Values bias_gelu(Call& c) { return {exact_gelu(with_bias(c))}; }
+Values fast_gelu(Call& c) { return {tanh_gelu(with_bias(c))}; }
+
+Values quick_gelu(Call& c) {
+  Expr x = arg(c, 0);
+  return {x * sigmoid(x * c.number("alpha", 1.702f))};
+}
+
+Values shrink(Call& c) {
+  Expr x = arg(c, 0);
+  double threshold = c.number("lambd", 0.5), bias = c.number("bias", 0);
+  return {select(x < -threshold, x + bias, select(x > threshold, x - bias, 0))};
+}
+
+Values is_inf(Call& c) {
+  Expr x = arg(c, 0);
+  bool negative = c.flag("detect_negative", true), positive = c.flag("detect_positive", true);
+  if (negative && positive) return {equal(abs(x), infinity)};
+  if (!negative && !positive) return {full(c, DType::boolean, x.dims(), 0)};
+  return {equal(x, positive ? infinity : -infinity)};
+}
+
+Values identity(Call& c) { return {c.input(0)}; }
+
+void refuse_conversion(Call& c, DType from, DType to) {
+  auto is_special = [](DType t) { return t == DType::string || is_complex(t); };
+  if (from != to && (is_special(from) || is_special(to)))
+    c.unsupported(cat("from ", from, " to ", to, " is not supported"));
+}
+
+Values cast(Call& c) {
+  DType to = c.element("to");
+  refuse_conversion(c, c.dtype(), to);
+  if (c.text("round_mode", "up") != "up") c.unsupported("supports only round_mode 'up'");
+  bool saturate = c.flag("saturate", true);
+  return {c.dtype() == to ? c.input(0) : c.emit(Convert{.to = to, .saturate = saturate}, {c.input(0)})};
+}
+
+Values cast_like(Call& c) {
+  DType to = c.dtype(1);
+  refuse_conversion(c, c.dtype(), to);
+  if (c.text("round_mode", "up") != "up") c.unsupported("supports only round_mode 'up'");
+  bool saturate = c.flag("saturate", true);
+  return {c.dtype() == to ? c.input(0) : c.emit(Convert{.to = to, .saturate = saturate}, {c.input(0)})};
+}
+
+Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }
+
+/// Training is refused; otherwise the input itself, and a mask that keeps everything.
+Values dropout(Call& c) {
+  c.ignore("ratio"), c.ignore("seed"), c.ignore("is_test");
+  if (c.has_input(2)) {
+    bool trains = c.number_input(2, "training_mode") != 0;
+    if (trains && (!c.has_input(1) || c.number_input(1, "ratio") != 0))
+      c.unsupported("in training mode is not supported");
+  }
+  Expr x = arg(c, 0);
+  if (!c.wants_output(1)) return {x};
+  return {x, full(c, c.opset() < 10 ? x.dtype() : DType::boolean, x.dims(), 1)};
+}
+
+constexpr Operator special[] = {
+    {"", "Max", [](Call& c) { return variadic(c, Fn::max); }},
+    {"", "Min", [](Call& c) { return variadic(c, Fn::min); }},
+    {"", "Sum", [](Call& c) { return variadic(c, Fn::add); }},
+    {"", "Mean", mean},
+    {"", "Pow", power},
+    {"", "Mod", modulo},
+    {"", "BitShift", bit_shift},
+    {"", "Clip", clip},
+    {"", "Elu", elu},
+    {"", "Selu", selu},
+    {"", "Celu", celu},
+    {"", "LeakyRelu", leaky_relu},
+    {"", "PRelu", prelu},
+    {"", "ThresholdedRelu", thresholded_relu},
+    {"", "HardSigmoid", hard_sigmoid},
+    {"", "HardSwish", hard_swish},
+    {"", "Softplus", softplus},
+    {"", "Softsign", softsign},
+    {"", "Mish", mish},
+    {"", "Swish", swish},
+    {"", "Gelu", gelu},
+    {"", "Shrink", shrink},
+    {"", "IsInf", is_inf},
+    {"", "Identity", identity},
+    {"", "Cast", cast},
+    {"", "CastLike", cast_like},
+    {"", "BitCast", bit_cast},
+    {"", "Dropout", dropout},
+    {"com.microsoft", "Gelu", [](Call& c) -> Values { return {exact_gelu(arg(c, 0))}; }},
+    {"com.microsoft", "BiasGelu", bias_gelu},
+    {"com.microsoft", "FastGelu", fast_gelu},
+    {"com.microsoft", "QuickGelu", quick_gelu},
+};
+
+}  // namespace
+
+std::span<const Operator> elementwise_operators() {
+  static const std::vector<Operator> all = [] {
+    std::vector<Operator> rows(std::begin(special), std::end(special));
+    for (const FnInfo& fn : all_fns()) {
+      if (!fn.onnx.empty()) rows.push_back({"", fn.onnx, from_table});
+    }
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace weft::onnx

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions, products, sorting and what is made of them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frontends/onnx/expr.h"
+#include "ops/indexed.h"
+#include "ops/views.h"
+
+namespace weft::onnx {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::vector<int64_t> every_axis(int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t a = 0; a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+
+/// Axes come as an attribute in older opsets and as an input in newer ones; none means all, or nothing at all when
+/// noop_with_empty_axes is set.
+std::vector<int64_t> reduced_axes(Call& c) {
+  int64_t rank = c.input(0).rank();
+  bool keeps_all = c.flag("noop_with_empty_axes");
+  auto axes = c.has_input(1) ? c.numbers(1) : c.integers("axes");
+  if (axes.empty() && !keeps_all) return every_axis(rank);
+  return c.axes(axes, rank);
+}
+
+struct Reduction {
+  ReduceFn fn;
+  Expr (*before)(Expr) = nullptr;
+  Expr (*after)(Expr) = nullptr;
+};
+
+Values reduction(Call& c, const Reduction& how) {
+  Expr x = arg(c, 0);
+  DType type = x.dtype();
+  auto axes = reduced_axes(c);
+  bool keep = c.flag("keepdims", true);
+  if (type == DType::boolean) x = convert(x, DType::u8);
+  if (how.after && !is_float(type)) x = convert(x, DType::f64);
+  if (how.before) x = how.before(x);
+  x = reduce(how.fn, x, axes, keep);
+  if (how.after) x = how.after(x);
+  return {convert(x, type)};
+}
+
+Expr square(Expr x) { return x * x; }
+
+/// log(sum(exp(x))) around the largest element, so that nothing overflows.
+Values reduce_log_sum_exp(Call& c) {
+  DType type = c.dtype();
+  Expr x = convert(arg(c, 0), is_float(type) ? type : DType::f64);
+  auto axes = reduced_axes(c);
+  Expr top = reduce(ReduceFn::max, x, axes);
+  top = select(equal(abs(top), infinity), 0, top);
+  Expr y = log(reduce(ReduceFn::sum, exp(x - top), axes)) + top;
+  if (!c.flag("keepdims", true)) y = reshape(y, reduce(ReduceFn::max, x, axes, false).dims());
+  return {convert(y, type)};
+}
+
+Values arg_reduction(Call& c, bool largest) {
+  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
+  bool keep = c.flag("keepdims", true);
+  return {c.emit(ArgReduce{.largest = largest, .axis = axis, .keep = keep, .last = c.flag("select_last_index")},
+                 {c.input(0)})};
+}
+
+Values running(Call& c, ReduceFn fn) {
+  int64_t axis = c.axis(c.numbers(1).at(0), c.input(0).rank());
+  return {c.emit(Scan{.fn = fn, .axis = axis, .exclusive = c.flag("exclusive"), .reverse = c.flag("reverse")},
+                 {c.input(0)})};
+}
+
+Values top_k(Call& c) {
+  Value x = c.input(0);
+  int64_t axis = c.axis(c.integer("axis", -1), x.rank());
+  Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.sizes(1).at(0);
+  c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
+  bool largest = c.flag("largest", true);
+  Dim size = x.dims()[static_cast<size_t>(axis)];
+  if (known_less_equal(k, -1) || known_less_equal(size + 1, k))
+    c.fail("E151", cat("k = ", k, " is not in [0, ", size, "]"));
+  return c.emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {x});
+}
+
+/// Before opset 13 the axes from `axis` on counted as one.
+Values softmax(Call& c, bool logarithm) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), std::max<int64_t>(x.rank(), 1));
+  if (x.rank() == 0) x = reshape(x, {1});
+  if (c.opset() >= 13 || axis == x.rank() - 1) {
+    Expr y{&c, c.emit(Softmax{.axis = axis, .logarithm = logarithm}, {x})};
+    return {reshape(y, c.input(0).dims())};
+  }
+  Dims front(x.dims().begin(), x.dims().begin() + axis), back(x.dims().begin() + axis, x.dims().end());
+  Expr flat = reshape(x, {product(front), product(back)});
+  return {reshape({&c, c.emit(Softmax{.axis = 1, .logarithm = logarithm}, {flat})}, x.dims())};
+}
+
+Values hardmax(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), x.rank());
+  Dims dims = x.dims();
+  if (c.opset() < 13) {
+    Dims front(dims.begin(), dims.begin() + axis), back(dims.begin() + axis, dims.end());
+    x = reshape(x, {product(front), product(back)});
+    axis = 1;
+  }
+  Expr best{&c, c.emit(ArgReduce{.axis = axis}, {x})};
+  Expr positions = along(iota(c, x.dims()[static_cast<size_t>(axis)]), axis, x.rank());
+  return {reshape(convert(equal(positions, best), x.dtype()), dims)};
+}
+
+Values mat_mul(Call& c) {
+  c.expect_inputs(2, 2);
+  if (c.input(0).rank() == 0 || c.input(1).rank() == 0) c.fail("E140", "needs inputs of rank 1 or more");
+  return {matmul(arg(c, 0), arg(c, 1))};
+}
+
+Expr swap_last(Expr x) {
+  auto order = every_axis(x.rank());
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transpose(x, order);
+}
+
+Values gemm(Call& c) {
+  Expr a = arg(c, 0), b = arg(c, 1);
+  if (a.rank() != 2 || b.rank() != 2)
+    c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
+  double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
+  if (c.flag("transA")) a = swap_last(a);
+  if (c.flag("transB")) b = swap_last(b);
+  Expr y = matmul(a, b);
+  if (alpha != 1) y = y * alpha;
+  if (!c.has_input(2) || beta == 0) return {y};
+  return {y + (beta == 1 ? arg(c, 2) : arg(c, 2) * beta)};
+}
+
+Values fused_matmul(Call& c) {
+  Expr a = arg(c, 0), b = arg(c, 1);
+  double alpha = c.number("alpha", 1);
+  if (c.flag("transBatchA") || c.flag("transBatchB")) c.unsupported("with transposed batches is not supported");
+  if (c.flag("transA")) a = swap_last(a);
+  if (c.flag("transB")) b = swap_last(b);
+  Expr y = matmul(a, b);
+  return {alpha == 1 ? y : y * alpha};
+}
+
+/// Keeps the part on or above (below) diagonal k, which may be known only at run time.
+Values trilu(Call& c) {
+  Expr x = arg(c, 0);
+  if (x.rank() < 2) c.fail("E140", cat("needs rank 2 or more, has ", x.value.shape()));
+  bool upper = c.flag("upper", true);
+  Expr rows = along(iota(c, x.dims()[x.dims().size() - 2]), 0, 2);
+  Expr columns = along(iota(c, x.dims().back()), 1, 2);
+  Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
+  Expr keeps = upper ? rows + offset <= columns : columns <= rows + offset;
+  return {select(keeps, x, full(c, x.dtype(), {}, 0))};
+}
+
+Values eye_like(Call& c) {
+  Value x = c.input(0);
+  if (x.rank() != 2) c.fail("E140", cat("needs a matrix, has ", x.shape()));
+  Expr rows = along(iota(c, x.dims()[0]), 0, 2), columns = along(iota(c, x.dims()[1]), 1, 2);
+  return {convert(equal(rows + static_cast<double>(c.integer("k", 0)), columns), c.element("dtype", x.dtype()))};
+}
+
+/// Elements of a range of numbers that are all constant.
+int64_t count_steps(Call& c, double start, double limit, double delta) {
+  if (delta == 0) c.fail("E156", "has a step of 0");
+  double count = std::max(std::ceil((limit - start) / delta), 0.0);
+  if (!(count < 0x1p40)) c.fail("E156", cat("from ", start, " to ", limit, " by ", delta, " has too many elements"));
+  return static_cast<int64_t>(count);
+}
+
+Values range(Call& c) {
+  DType type = c.dtype();
+  if (is_float(type)) {
+    double start = c.number_input(0, "start"), delta = c.number_input(2, "delta");
+    int64_t count = count_steps(c, start, c.number_input(1, "limit"), delta);
+    return {convert(convert(iota(c, count), DType::f64) * delta + start, type)};
+  }
+  Dim start = c.sizes(0).at(0), limit = c.sizes(1).at(0), delta = c.sizes(2).at(0);
+  if (known_equal(delta, 0)) c.fail("E156", "has a step of 0");
+  Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);
+  Expr steps = iota(c, count);
+  if (!(delta == Dim(1))) steps = steps * reshape(sizes(c, {delta}), {});
+  if (!(start == Dim(0))) steps = steps + reshape(sizes(c, {start}), {});
+  return {convert(steps, type)};
+}
+
+/// Values [off, on]; indices outside [-depth, depth) give all off.
+Values one_hot(Call& c) {
+  Expr indices = convert(arg(c, 0), DType::i64);
+  Dim depth = is_float(c.dtype(1)) ? Dim(static_cast<int64_t>(c.number_input(1, "depth"))) : c.sizes(1).at(0);
+  int64_t rank = indices.rank() + 1;
+  int64_t axis = c.axis(c.integer("axis", -1), rank);
+  Dims dims = indices.dims();
+  dims.insert(dims.begin() + axis, 1);
+  indices = reshape(indices, dims);
+  Expr wrapped = select(indices < 0, indices + reshape(sizes(c, {depth}), {}), indices);
+  Expr values = arg(c, 2);
+  Expr off = reshape(slice(values, 0, 0, 1), {}), on = reshape(slice(values, 0, 1, 1), {});
+  return {select(equal(along(iota(c, depth), axis, rank), wrapped), on, off)};
+}
+
+Values lp_normalization(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", -1), x.rank()), p = c.integer("p", 2);
+  if (p != 1 && p != 2) c.fail("E145", cat("p must be 1 or 2, is ", p));
+  Expr norm = p == 1 ? reduce(ReduceFn::sum, abs(x), {axis}) : sqrt(reduce(ReduceFn::sum, x * x, {axis}));
+  return {select(equal(norm, 0), 0, x / norm)};
+}
+
+Values mean_variance_normalization(Call& c) {
+  Expr x = arg(c, 0);
+  auto axes = c.integers("axes");
+  axes = c.axes(axes.empty() ? std::vector<int64_t>{0, 2, 3} : axes, x.rank());
+  Expr centred = x - reduce(ReduceFn::mean, x, axes);
+  return {centred / (sqrt(reduce(ReduceFn::mean, centred * centred, axes)) + 1e-9)};
+}
+
+/// Minus the log-probability of each target class, weighted; classes are axis 1.
+Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
+  bool ignores = c.has("ignore_index");
+  double ignored = static_cast<double>(c.integer("ignore_index", 0));
+  target = convert(target, DType::i64);
+  Expr is_counted = !equal(target, ignored);
+  Expr safe = ignores ? select(is_counted, target, 0) : target;
+  Dims dims = target.dims();
+  dims.insert(dims.begin() + 1, 1);
+  Expr loss = -reshape({&c, c.emit(GatherElements{.axis = 1}, {log_probability, reshape(safe, dims)})}, target.dims());
+  Expr weights = weight ? Expr{&c, c.emit(Gather{.axis = 0}, {weight, safe})} : full(c, loss.dtype(), loss.dims(), 1);
+  if (ignores) weights = select(is_counted, weights, 0);
+  loss = loss * weights;
+  if (reduction == "none") return loss;
+  Expr sum = reduce(ReduceFn::sum, loss, every_axis(loss.rank()), false);
+  if (reduction == "sum") return sum;
+  if (reduction != "mean") c.fail("E145", cat("reduction '", printable(reduction), "' is not none, sum or mean"));
+  return sum / reduce(ReduceFn::sum, weights, every_axis(weights.rank()), false);
+}
+
+Values nll_loss(Call& c) {
+  return {negative_log_likelihood(c, arg(c, 0), arg(c, 1), c.optional_input(2), c.text("reduction", "mean"))};
+}
+
+Values softmax_cross_entropy(Call& c) {
+  Expr log_probability{&c, c.emit(Softmax{.axis = 1, .logarithm = true}, {c.input(0)})};
+  return {negative_log_likelihood(c, log_probability, arg(c, 1), c.optional_input(2), c.text("reduction", "mean")),
+          log_probability};
+}
+
+/// Convert before the sum: integer matrix products of bytes with zero points.
+Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
+  if (!c.has_input(zero_input)) return x;
+  auto known = c.constant(zero_input);
+  if (known && splat_value(*known) == 0.0) return x;
+  Expr zero = arg(c, zero_input);
+  if (zero.rank() == 1 && !known_equal(zero.dims()[0], 1)) {
+    Dims dims = zero.dims();
+    if (is_row) dims.push_back(1);
+    zero = reshape(zero, dims);
+  }
+  return convert(x, DType::i32) - convert(zero, DType::i32);
+}
+
+Values matmul_integer(Call& c) {
+  Expr a = without_zero(c, arg(c, 0), 2, true), b = without_zero(c, arg(c, 1), 3, false);
+  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};
+}
+
+constexpr Operator table[] = {
+    {"", "ReduceSum", [](Call& c) { return reduction(c, {ReduceFn::sum}); }},
+    {"", "ReduceMean", [](Call& c) { return reduction(c, {ReduceFn::mean}); }},
+    {"", "ReduceProd", [](Call& c) { return reduction(c, {ReduceFn::product}); }},
+    {"", "ReduceMin", [](Call& c) { return reduction(c, {ReduceFn::min}); }},
+    {"", "ReduceMax", [](Call& c) { return reduction(c, {ReduceFn::max}); }},
+    {"", "ReduceL1", [](Call& c) { return reduction(c, {ReduceFn::sum, abs}); }},
+    {"", "ReduceL2", [](Call& c) { return reduction(c, {ReduceFn::sum, square, sqrt}); }},
+    {"", "ReduceSumSquare", [](Call& c) { return reduction(c, {ReduceFn::sum, square}); }},
+    {"", "ReduceLogSum", [](Call& c) { return reduction(c, {ReduceFn::sum, nullptr, log}); }},
+    {"", "ReduceLogSumExp", reduce_log_sum_exp},
+    {"", "ArgMax", [](Call& c) { return arg_reduction(c, true); }},
+    {"", "ArgMin", [](Call& c) { return arg_reduction(c, false); }},
+    {"", "CumSum", [](Call& c) { return running(c, ReduceFn::sum); }},
+    {"", "CumProd", [](Call& c) { return running(c, ReduceFn::product); }},
+    {"", "TopK", top_k},
+    {"", "Softmax", [](Call& c) { return softmax(c, false); }},
+    {"", "LogSoftmax", [](Call& c) { return softmax(c, true); }},
+    {"", "Hardmax", hardmax},
+    {"", "MatMul", mat_mul},
+    {"", "Gemm", gemm},
+    {"com.microsoft", "FusedMatMul", fused_matmul},
+    {"", "MatMulInteger", matmul_integer},
+    {"", "Trilu", trilu},
+    {"", "EyeLike", eye_like},
+    {"", "Range", range},
+    {"", "OneHot", one_hot},
+    {"", "LpNormalization", lp_normalization},
+    {"", "MeanVarianceNormalization", mean_variance_normalization},
+    {"", "NegativeLogLikelihoodLoss", nll_loss},
+    {"", "SoftmaxCrossEntropyLoss", softmax_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const Operator> math_operators() { return table; }
+
+}  // namespace weft::onnx

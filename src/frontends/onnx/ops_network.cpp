@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution, pooling and normalisation.
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/onnx/expr.h"
+#include "frontends/onnx/window.h"
+#include "ops/dot.h"
+#include "ops/indexed.h"
+#include "ops/reduce.h"
+
+namespace weft::onnx {
+namespace {
+
+Dims spatial_dims(Call& c, Value x) {
+  if (x.rank() < 3) c.fail("E140", cat("needs an input of rank 3 or more, has ", x.shape()));
+  return {x.dims().begin() + 2, x.dims().end()};
+}
+
+std::vector<int64_t> spatial_axes(int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+
+std::vector<int64_t> weight_kernel(Call& c, Value w, size_t axes) {
+  if (w.rank() != static_cast<int64_t>(axes) + 2)
+    c.fail("E140", cat("has a weight ", w.shape(), " for ", axes, " spatial axes"));
+  std::vector<int64_t> kernel;
+  for (size_t i = 2; i < w.dims().size(); ++i) {
+    if (!w.dims()[i].is_constant()) c.unsupported(cat("needs a weight of constant size, has ", w.shape()));
+    kernel.push_back(w.dims()[i].value());
+  }
+  auto given = c.integers("kernel_shape");
+  if (!given.empty() && given != kernel) c.fail("E140", cat("has kernel_shape ", given, " and a weight ", w.shape()));
+  return kernel;
+}
+
+Expr with_bias(Call& c, Expr y, size_t bias) { return c.has_input(bias) ? y + along(arg(c, bias), 1, y.rank()) : y; }
+
+int64_t group_count(Call& c) {
+  int64_t groups = c.integer("group", 1);
+  if (groups < 1) c.fail("E145", cat("group must be >=1, is ", groups));
+  return groups;
+}
+
+Values conv(Call& c) {
+  c.expect_inputs(2, 3);
+  Value x = c.input(0), w = c.input(1);
+  Dims spatial = spatial_dims(c, x);
+  Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
+  Convolution op{.strides = window.strides,
+                 .dilations = window.dilations,
+                 .pads_begin = window.pads_begin,
+                 .pads_end = window.pads_end,
+                 .groups = group_count(c),
+                 .type = x.dtype()};
+  return {with_bias(c, {&c, c.emit(op, {x, w})}, 2)};
+}
+
+/// Pads that give the sizes of `output_shape`, or stride * input for SAME; see the table in ONNX's ConvTranspose.
+void set_output_pads(Convolution& op, const Dims& spatial, const std::vector<int64_t>& kernel, const Dims& wanted,
+                     bool upper) {
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    Dim full = (spatial[i] - 1) * op.strides[i] + op.output_padding[i] + (kernel[i] - 1) * op.dilations[i] + 1;
+    Dim total = full - wanted[i], half = floordiv(total, 2);
+    op.pads_begin.push_back(upper ? half : total - half);
+    op.pads_end.push_back(upper ? total - half : half);
+  }
+}
+
+Values conv_transpose(Call& c) {
+  c.expect_inputs(2, 3);
+  Value x = c.input(0), w = c.input(1);
+  Dims spatial = spatial_dims(c, x);
+  auto kernel = weight_kernel(c, w, spatial.size());
+  std::string automatic = c.text("auto_pad", "NOTSET");
+  auto shape = c.integers("output_shape");
+  Convolution op{.strides = per_axis(c, "strides", spatial.size(), 1, 1),
+                 .dilations = per_axis(c, "dilations", spatial.size(), 1, 1),
+                 .groups = group_count(c),
+                 .transposed = true,
+                 .output_padding = per_axis(c, "output_padding", spatial.size(), 0, 0),
+                 .type = x.dtype()};
+  bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+  if (!shape.empty() || same) {
+    c.ignore("pads");
+    Dims wanted(shape.end() - static_cast<ptrdiff_t>(std::min(shape.size(), spatial.size())), shape.end());
+    for (size_t i = 0; shape.empty() && i < spatial.size(); ++i) wanted.push_back(spatial[i] * op.strides[i]);
+    if (wanted.size() != spatial.size())
+      c.fail("E140", cat("has output_shape ", shape, " for ", spatial.size(), " spatial axes"));
+    set_output_pads(op, spatial, kernel, wanted, automatic == "SAME_UPPER");
+  } else {
+    Window window = read_window(c, spatial, kernel);
+    op.pads_begin = window.pads_begin;
+    op.pads_end = window.pads_end;
+  }
+  return {with_bias(c, {&c, c.emit(op, {x, w})}, 2)};
+}
+
+Values conv_integer(Call& c) {
+  Value x = c.input(0), w = c.input(1);
+  Dims spatial = spatial_dims(c, x);
+  Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
+  Expr wide_x = convert(arg(c, 0), DType::i32), wide_w = convert(arg(c, 1), DType::i32);
+  if (c.has_input(2)) wide_x = wide_x - convert(reshape(arg(c, 2), {}), DType::i32);
+  if (c.has_input(3)) {
+    Expr zero = convert(arg(c, 3), DType::i32);
+    wide_w = wide_w - (known_equal(zero.value.shape().elements(), 1) ? reshape(zero, {}) : along(zero, 0, w.rank()));
+  }
+  Convolution op{.strides = window.strides,
+                 .dilations = window.dilations,
+                 .pads_begin = window.pads_begin,
+                 .pads_end = window.pads_end,
+                 .groups = group_count(c),
+                 .type = DType::i32};
+  return {c.emit(op, {wide_x, wide_w})};
+}
+
+Pool read_pool(Call& c, PoolFn fn) {
+  Dims spatial = spatial_dims(c, c.input(0));
+  auto kernel = per_axis(c, "kernel_shape", spatial.size(), 0, 1);
+  Window w = read_window(c, spatial, kernel);
+  return {.fn = fn,
+          .kernel = w.kernel,
+          .strides = w.strides,
+          .dilations = w.dilations,
+          .pads_begin = w.pads_begin,
+          .pads_end = w.pads_end,
+          .round_up = c.flag("ceil_mode")};
+}
+
+Values average_pool(Call& c) {
+  Pool pool = read_pool(c, PoolFn::average);
+  pool.count_include_pad = c.flag("count_include_pad");
+  return {c.emit(pool, {c.input(0)})};
+}
+
+Values lp_pool(Call& c) {
+  Pool pool = read_pool(c, PoolFn::lp);
+  pool.p = c.integer("p", 2);
+  if (pool.p < 1) c.fail("E145", cat("p must be >=1, is ", pool.p));
+  return {c.emit(pool, {c.input(0)})};
+}
+
+/// Positions counted with the first spatial axis running fastest.
+Expr column_major(Expr position, const Dims& spatial) {
+  Dim plane = product(spatial);
+  auto scalar = [&](const Dim& d) { return reshape(sizes(*position.call, {d}), {}); };
+  Expr image = apply(Fn::div, position, scalar(plane));
+  Expr rest = position - image * scalar(plane), result = image * scalar(plane);
+  Dim stride = plane;
+  for (size_t i = spatial.size(); i-- > 0;) {
+    stride = floordiv(stride, spatial[i]);
+    Expr coordinate = floor_mod(rest, scalar(spatial[i]));
+    rest = apply(Fn::div, rest, scalar(spatial[i]));
+    result = result + coordinate * scalar(stride);
+  }
+  return result;
+}
+
+Values max_pool(Call& c) {
+  Pool pool = read_pool(c, PoolFn::max);
+  pool.indices = c.wants_output(1);
+  bool columns = c.flag("storage_order");
+  Values out = c.emit_all(pool, {c.input(0)});
+  if (pool.indices && columns) out[1] = column_major({&c, out[1]}, spatial_dims(c, c.input(0)));
+  return out;
+}
+
+Values global_pool(Call& c, ReduceFn fn) { return {reduce(fn, arg(c, 0), spatial_axes(c.input(0).rank()))}; }
+
+Values global_lp_pool(Call& c) {
+  Expr x = arg(c, 0);
+  auto p = static_cast<double>(c.integer("p", 2));
+  return {pow(reduce(ReduceFn::sum, pow(abs(x), p), spatial_axes(x.rank())), 1 / p)};
+}
+
+/// The values go back to where the pool took them from; everything else is 0.
+Values max_unpool(Call& c) {
+  Expr x = arg(c, 0);
+  Dims spatial = spatial_dims(c, x);
+  auto kernel = per_axis(c, "kernel_shape", spatial.size(), 0, 1);
+  Window w = read_window(c, spatial, kernel);
+  Dims natural = {x.dims()[0], x.dims()[1]};
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    natural.push_back((spatial[i] - 1) * w.strides[i] - w.pads_begin[i] - w.pads_end[i] + kernel[i]);
+  }
+  Dims dims = c.has_input(2) ? c.sizes(2) : natural;
+  Expr indices = arg(c, 1);
+  Expr flat = full(c, x.dtype(), {product(natural)}, 0);
+  Dim count = x.value.shape().elements();
+  Expr y{&c, c.emit(ScatterElements{.axis = 0}, {flat, reshape(indices, {count}), reshape(x, {count})})};
+  y = reshape(y, natural);
+  if (dims == natural) return {y};
+  Pad pad{.before = Dims(dims.size(), 0)};
+  for (size_t i = 0; i < dims.size(); ++i) pad.after.push_back(dims[i] - natural[i]);
+  return {c.emit(pad, {y, number(c, x.dtype(), 0)})};
+}
+
+struct Moments {
+  Expr mean, variance;
+};
+Moments moments(Expr x, const std::vector<int64_t>& axes) {
+  Expr mean = reduce(ReduceFn::mean, x, axes), centred = x - mean;
+  return {mean, reduce(ReduceFn::mean, centred * centred, axes)};
+}
+
+/// y = x * a + b with a = scale / sqrt(variance + epsilon): two values for each channel, known while compiling.
+Expr batch_normalized(Expr x, Expr scale, Expr bias, Expr mean, Expr variance, double epsilon) {
+  Expr a = scale / sqrt(variance + epsilon), b = bias - mean * a;
+  int64_t rank = x.rank();
+  int64_t axis = rank > 1 ? 1 : 0;
+  return x * convert(along(a, axis, rank), x.dtype()) + convert(along(b, axis, rank), x.dtype());
+}
+
+Values batch_normalization(Call& c) {
+  c.expect_inputs(5, 5);
+  Expr x = arg(c, 0);
+  DType wide = c.dtype(3);
+  Expr scale = convert(arg(c, 1), wide), bias = convert(arg(c, 2), wide), mean = arg(c, 3),
+       variance = convert(arg(c, 4), wide);
+  double epsilon = c.number("epsilon", 1e-5f), momentum = c.number("momentum", 0.9f);
+  if (!c.flag("spatial", true)) c.unsupported("with spatial = 0 is not supported");
+  if (!c.flag("training_mode")) return {batch_normalized(x, scale, bias, mean, variance, epsilon)};
+  std::vector<int64_t> axes = spatial_axes(x.rank());
+  axes.insert(axes.begin(), 0);
+  Moments now = moments(convert(x, wide), axes);
+  Expr now_mean = reshape(now.mean, mean.dims()), now_variance = reshape(now.variance, mean.dims());
+  return {batch_normalized(x, scale, bias, now_mean, now_variance, epsilon),
+          mean * momentum + now_mean * (1 - momentum), variance * momentum + now_variance * (1 - momentum)};
+}
+
+Expr normalized(Call& c, Expr x, int64_t axis, double epsilon, bool centred = true) {
+  return {&c, c.emit(Normalize{.axis = axis, .epsilon = epsilon, .centred = centred}, {x})};
+}
+
+Values instance_normalization(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = arg(c, 0);
+  spatial_dims(c, x);
+  Expr y = normalized(c, x, 2, c.number("epsilon", 1e-5f));
+  return {y * along(arg(c, 1), 1, x.rank()) + along(arg(c, 2), 1, x.rank())};
+}
+
+/// Normalises over the axes from `axis` on, then scales; also gives the mean and 1 / deviation when the node wants
+/// them.
+Values layer_normalization(Call& c) {
+  c.expect_inputs(2, 3);
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", -1), x.rank());
+  double epsilon = c.number("epsilon", 1e-5f);
+  DType stash = c.element("stash_type", DType::f32);
+  Expr y = normalized(c, x, axis, epsilon) * arg(c, 1);
+  if (c.has_input(2)) y = y + arg(c, 2);
+  Values out = {y};
+  if (!c.wants_output(1) && !c.wants_output(2)) return out;
+  std::vector<int64_t> axes;
+  for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);
+  Moments m = moments(convert(x, stash), axes);
+  out.push_back(m.mean);
+  out.push_back(reciprocal(sqrt(m.variance + epsilon)));
+  return out;
+}
+
+Values rms_normalization(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", -1), x.rank());
+  DType stash = c.element("stash_type", DType::f32);
+  double epsilon = c.number("epsilon", 1e-5f);
+  Values out = {convert(normalized(c, x, axis, epsilon, false), arg(c, 1).dtype()) * arg(c, 1)};
+  if (!c.wants_output(1)) return out;
+  std::vector<int64_t> axes;
+  for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);
+  Expr wide = convert(x, stash);
+  out.push_back(reciprocal(sqrt(reduce(ReduceFn::mean, wide * wide, axes) + epsilon)));
+  return out;
+}
+
+Values group_normalization(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = arg(c, 0);
+  Dims spatial = spatial_dims(c, x), dims = x.dims();
+  int64_t groups = c.integer("num_groups");
+  if (groups < 1) c.fail("E145", cat("num_groups must be >=1, is ", groups));
+  double epsilon = c.number("epsilon", 1e-5f);
+  c.element("stash_type", DType::f32);
+  Dims grouped = {dims[0], groups, floordiv(dims[1], groups)};
+  grouped.insert(grouped.end(), spatial.begin(), spatial.end());
+  Expr y = normalized(c, reshape(x, grouped), 2, epsilon);
+  Expr scale = arg(c, 1), bias = arg(c, 2);
+  if (c.opset() < 21) {  // one scale for each group
+    return {reshape(y * along(scale, 1, y.rank()) + along(bias, 1, y.rank()), dims)};
+  }
+  y = reshape(y, dims);
+  return {y * along(scale, 1, y.rank()) + along(bias, 1, y.rank())};
+}
+
+/// x / (bias + alpha * mean of squares over `size` channels)^beta.
+Values local_response_normalization(Call& c) {
+  Expr x = arg(c, 0);
+  spatial_dims(c, x);
+  int64_t size = c.integer("size");
+  if (size < 1) c.fail("E145", cat("size must be >=1, is ", size));
+  Dims flat = {x.dims()[0], 1, x.dims()[1], product(Dims(x.dims().begin() + 2, x.dims().end()))};
+  Pool pool{.fn = PoolFn::average,
+            .kernel = {size, 1},
+            .strides = {1, 1},
+            .dilations = {1, 1},
+            .pads_begin = {(size - 1) / 2, 0},
+            .pads_end = {size - 1 - (size - 1) / 2, 0},
+            .count_include_pad = true};
+  Expr mean = reshape({&c, c.emit(pool, {reshape(x * x, flat)})}, x.dims());
+  double alpha = c.number("alpha", 1e-4f), beta = c.number("beta", 0.75f), bias = c.number("bias", 1);
+  return {x / pow(mean * alpha + bias, beta)};
+}
+
+Values skip_normalization(Call& c, bool centred) {
+  Expr sum = arg(c, 0) + arg(c, 1);
+  size_t beta = centred ? 3 : 0, bias = centred ? 4 : 3;
+  if (c.has_input(bias)) sum = sum + arg(c, bias);
+  Expr y = normalized(c, sum, sum.rank() - 1, c.number("epsilon", 1e-5f), centred) * arg(c, 2);
+  if (beta && c.has_input(beta)) y = y + arg(c, beta);
+  if (c.wants_output(1) || c.wants_output(2))
+    c.unsupported("with outputs 1 and 2 (mean and deviation) is not supported");
+  return {y, {}, {}, sum};
+}
+
+constexpr Operator table[] = {
+    {"", "Conv", conv},
+    {"", "ConvTranspose", conv_transpose},
+    {"", "ConvInteger", conv_integer},
+    {"", "MaxPool", max_pool},
+    {"", "AveragePool", average_pool},
+    {"", "LpPool", lp_pool},
+    {"", "GlobalAveragePool", [](Call& c) { return global_pool(c, ReduceFn::mean); }},
+    {"", "GlobalMaxPool", [](Call& c) { return global_pool(c, ReduceFn::max); }},
+    {"", "GlobalLpPool", global_lp_pool},
+    {"", "MaxUnpool", max_unpool},
+    {"", "BatchNormalization", batch_normalization},
+    {"", "InstanceNormalization", instance_normalization},
+    {"", "LayerNormalization", layer_normalization},
+    {"", "RMSNormalization", rms_normalization},
+    {"", "SimplifiedLayerNormalization", rms_normalization},
+    {"", "GroupNormalization", group_normalization},
+    {"", "LRN", local_response_normalization},
+    {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); }},
+    {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); }},
+};
+
+}  // namespace
+
+std::span<const Operator> network_operators() { return table; }
+
+}  // namespace weft::onnx

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/onnx/window.h"
+
+#include <algorithm>
+
+namespace weft::onnx {
+namespace {
+
+void set_explicit_pads(Call& c, Window& w, size_t axes) {
+  auto pads = c.integers("pads");
+  if (pads.empty()) pads.assign(2 * axes, 0);
+  if (pads.size() != 2 * axes) c.fail("E140", cat("has ", pads.size(), " pads for ", axes, " spatial axes"));
+  for (size_t i = 0; i < axes; ++i) {
+    w.pads_begin.push_back(pads[i]);
+    w.pads_end.push_back(pads[axes + i]);
+  }
+}
+
+/// Pads so that the output has ceil(input / stride) elements; the odd one goes behind (upper) or in front (lower).
+void set_same_pads(Window& w, const Dims& spatial, bool upper) {
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    Dim out = ceildiv(spatial[i], w.strides[i]);
+    Dim total = max((out - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - spatial[i], 0);
+    Dim half = floordiv(total, 2);
+    w.pads_begin.push_back(upper ? half : total - half);
+    w.pads_end.push_back(upper ? total - half : half);
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> per_axis(Call& c, std::string_view name, size_t count, int64_t fallback, int64_t least) {
+  auto numbers = c.integers(name);
+  if (numbers.empty()) numbers.assign(count, fallback);
+  if (numbers.size() != count) c.fail("E140", cat("has ", numbers.size(), " ", name, " for ", count, " spatial axes"));
+  auto is_low = [least](int64_t n) { return n < least; };
+  auto low = std::ranges::find_if(numbers, is_low);
+  if (low != numbers.end()) c.fail("E145", cat(name, " must be >=", least, ", has ", *low));
+  if (std::ranges::any_of(numbers, [](int64_t n) { return n > INT32_MAX; }))
+    c.fail("E146", cat(name, " overflow: ", numbers));
+  return numbers;
+}
+
+Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel) {
+  size_t axes = spatial.size();
+  Window w{.strides = per_axis(c, "strides", axes, 1, 1), .dilations = per_axis(c, "dilations", axes, 1, 1)};
+  w.kernel = std::move(kernel);
+  std::string automatic = c.text("auto_pad", "NOTSET");
+  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    c.ignore("pads");
+    set_same_pads(w, spatial, automatic == "SAME_UPPER");
+  } else if (automatic == "VALID") {
+    c.ignore("pads");
+    w.pads_begin = w.pads_end = Dims(axes, 0);
+  } else if (automatic == "NOTSET") {
+    set_explicit_pads(c, w, axes);
+  } else {
+    c.fail("E145", cat("auto_pad '", printable(automatic), "' is not NOTSET, SAME_UPPER, SAME_LOWER or VALID"));
+  }
+  return w;
+}
+
+}  // namespace weft::onnx
