@@ -22,6 +22,7 @@ constexpr const char* usage =
     "  --time            print milliseconds of each step, best of 5\n"
     "  --group N         threads of a GPU work group (256)\n"
     "  --occupancy N     wanted waves per SIMD or work groups per SM\n"
+    "  --warnings        clang's -Wall -Wextra\n"
     "  --checked, --vectorize\n";
 
 struct Options {
@@ -38,7 +39,6 @@ struct Options {
 
 Options parse(int count, char** words) {
   Options options;
-  options.source.warnings = true;
   options.source.sanitizer = weft::Sanitizer::none;
   for (int i = 1; i < count; ++i) {
     std::string word = words[i];
@@ -50,6 +50,7 @@ Options parse(int count, char** words) {
     else if (word == "--time") options.time = true;
     else if (word == "--group") options.source.work_group = std::atoi(value().c_str());
     else if (word == "--occupancy") options.source.occupancy = std::atoi(value().c_str());
+    else if (word == "--warnings") options.source.warnings = true;
     else if (word == "--checked") options.source.checked = true;
     else if (word == "--vectorize") options.source.vectorize = true;
     else if (word.starts_with("-")) stop("unknown option " + word);

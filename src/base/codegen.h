@@ -81,6 +81,10 @@ class Codegen {
   virtual ~Codegen() = default;
   /// Compiles one kernel; takes about 10 ms for a pointwise kernel.
   virtual CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept = 0;
+  /// Parses all kernel headers for this chip ahead of the first kernel (about 80 ms, once for a process): call it on
+  /// another thread as soon as it is known that kernels will be compiled. Of `options` only what is the same for all
+  /// kernels counts. Gives clang's words if the headers do not compile together; kernels then parse on their own.
+  virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
   /// Makes one loadable image of what `compile` gave. Only `exported` symbols are visible in an x86 image; empty: all
   /// entries. NVIDIA: one PTX module; file-scope names of different kernels do not clash.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,

@@ -14,6 +14,7 @@
 #include "codegen/guard.h"
 #include "codegen/inspect.h"
 #include "codegen/link.h"
+#include "codegen/prelude.h"
 #include "codegen/targets.h"
 
 namespace weft::codegen {
@@ -66,10 +67,10 @@ std::string check_symbols(const CodegenResult& result, const KernelSource& sourc
   return cat("kernel ", source.name, " uses ", missing, ", which a kernel cannot reach: it has neither libc nor libm");
 }
 
-void compile_here(const KernelSource& source, const Chip& chip, CodegenResult& result) {
+void compile_here(const KernelSource& source, const Chip& chip, const Prelude& prelude, CodegenResult& result) {
   Stopwatch watch;
   llvm::LLVMContext context;
-  auto module = parse(source, chip, context, result.diagnostics);
+  auto module = parse(source, chip, prelude, context, result.diagnostics);
   result.times.front_end_ms = watch.lap();
   if (!module) return;
 
@@ -105,6 +106,13 @@ std::string make_identity() {
   return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
 }
 
+/// None for a source that includes nothing, and where warnings are wanted: those of the headers would not come again.
+Prelude prelude_of(const KernelSource& source, const Chip& chip) {
+  if (source.warnings || source.code.find("#include") == source.code.npos) return nullptr;
+  std::string why;
+  return prelude_for(clang_arguments(source, chip), why);
+}
+
 class Clang : public Codegen {
  public:
   Clang() : identity_(make_identity()) {
@@ -113,7 +121,14 @@ class Clang : public Codegen {
   }
 
   CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept override {
-    return guarded([&](CodegenResult& result) { compile_here(source, chip, result); });
+    Prelude prelude = prelude_of(source, chip);
+    return guarded([&](CodegenResult& result) { compile_here(source, chip, prelude, result); });
+  }
+
+  std::string prepare(const KernelSource& options, const Chip& chip) noexcept override {
+    std::string why;
+    prelude_for(clang_arguments(options, chip), why);
+    return why;
   }
 
   CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,

@@ -7,12 +7,13 @@
 #include <string>
 
 #include "base/codegen.h"
+#include "codegen/prelude.h"
 
 namespace weft::codegen {
 
 /// Runs clang on the source: C++ -> LLVM IR, not optimised. Null when it has errors; `diagnostics` holds what clang
-/// said.
-std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, llvm::LLVMContext& context,
-                                    std::string& diagnostics);
+/// said. `prelude` may be null.
+std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, const Prelude& prelude,
+                                    llvm::LLVMContext& context, std::string& diagnostics);
 
 }  // namespace weft::codegen

@@ -181,6 +181,24 @@ TEST_CASE("codegen: AMD code objects carry the work group and their resources") 
   }
 }
 
+TEST_CASE("codegen: all kernel headers compile together for every family of chips") {
+  for (const char* name :
+       {"host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "gfx90a", "gfx942", "gfx1100", "gfx1201", "sm_80", "sm_90a"}) {
+    for (bool checked : {false, true}) CHECK(codegen().prepare({.checked = checked}, chip_named(name)) == "");
+  }
+}
+
+TEST_CASE("codegen: a kernel that includes headers starts from the prepared ones") {
+  KernelSource twice =
+      source("twice", "#include \"pointwise.h\"\nWEFT_KERNEL(twice) { WEFT_BUFFER(float, 0)[0] *= 2; }");
+  auto result = codegen().compile(twice, host_chip());
+  INFO(result.diagnostics);
+  CHECK(result.ok);
+  CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
+  twice.warnings = true;  // parses the headers again
+  CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
+}
+
 TEST_CASE("codegen: PTX of several kernels is one module") {
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"}) {
     Chip chip{.kind = ChipKind::nvidia, .arch = arch};

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <clang/Frontend/FrontendAction.h>
+#include <llvm/Support/VirtualFileSystem.h>
+
+#include <string>
+#include <vector>
+
+#include "base/codegen.h"
+
+namespace weft::codegen {
+
+/// The files that clang sees: the embedded headers under /weft and what is added. No other file exists for it.
+using Files = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
+Files embedded_file_system();
+
+/// clang's own (cc1) arguments for a source and chip, without the input; equal for all that may share one prelude.
+std::vector<std::string> clang_arguments(const KernelSource& source, const Chip& chip);
+
+/// Runs `action` on `input`; false when there were errors. What clang says is added to `diagnostics`.
+bool run_clang(clang::FrontendAction& action, const std::vector<std::string>& arguments, const std::string& input,
+               const Files& files, std::string& diagnostics);
+
+}  // namespace weft::codegen

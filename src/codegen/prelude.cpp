@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/prelude.h"
+
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Lex/Preprocessor.h>
+#include <clang/Serialization/ASTWriter.h>
+#include <clang/Serialization/PCHContainerOperations.h>
+
+#include <map>
+#include <mutex>
+
+#include "base/text.h"
+#include "codegen/embedded.h"
+#include "codegen/guard.h"
+
+namespace weft::codegen {
+namespace {
+
+constexpr const char* source_path = "/weft/prelude.h";
+constexpr const char* compiled_path = "/weft/prelude.pch";
+
+/// `#include` of every kernel header; each guards what is not for the chip at hand.
+const std::string& source_text() {
+  static const std::string text = [] {
+    std::string lines;
+    for (const EmbeddedFile& file : embedded_files()) {
+      if (file.name.ends_with(".h")) lines += cat("#include \"", file.name, "\"\n");
+    }
+    return lines;
+  }();
+  return text;
+}
+
+Files with_source() {
+  Files files = embedded_file_system();
+  files->addFileNoOwn(source_path, 0, llvm::MemoryBufferRef(source_text(), source_path));
+  return files;
+}
+
+class WritePrelude : public clang::ASTFrontendAction {
+ public:
+  std::shared_ptr<clang::PCHBuffer> buffer = std::make_shared<clang::PCHBuffer>();
+
+ protected:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& compiler, llvm::StringRef) override {
+    return std::make_unique<clang::PCHGenerator>(compiler.getPreprocessor(), compiler.getModuleCache(), compiled_path,
+                                                 "", buffer, compiler.getFrontendOpts().ModuleFileExtensions, false,
+                                                 false);
+  }
+  clang::TranslationUnitKind getTranslationUnitKind() override { return clang::TU_Prefix; }
+  bool hasASTFileSupport() const override { return false; }
+};
+
+struct Entry {
+  std::once_flag once;
+  Prelude prelude;
+  std::string why;
+};
+
+void make(const std::vector<std::string>& arguments, Entry& entry) {
+  std::string crash;
+  bool alive = run_guarded(
+      [&] {
+        WritePrelude action;
+        bool good = run_clang(action, arguments, source_path, with_source(), entry.why);
+        if (!good || !action.buffer->IsComplete) return;
+        entry.prelude = std::make_shared<llvm::SmallVector<char, 0>>(std::move(action.buffer->Data));
+      },
+      crash);
+  if (!alive) entry.why += crash;
+}
+
+Entry& entry_for(const std::vector<std::string>& arguments) {
+  static std::mutex mutex;
+  static std::map<std::vector<std::string>, Entry> entries;
+  std::scoped_lock lock(mutex);
+  return entries[arguments];
+}
+
+}  // namespace
+
+Prelude prelude_for(const std::vector<std::string>& arguments, std::string& why) {
+  Entry& entry = entry_for(arguments);
+  std::call_once(entry.once, [&] { make(arguments, entry); });
+  why = entry.why;
+  return entry.prelude;
+}
+
+std::vector<std::string> use_prelude(const Prelude& prelude, Files& files) {
+  files->addFileNoOwn(source_path, 0, llvm::MemoryBufferRef(source_text(), source_path));
+  files->addFileNoOwn(compiled_path, 0, llvm::MemoryBufferRef({prelude->data(), prelude->size()}, compiled_path));
+  return {"-include-pch", compiled_path};
+}
+
+}  // namespace weft::codegen
