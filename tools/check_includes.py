@@ -22,7 +22,7 @@ ALLOWED = {
     "src/codegen": ["base"],
     "src/kernels": [],
     "src/targets": ["base"],
-    "src/targets/ref": COMPILER,
+    "src/targets/ref": COMPILER + ["runtime"],
     "src/runtime": ["base", "targets"],
     "src/compile": EVERYTHING,
     "api": EVERYTHING + ["weft"],

@@ -50,6 +50,12 @@ const Shape& Value::shape() const {
 
 const std::string& Value::source() const { return def->source; }
 
+std::string value_name(Value value) {
+  std::string name = cat("%", value.def->id);
+  if (value.index > 0) name += cat(".", value.index);
+  return value.source().empty() ? name : cat(name, " of ", value.source());
+}
+
 Value Module::parameter(std::string name, Type type) {
   Value value = append(Parameter{.parameter = std::move(name), .type = std::move(type)}, {});
   parameters_.push_back(value);

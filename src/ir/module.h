@@ -36,6 +36,8 @@ struct Value {
   int64_t rank() const { return shape().rank(); }
   const std::string& source() const;
 };
+/// "%12" or "%12.1", and the source: names a value in profiles and reports, the same for every target.
+std::string value_name(Value value);
 
 struct Instruction {
   uint32_t id = 0;  ///< dense within the module
@@ -184,6 +186,7 @@ class Program {
   void add_guard(Guard guard);
 
   std::string name;                             ///< of the model, for messages
+  std::map<std::string, Tensor> defaults;       ///< of main's parameters that a caller may leave out, never folded
   std::map<std::string, std::string> metadata;  ///< of the model
 
  private:

@@ -18,6 +18,8 @@ class Printer {
     for (const auto& [key, value] : program.metadata) out_ += cat("metadata ", quote(key), " ", quote(value), "\n");
     for (const auto& [name, symbol] : program.symbols()) print(symbol);
     for (const Guard& guard : program.guards()) print(guard);
+    for (const auto& [name, value] : program.defaults)
+      out_ += cat("default ", quote(name), " ", fields::print(value, context_), "\n");
     for (const auto& module : program.modules()) number(*module);
     for (const auto& module : program.modules()) print(*module);
     return std::move(out_);
@@ -232,27 +234,25 @@ class Parser {
   }
 
   void parse_line(Cursor& cursor) {
-    if (cursor.take("program "))
-      program_->name = cursor.quoted();
-    else if (cursor.take("metadata "))
-      parse_metadata(cursor);
-    else if (cursor.take("symbol "))
-      parse_symbol(cursor);
-    else if (cursor.take("guard "))
-      parse_guard(cursor);
-    else if (cursor.take("module "))
-      current_ = modules_.at(std::string(cursor.word()));
-    else if (cursor.take("return"))
-      parse_return(cursor);
-    else if (cursor.take("%"))
-      parse_instruction(cursor);
-    else if (!cursor.take("}"))
-      cursor.refuse("an instruction");
+    if (cursor.take("program ")) program_->name = cursor.quoted();
+    else if (cursor.take("metadata ")) parse_metadata(cursor);
+    else if (cursor.take("symbol ")) parse_symbol(cursor);
+    else if (cursor.take("guard ")) parse_guard(cursor);
+    else if (cursor.take("default ")) parse_default(cursor);
+    else if (cursor.take("module ")) current_ = modules_.at(std::string(cursor.word()));
+    else if (cursor.take("return")) parse_return(cursor);
+    else if (cursor.take("%")) parse_instruction(cursor);
+    else if (!cursor.take("}")) cursor.refuse("an instruction");
   }
 
   void parse_metadata(Cursor& cursor) {
     std::string key = cursor.quoted();
     program_->metadata[key] = cursor.quoted();
+  }
+
+  void parse_default(Cursor& cursor) {
+    std::string name = cursor.quoted();
+    fields::parse(cursor.balanced('\n'), program_->defaults[name], context_);
   }
 
   void parse_symbol(Cursor& cursor) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "ir/module.h"
+
+namespace weft {
+
+/// A pass works on one module and says whether it changed anything.
+using Pass = std::function<bool(Module&)>;
+
+/// Runs passes over a program, every module of it, one call each:
+///
+///     Pipeline run(program, {.dump_directory = folder});
+///     run("normalise", normalise);
+///
+/// It times them, removes what nothing reads afterwards, verifies (WEFT_VERIFY_PASSES, debug builds), prints the
+/// program at WEFT_DEBUG=5 and into the dump folder, and on a failure leaves a folder from which the failing step can
+/// be run again (WEFT_DUMP, or the dump folder).
+class Pipeline {
+ public:
+  struct Options {
+    std::filesystem::path dump_directory = {};
+    std::string command_line = {};  ///< written into the folder of a failure
+    std::string_view stop_after = {};
+  };
+
+  Pipeline(Program& program, Options options) : program_(program), options_(std::move(options)) {}
+  void operator()(std::string_view name, const Pass& pass);
+
+  /// The pass named by stop_after has run; later ones are skipped.
+  bool stopped() const { return stopped_; }
+  const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
+
+ private:
+  void run_on_all(const Pass& pass);
+  void show(std::string_view name);
+
+  Program& program_;
+  Options options_;
+  bool stopped_ = false;
+  std::vector<std::pair<std::string, double>> seconds_;
+};
+
+/// `pass` again until it changes nothing, at most `limit` times.
+Pass until_settled(Pass pass, int limit = 16);
+
+/// A program as files: program.txt, and the large constants beside it as blobs/HASH.bin.
+void write_program(const Program& program, const std::filesystem::path& folder);
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/executable.h"
+
+/// From the inputs of a request to the values of the symbolic sizes. Knows only ports and sizes, so every target's
+/// runtime shares it:
+///
+///     std::vector<Tensor> full = with_defaults(ports, inputs);
+///     SymbolValues values = bind_symbols(ports, full);       // E310, E311, E312
+///     check_sizes(checks, values);                           // E312
+///     std::vector<int64_t> dims = values.dims(shape.dims);
+namespace weft {
+
+/// A condition on sizes that could not be proved while compiling.
+struct SizeCheck {
+  bool equal = true;  ///< a == b, else a <= b
+  Dim a = 0, b = 0;
+  std::string source = {};  ///< the node of the model that needs it
+  std::string what = {};    ///< "matmul: inner sizes of f32[a,2] and f32[b,3]"
+};
+
+/// The number that each symbol stands for in one request.
+class SymbolValues {
+ public:
+  void set(const std::string& name, int64_t value) { values_[name] = value; }
+  const int64_t* find(const std::string& name) const;
+  /// E312 for a symbol that no input binds.
+  int64_t operator()(const Symbol& symbol) const;
+  int64_t evaluate(const Dim& dim) const;
+  std::vector<int64_t> dims(const Dims& dims) const;
+  bool operator==(const SymbolValues&) const = default;
+  const std::map<std::string, int64_t, std::less<>>& all() const { return values_; }
+
+ private:
+  std::map<std::string, int64_t, std::less<>> values_;
+};
+
+/// The inputs with the defaults of those that were left out: a tensor without memory (`Tensor{}`), or none at the end.
+/// E310 when too many or too few are given.
+std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const Tensor> inputs);
+
+/// Solves the sizes of the ports for their symbols. Throws E310 for a wrong type or rank, E311 for a size outside its
+/// range, E312 for sizes that contradict each other; each names the input.
+SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs);
+
+/// E312 with the node and both values for a condition that does not hold.
+void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values);
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "ir/module.h"
+#include "runtime/executable.h"
+
+/// The reference target: each operator evaluated by its own meaning, one after another, in wide types. Slow and plainly
+/// right; every other target is judged by it. Reals are not rounded between operators.
+namespace weft {
+
+/// Takes the program as it is. `report` comes from the passes that ran before.
+std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report = {});
+
+/// The results of a module whose sizes are all numbers, for its parameters in order.
+std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs);
+
+}  // namespace weft
