@@ -90,38 +90,58 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
   }
 }
 
-/// Softmax state of a row: its largest score so far and the sum of exp(score - largest).
-struct RowState {
-  f32 largest, sum;
+/// Row pointers of a tile whose rows see the first `seen` keys of a block only. In the first product keys are columns,
+/// in the second they are summed over.
+template <GemmTile tile>
+struct SeenRows : TileRows<MacF32, tile> {
+  i64 seen;
+  bool summed;
+  WEFT_INLINE i64 columns(i64 all) const { return summed ? all : least(all, seen); }
+  WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, seen) : all; }
 };
 
-/// One row of a block of scores: applies `score`, hides keys outside `seen` (positions in the block), turns scores into
-/// exp(score - largest) and returns the factor by which what was summed before must shrink.
+/// e^x for x <= 0 (and NaN), within 2 ulp down to the smallest normal number, 0 below.
+template <class V>
+WEFT_INLINE V exp_not_above_0(V x) {
+  const Reduced<V> e = reduce_exp(x);
+  const V y = (constant<V>(1) + (e.r + exp_tail(e.r))) * power_of_two<V>(e.n);
+  return select(x < constant<V>(-87.3), constant<V>(0), y);
+}
+
+/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and which keys of the present
+/// block it sees: [begin, end) in the block.
+struct RowState {
+  f32 largest, sum;
+  i32 begin, end;
+};
+
+/// One row of a block of scores: applies `score`, hides keys that the row does not see, turns scores into
+/// exp(score - largest) and returns the factor by which what was summed before must shrink. Of the row's `count` keys
+/// those beyond its end are set to 0, as far as the tile's other rows may reach.
 template <int L, class Score>
-WEFT_INLINE f32 soften_row(f32* row, i64 count, KeyRange seen, RowState& state, const Score& score) {
+WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;
-  V largest = splat<f32, L>(state.largest);
+  const i32 begin = state.begin, end = state.end;
   const auto lane_number = iota<i32, L>();
-  WEFT_NO_UNROLL for (i64 j = 0; j < count; j += L) {
-    const int n = static_cast<int>(least(count - j, L));
-    V s = n == L ? score(load<L>(row + j, Full{}), j, Full{}) : score(load<L>(row + j, Full{}), j, Part{n});
-    if (j < seen.begin || j + L > seen.end) {
-      const i32 low = static_cast<i32>(least(most(seen.begin - j, 0), L)),
-                high = static_cast<i32>(least(most(seen.end - j, 0), L));
-      s = select((lane_number >= low) & (lane_number < high), s, V(-__builtin_inff()));
-    }
+  V largest = splat<f32, L>(state.largest);
+  WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {
+    V s = score(load<L>(row + j, Full{}), j, Part{static_cast<int>(least(count - j, L))});
+    if (j < begin || j + L > end)
+      s = select((lane_number >= begin - j) & (lane_number < end - j), s, V(-__builtin_inff()));
     store(row + j, s, Full{});
     largest = s > largest ? s : largest;
   }
   const f32 top = reduce_max(largest);
   const f32 shift = top == -__builtin_inff() ? 0 : top;  // nothing seen: every exp gives 0
   V sum = splat<f32, L>(0);
-  WEFT_NO_UNROLL for (i64 j = 0; j < count; j += L) {
-    const V e = exp(load<L>(row + j, Full{}) - V(shift));
+  WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(row + j, V(0), Full{});
+  WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {
+    const V e = exp_not_above_0(load<L>(row + j, Full{}) - V(shift));
     store(row + j, e, Full{});
     sum += e;
   }
-  const f32 shrink = state.largest == top ? 1 : __builtin_bit_cast(Vec<f32, 1>, exp(state.largest - shift));
+  WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(row + j, V(0), Full{});
+  const f32 shrink = state.largest == top ? 1 : exp(state.largest - shift);
   state.sum = state.sum * shrink + reduce_add(sum);
   state.largest = top;
   return shrink;
@@ -160,7 +180,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
         store(queries + row * at.query_stride + i,
               n == W ? convert<f32>(load<W>(from + i, Full{})) : convert<f32>(load<W>(from + i, Part{n})), Full{});
       }
-      states[row] = {-__builtin_inff(), 0};
+      states[row] = {-__builtin_inff(), 0, 0, 0};
     }
     const K* k_head = k + batch * s.k.batch + kv * s.k.head;
     const V* v_head = v + batch * s.v.batch + kv * s.v.head;
@@ -170,6 +190,11 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
       const i64 count = least(blocks.nk, all.end - key0);
       pack_keys<tile>(k_head + key0 * s.k.row, s.k.row, count, s.d, packed_k);
       pack_values<tile>(v_head + key0 * s.v.row, s.v.row, count, s.dv, packed_v);
+      WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
+        const KeyRange seen = range(batch, head_of(row), query_of(row));
+        states[row].begin = static_cast<i32>(tasks::clamp(seen.begin - key0, 0, count));
+        states[row].end = static_cast<i32>(tasks::clamp(seen.end - key0, states[row].begin, count));
+      }
       // Two products with one inner kernel: 0, scores = q k^T; 1, out += exp(scores) v.
       WEFT_NO_UNROLL for (int pass = 0; pass < 2; ++pass) {
         const i64 length = pass ? count : s.d, stride = pass ? at.score_stride : at.query_stride;
@@ -181,23 +206,24 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
                                   .sums = pass ? out : scores,
                                   .stride = pass ? at.out_stride : at.score_stride,
                                   .far = false};
-        multiply_block<MacF32, tile>(
-            block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false},
-            [&](i64, i64 row, i64 rest)
-                WEFT_LAMBDA { return tile_rows<MacF32, tile>(left + row * stride, stride, rest); },
-            [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
+        const auto pointers = [&](i64, i64 row, i64 rest) WEFT_LAMBDA {
+          i64 seen = 0;
+          WEFT_NO_UNROLL for (i64 i = 0; i < least(rest, tile.mr); ++i) seen = most(seen, states[row + i].end);
+          return SeenRows<tile>{tile_rows<MacF32, tile>(left + row * stride, stride, rest), seen, pass == 1};
+        };
+        multiply_block<MacF32, tile>(block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false}, pointers,
+                                     [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
         if (pass) continue;
         WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
           const i64 head = head_of(row), query = query_of(row);
-          const KeyRange seen = range(batch, head, query);
-          const f32 shrink = soften_row<W>(scores + row * at.score_stride, count, {seen.begin - key0, seen.end - key0},
-                                           states[row], [&](Vec<f32, W> raw, i64 j, auto lanes) WEFT_LAMBDA {
-                                             return score(batch, head, query, key0 + j, raw, lanes);
-                                           });
+          const f32 shrink = soften_row<W>(scores + row * at.score_stride, count, states[row],
+                                           [&](Vec<f32, W> raw, i64 j, auto lanes)
+                                               WEFT_LAMBDA { return score(batch, head, query, key0 + j, raw, lanes); });
           f32* sums = out + row * at.out_stride;
           if (first || shrink == 1) continue;
-          WEFT_NO_UNROLL for (i64 i = 0; i < at.out_stride; i += W)
-              store(sums + i, load<W>(sums + i, Full{}) * Vec<f32, W>(shrink), Full{});
+          WEFT_NO_UNROLL for (i64 i = 0; i < at.out_stride; i += W) {
+            store(sums + i, load<W>(sums + i, Full{}) * Vec<f32, W>(shrink), Full{});
+          }
         }
       }
     }

@@ -68,13 +68,17 @@ template <GemmTile tile, class Acc, class Store>
 WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 n, const Acc* acc,
                             i64 stride) {
   constexpr int L = tile.lanes;
-  const i64 whole = tasks::at_most(n - col, tile.nr()) / L * L, all = tasks::at_most(n - col, tile.nr());
-#pragma clang loop unroll(disable)
-  for (i64 i = 0; i < rows; ++i, acc += stride) {
-#pragma clang loop unroll(disable)
-    for (i64 j = 0; j < whole; j += L) store(batch, row + i, col + j, load<L>(acc + j, Full{}), Full{});
-    if (whole < all)
-      store(batch, row + i, col + whole, load<L>(acc + whole, Full{}), Part{static_cast<int>(all - whole)});
+  const i64 cols = n - col;
+  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, acc += stride) {
+    if (cols >= tile.nr()) {
+      WEFT_UNROLL for (int j = 0; j < tile.nv; ++j) {
+        store(batch, row + i, col + j * L, load<L>(acc + j * L, Full{}), Full{});
+      }
+      continue;
+    }
+    WEFT_NO_UNROLL for (i64 j = 0; j < cols; j += L) {
+      store(batch, row + i, col + j, load<L>(acc + j, Full{}), Part{static_cast<int>(tasks::at_most(cols - j, L))});
+    }
   }
 }
 
@@ -110,8 +114,9 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
 }
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
-/// begins at `row`; `finish(row, count, col, sums, stride)` is the epilogue. A small piece of B stays in the cache
-/// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
+/// begins at `row`, and how many columns and units of k that tile needs; `finish(row, count, col, sums, stride)` is the
+/// epilogue. A small piece of B stays in the cache while tiles of rows pass, each row of C being written whole; else
+/// one panel stays and the rows pass for each panel.
 template <class Mac, GemmTile tile, class Pointers, class Finish>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish) {
@@ -128,11 +133,12 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const int which = next_rows<tile>(left);
       const i64 count = tasks::at_most(tile.rows(which), left);
       const auto rows = pointers(index, row, left);
-      for (i64 col = col0; col < col0 + group && col < block.cols; col += tile.nr()) {
+      const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
+      for (i64 col = col0; col < end; col += tile.nr()) {
         const typename Mac::B* panel = block.b + (col * block.panel_units + step.panel_unit * tile.nr()) * Mac::group;
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
         Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
-        run_micro<Mac, tile>(which, rows.at, step.segments, step.length, step.offset, panel, acc, stride, step.first);
+        run_micro<Mac, tile>(which, rows.at, step.segments, length, step.offset, panel, acc, stride, step.first);
         if (step.last) finish(row, count, col, acc, stride);
       }
       row += count;
@@ -144,11 +150,15 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
 template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];
+  WEFT_INLINE i64 columns(i64 all) const { return all; }
+  WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 /// Row pointers that stand in a table.
 template <class Mac>
 struct TableRows {
   const typename Mac::Unit* const* at;
+  WEFT_INLINE i64 columns(i64 all) const { return all; }
+  WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 template <class Mac, GemmTile tile>
 WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left) {

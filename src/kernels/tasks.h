@@ -169,7 +169,7 @@ constexpr AttentionScratch attention_scratch(GemmTile tile, const AttentionBlock
   s.scores = s.values + b.nk * s.out_stride;
   s.out = s.scores + b.mq * s.score_stride;
   s.sums = s.out + b.mq * s.out_stride;
-  s.queries = s.sums + round_up(2 * b.mq, 16);
+  s.queries = s.sums + round_up(4 * b.mq, 16);
   s.total = s.queries + b.mq * s.query_stride;
   return s;
 }
