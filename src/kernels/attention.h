@@ -48,7 +48,8 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][d][nr]; keys past the count are zero.
+/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][d][nr]; columns past the count repeat
+/// the last key, and their scores are never read.
 template <GemmTile tile, class T>
 WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to) {
   constexpr i64 nr = tile.nr();
@@ -60,7 +61,6 @@ WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to)
       WEFT_UNROLL for (int i = 0; i < 8; ++i) {
         const T* source = from + least(key + i, count - 1) * stride + at;
         r[i] = part.n == 8 ? convert<f32>(load<8>(source, Full{})) : convert<f32>(load<8>(source, part));
-        r[i] = key + i < count ? r[i] : Vec<f32, 8>(0);
       }
       transpose8(r);
       WEFT_NO_UNROLL for (int i = 0; i < part.n; ++i) store(column + (at + i) * nr, r[i], Full{});
@@ -141,7 +141,8 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
     sum += e;
   }
   WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(row + j, V(0), Full{});
-  const f32 shrink = state.largest == top ? 1 : exp(state.largest - shift);
+  const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // in the second case all sums are 0
+  const f32 shrink = keeps ? 1 : lane(exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
   state.sum = state.sum * shrink + reduce_add(sum);
   state.largest = top;
   return shrink;

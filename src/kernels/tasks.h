@@ -147,9 +147,8 @@ struct AttentionBlocks {
   i64 mq, nk, row_blocks, tasks;
 };
 constexpr AttentionBlocks attention_blocks(GemmTile tile, i64 batch, i64 kv_heads, i64 rows, i64 keys) {
-  const i64 most = 16 * tile.mr > 128 ? 16 * tile.mr : 128;
   AttentionBlocks b{};
-  b.row_blocks = ceil_div(rows, most);
+  b.row_blocks = ceil_div(rows, 192);
   b.mq = at_least(round_up(ceil_div(rows, at_least(b.row_blocks, 1)), tile.mr), tile.mr);
   b.row_blocks = ceil_div(rows, b.mq);
   b.nk = at_least(round_up(ceil_div(keys, at_least(ceil_div(keys, 256), 1)), tile.nr()), tile.nr());
