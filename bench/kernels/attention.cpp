@@ -29,7 +29,7 @@ const Case cases[] = {
 void bench(const Case& c) {
   const i64 hq = c.heads * c.d, hk = c.kv_heads * c.d;
   const auto q = numbers(c.queries * hq), k = numbers(c.keys * hk), v = numbers(c.keys * hk);
-  std::vector<f32> y(q.size());
+  Floats y(q.size());
   const AttentionSizes s{.heads = c.heads,
                          .kv_heads = c.kv_heads,
                          .queries = c.queries,
@@ -40,7 +40,7 @@ void bench(const Case& c) {
                          .k = {0, c.d, hk},
                          .v = {0, c.d, hk}};
   const auto blocks = tasks::attention_blocks(native_tile, 1, c.kv_heads, c.heads / c.kv_heads * c.queries, c.keys);
-  std::vector<f32> scratch(tasks::attention_scratch_bytes(native_tile, blocks, c.d, c.d) / 4);
+  Floats scratch(tasks::attention_scratch_bytes(native_tile, blocks, c.d, c.d) / 4);
   const weft::LaunchArgs args{.scratch = scratch.data()};
   const double seen = c.causal ? 0.5 * c.queries * (2.0 * c.keys - c.queries + 1) : 1.0 * c.queries * c.keys;
   const Rate rate = best_rate(4.0 * c.heads * seen * c.d, [&] {

@@ -53,9 +53,9 @@ void bench(const Case& c) {
                    .stride_n = c.in * s.taps(),
                    .taps = {1, c.kernel, c.kernel},
                    .stride_tap = {0, c.kernel, 1}};
-  std::vector<f32> packed(s.taps() * tasks::packed_b_elements(native_tile, 1, c.out, c.in)), y(s.rows() * c.out);
+  Floats packed(s.taps() * tasks::packed_b_elements(native_tile, 1, c.out, c.in)), y(s.rows() * c.out);
   pack_b<MacF32, native_tile>(Launch<>{nullptr, 0, pack_b_tasks<native_tile>(pack)}, pack, w.data(), packed.data());
-  std::vector<f32> scratch(tasks::conv_scratch(native_tile, mode, 1, s.rows(), c.out, taps, units) / 4 + 1);
+  Floats scratch(tasks::conv_scratch(native_tile, mode, 1, s.rows(), c.out, taps, units) / 4 + 1);
   const weft::LaunchArgs args{.scratch = scratch.data()};
   const auto blocks = tasks::conv_blocks(native_tile, mode, 1, s.rows(), c.out, taps, units).gemm;
   const Rate rate = best_rate(2.0 * s.rows() * c.out * c.in * s.taps(), [&] {

@@ -43,8 +43,8 @@ const Case cases[] = {
 };
 
 struct Buffers {
-  std::vector<f32> a, b, packed, c, bias;
-  std::vector<f32> scratch;
+  Floats a, b, packed, c, bias;
+  Floats scratch;
 };
 
 Buffers make(const Case& s) {

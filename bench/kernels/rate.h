@@ -50,9 +50,19 @@ Rate best_rate(double flop, const Run& run) {
   return best;
 }
 
+/// Memory as the arena gives it: aligned to 64 bytes.
+template <class T>
+struct Aligned {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 127) / 64 * 64)); }
+  void deallocate(T* p, size_t) { std::free(p); }
+  bool operator==(const Aligned&) const { return true; }
+};
+using Floats = std::vector<f32, Aligned<f32>>;
+
 /// Small multiples of 1/8, so that nothing becomes denormal or infinite.
-inline std::vector<f32> numbers(i64 count) {
-  std::vector<f32> v(static_cast<size_t>(count));
+inline Floats numbers(i64 count) {
+  Floats v(static_cast<size_t>(count));
   for (f32& x : v) x = static_cast<f32>(rand() % 17 - 8) / 8;
   return v;
 }

@@ -48,7 +48,7 @@ void bench_depthwise(const Case& c) {
   const ConvSizes s = sizes(c);
   const auto x = numbers(c.image * c.image * c.channels), w = numbers(c.channels * s.taps()),
              bias = numbers(c.channels);
-  std::vector<f32> y(s.rows() * c.channels);
+  Floats y(s.rows() * c.channels);
   const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
   const double flop = 2.0 * s.rows() * c.channels * s.taps();
   report("depthwise", c,
@@ -68,7 +68,7 @@ void bench_pool(const Case& c) {
   p.window.channels_in = c.channels;
   const ConvSizes& s = p.window;
   const auto x = numbers(c.image * c.image * c.channels);
-  std::vector<f32> y(s.rows() * c.channels);
+  Floats y(s.rows() * c.channels);
   const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
   const double flop = 1.0 * s.rows() * c.channels * s.taps();
   report("max pool", c,

@@ -101,15 +101,17 @@ struct Block {
   bool far;
 };
 
-/// Asks for the next panel's share that belongs to one tile of rows.
+/// Asks for the share of one tile of rows in the panel that comes next: of this step, of the next one, or of the
+/// columns behind this block.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 col,
                              const typename Mac::B* panel) {
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
   const i64 units = step.segments * step.length, bytes = units * unit_bytes;
-  const char* next =
-      reinterpret_cast<const char*>(panel) + (col + tile.nr() < block.cols ? block.panel_units * unit_bytes : bytes);
-  const i64 to = tasks::at_most((row + tile.mr) * bytes / block.rows, bytes);
+  const char* next = reinterpret_cast<const char*>(panel) + bytes;
+  if (col + tile.nr() < block.cols) next += block.panel_units * unit_bytes - bytes;
+  else if (!step.last) next = reinterpret_cast<const char*>(block.b) + step.panel_unit * unit_bytes + bytes;
+  const i64 to = least((row + tile.mr) * bytes / block.rows, bytes);
   WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
 }
 

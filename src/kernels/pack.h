@@ -39,10 +39,8 @@ WEFT_INLINE int panel_slot(int j) {
 /// likewise.
 template <class To, class From>
 WEFT_INLINE To pack_convert(From x) {
-  if constexpr (__is_same(From, u8) && __is_same(To, i8))
-    return static_cast<i8>(x ^ 0x80);
-  else
-    return convert<To>(x);
+  if constexpr (__is_same(From, u8) && __is_same(To, i8)) return static_cast<i8>(x ^ 0x80);
+  else return convert<To>(x);
 }
 
 /// Packs `units` units of one tap for columns [col, col + count) of the source at `from` (its column `col`, k = 0).

@@ -52,7 +52,8 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, 16 * tile.mr > 128 ? 16 * tile.mr : 128);
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 k_blocks = at_least(ceil_div(units, 512), 1);
+  const i64 most_units = at_least(512, 4096 / at_least(m, 1));  // a panel's block, or for few rows A's, stays in L1
+  const i64 k_blocks = at_least(ceil_div(units, most_units), 1);
   b.kc = at_least(ceil_div(units, k_blocks), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
