@@ -79,10 +79,10 @@ def openvino_shapes(job):
 
 def weft_engine(job, precision):
     os.environ["WEFT_CACHE_DIR"] = job.cache
-    import weft
+    from weft_library import Program
 
-    model = weft.compile(job.model, device="cpu", threads=job.threads, precision=precision, shapes=job.sizes)
-    return model.run, weft.__version__
+    program = Program(job.model, job.threads, precision, job.sizes)
+    return program.run, program.version()
 
 
 ENGINES = {

@@ -49,7 +49,7 @@ def serve(job, feeds_path, answers):
     wall, cpu = time.perf_counter(), time.process_time()
     run, version = ENGINES[job.engine](job)
     loaded = time.perf_counter()
-    outputs = run(feeds)
+    outputs = {name: np.array(value) for name, value in run(feeds).items()}
     first = time.perf_counter()
     answer({
         "version": version,

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft through its C interface (`include/weft/weft.h`), with nothing but ctypes and numpy in between."""
+
+import ctypes
+import os
+from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+DTYPES = {
+    np.dtype(name): number
+    for name, number in {
+        "bool": 0, "uint8": 3, "uint16": 4, "uint32": 5, "uint64": 6, "int8": 9, "int16": 10, "int32": 11, "int64": 12,
+        "float16": 19, "float32": 21, "float64": 22,
+    }.items()
+}  # fmt: skip
+NUMPY = {number: dtype for dtype, number in DTYPES.items()}
+PRECISIONS = {"f32": 0, "bf16": 1, "f16": 2}
+
+
+class CompileOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device", c_char_p),
+        ("threads", c_int32),
+        ("precision", c_int32),
+        ("shapes", POINTER(c_char_p)),
+        ("shape_count", c_size_t),
+        ("symbols", POINTER(c_char_p)),
+        ("symbol_count", c_size_t),
+        ("keep_f32", POINTER(c_char_p)),
+        ("keep_f32_count", c_size_t),
+        ("folder", c_char_p),
+        ("dump_folder", c_char_p),
+        ("no_cache", c_int32),
+        ("progress", c_void_p),
+        ("progress_user", c_void_p),
+    ]
+
+
+class Port(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("type", c_char_p),
+        ("is_tensor", c_int32),
+        ("dtype", c_int32),
+        ("rank", c_size_t),
+        ("dims", c_void_p),
+        ("has_default", c_int32),
+    ]
+
+
+def open_library():
+    """libweft.so: the one that WEFT_LIBRARY names, else the one of the newest build in this tree."""
+    named = os.environ.get("WEFT_LIBRARY")
+    found = (
+        [Path(named)] if named else sorted(ROOT.glob("build/*/**/libweft.so"), key=lambda path: path.stat().st_mtime)
+    )
+    if not found:
+        raise FileNotFoundError("libweft.so is not built (./x build), and WEFT_LIBRARY does not name it")
+    library = ctypes.CDLL(str(found[-1]))
+    for name in ("weft_status_text", "weft_version"):
+        getattr(library, name).restype = c_char_p
+    for name in ("weft_tensor_data", "weft_tensor_dims"):
+        getattr(library, name).restype = c_void_p
+    for name in ("weft_input_count", "weft_output_count", "weft_tensor_rank"):
+        getattr(library, name).restype = c_size_t
+    library.weft_tensor_dtype.restype = c_int32
+    for name in ("compile", "input", "output", "context_new", "tensor_wrap", "run"):
+        getattr(library, f"weft_{name}").restype = c_void_p
+    return library
+
+
+class Program:
+    """A model compiled for the CPU, with one context. Outputs are views that live until the next run."""
+
+    def __init__(self, path, threads, precision, symbols):
+        self.library = open_library()
+        texts = [f"{symbol}={size}".encode() for symbol, size in symbols.items()]
+        options = CompileOptions(
+            struct_size=ctypes.sizeof(CompileOptions),
+            device=b"cpu",
+            threads=threads,
+            precision=PRECISIONS[precision],
+            symbols=(c_char_p * len(texts))(*texts),
+            symbol_count=len(texts),
+        )
+        self.program, self.context, self.outputs = c_void_p(), c_void_p(), []
+        self.call("compile", os.fsencode(path), byref(options), byref(self.program))
+        self.call("context_new", self.program, byref(self.context))
+        self.input_names = self.names("input")
+        self.output_names = self.names("output")
+
+    def call(self, name, *arguments):
+        status = getattr(self.library, f"weft_{name}")(*arguments)
+        if status:
+            raise RuntimeError(self.library.weft_status_text(c_void_p(status)).decode())
+
+    def names(self, kind):
+        port, names = Port(struct_size=ctypes.sizeof(Port)), []
+        for index in range(getattr(self.library, f"weft_{kind}_count")(self.program)):
+            self.call(kind, self.program, c_size_t(index), byref(port))
+            names.append(port.name.decode())
+        return names
+
+    def version(self):
+        return self.library.weft_version().decode()
+
+    def wrap(self, array):
+        dims, tensor = (c_int64 * array.ndim)(*array.shape), c_void_p()
+        data, size = c_void_p(array.ctypes.data), c_size_t(array.nbytes)
+        dtype = c_int32(DTYPES[array.dtype])
+        self.call("tensor_wrap", dtype, dims, c_size_t(array.ndim), data, size, None, None, byref(tensor))
+        return tensor
+
+    def view(self, tensor):
+        rank = self.library.weft_tensor_rank(tensor)
+        dims = (c_int64 * rank).from_address(self.library.weft_tensor_dims(tensor)) if rank else []
+        dtype = NUMPY[self.library.weft_tensor_dtype(tensor)]
+        size = int(np.prod(dims)) * dtype.itemsize
+        if size == 0:
+            return np.empty(tuple(dims), dtype)
+        bytes_of = (ctypes.c_uint8 * size).from_address(self.library.weft_tensor_data(tensor))
+        return np.frombuffer(bytes_of, dtype).reshape(tuple(dims))
+
+    def run(self, feeds):
+        for tensor in self.outputs:
+            self.library.weft_tensor_free(tensor)
+        arrays = [np.ascontiguousarray(feeds[name]) for name in self.input_names]
+        inputs = [self.wrap(array) for array in arrays]
+        count = len(self.output_names)
+        results = (c_void_p * count)()
+        self.call(
+            "run",
+            self.context,
+            (c_void_p * len(inputs))(*inputs),
+            c_size_t(len(inputs)),
+            results,
+            c_size_t(count),
+            None,
+        )
+        for tensor in inputs:
+            self.library.weft_tensor_free(tensor)
+        self.outputs = [c_void_p(result) for result in results]
+        return {name: self.view(tensor) for name, tensor in zip(self.output_names, self.outputs)}
