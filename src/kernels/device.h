@@ -199,7 +199,8 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_
 template <class T>
 WEFT_INLINE T shuffle_xor(T v, int mask) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
+  if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
   else {
     u64 bits = __builtin_bit_cast(u64, v);
     u64 low = shuffle_xor(u32(bits), mask), high = shuffle_xor(u32(bits >> 32), mask);
