@@ -123,18 +123,14 @@ using IntLike = Vec<typename IntOfSize<sizeof(Elem<V>)>::type, lanes_of<V>>;
 
 template <class T, int N>
 WEFT_INLINE Vec<T, N> splat(T x) {
-  if constexpr (N == 1)
-    return x;
-  else if constexpr (is_packed<T>)
-    return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
-  else
-    return Vec<T, N>(x);
+  if constexpr (N == 1) return x;
+  else if constexpr (is_packed<T>) return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
+  else return Vec<T, N>(x);
 }
 /// 0, 1, 2, ... N - 1.
 template <class T, int N>
 WEFT_INLINE Vec<T, N> iota() {
-  if constexpr (N == 1)
-    return T(0);
+  if constexpr (N == 1) return T(0);
   else {
     Vec<T, N> v;
     WEFT_UNROLL for (int i = 0; i < N; i++) v[i] = T(i);
@@ -145,21 +141,15 @@ WEFT_INLINE Vec<T, N> iota() {
 // ---- lanes ----
 template <class V>
 WEFT_INLINE Elem<V> lane(V v, int i) {
-  if constexpr (lanes_of<V> == 1)
-    return v;
-  else if constexpr (is_packed<Elem<V>>)
-    return Elem<V>(v.bits[i]);
-  else
-    return v[i];
+  if constexpr (lanes_of<V> == 1) return v;
+  else if constexpr (is_packed<Elem<V>>) return Elem<V>(v.bits[i]);
+  else return v[i];
 }
 template <class V>
 WEFT_INLINE void set_lane(V& v, int i, Elem<V> x) {
-  if constexpr (lanes_of<V> == 1)
-    v = x;
-  else if constexpr (is_packed<Elem<V>>)
-    v.bits[i] = typename BitsOf<Elem<V>>::type(x);
-  else
-    v[i] = x;
+  if constexpr (lanes_of<V> == 1) v = x;
+  else if constexpr (is_packed<Elem<V>>) v.bits[i] = typename BitsOf<Elem<V>>::type(x);
+  else v[i] = x;
 }
 template <int N, class V>
 WEFT_INLINE Vec<Elem<V>, N> low_lanes(V v) {
@@ -185,17 +175,13 @@ WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
 /// The bits of a packed value, and back.
 template <class T, class V>
 WEFT_INLINE auto bits_of(V v) {
-  if constexpr (lanes_of<V> == 1)
-    return typename BitsOf<T>::type(v);
-  else
-    return v.bits;
+  if constexpr (lanes_of<V> == 1) return typename BitsOf<T>::type(v);
+  else return v.bits;
 }
 template <class T, class U>
 WEFT_INLINE Vec<T, lanes_of<U>> from_bits(U bits) {
-  if constexpr (lanes_of<U> == 1)
-    return T(bits);
-  else
-    return {bits};
+  if constexpr (lanes_of<U> == 1) return T(bits);
+  else return {bits};
 }
 
 // ---- load and store ----
@@ -223,13 +209,11 @@ inline constexpr bool has_masked =
 #endif
 
 #if defined(__AVX512VL__) && defined(__AVX512BW__)
-#define WEFT_MASKED(bytes, type, N, suffix, target)                                                  \
-  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {                                   \
-    using R = WEFT_VEC_OF(type, N);                                                                  \
-    if constexpr (Store)                                                                             \
-      __builtin_ia32_storedqu##suffix##_mask((target*)p, __builtin_bit_cast(R, v), mask);            \
-    else                                                                                             \
-      v = __builtin_bit_cast(V, __builtin_ia32_loaddqu##suffix##_mask((const target*)p, R{}, mask)); \
+#define WEFT_MASKED(bytes, type, N, suffix, target)                                                          \
+  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {                                           \
+    using R = WEFT_VEC_OF(type, N);                                                                          \
+    if constexpr (Store) __builtin_ia32_storedqu##suffix##_mask((target*)p, __builtin_bit_cast(R, v), mask); \
+    else v = __builtin_bit_cast(V, __builtin_ia32_loaddqu##suffix##_mask((const target*)p, R{}, mask));      \
   }
 template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void* p, V& v, int n) {
@@ -249,14 +233,12 @@ WEFT_INLINE void masked_move(void* p, V& v, int n) {
   WEFT_MASKED(64, wide, 8, di512, wide)
 }
 #elif defined(__AVX2__)
-#define WEFT_MASKED(bytes, type, N, load_name, store_name)         \
-  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) { \
-    using R = WEFT_VEC_OF(type, N);                                \
-    R mask = __builtin_bit_cast(R, lane_mask<type, N>(n));         \
-    if constexpr (Store)                                           \
-      store_name((R*)p, mask, __builtin_bit_cast(R, v));           \
-    else                                                           \
-      v = __builtin_bit_cast(V, load_name((const R*)p, mask));     \
+#define WEFT_MASKED(bytes, type, N, load_name, store_name)                  \
+  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {          \
+    using R = WEFT_VEC_OF(type, N);                                         \
+    R mask = __builtin_bit_cast(R, lane_mask<type, N>(n));                  \
+    if constexpr (Store) store_name((R*)p, mask, __builtin_bit_cast(R, v)); \
+    else v = __builtin_bit_cast(V, load_name((const R*)p, mask));           \
   }
 template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void* p, V& v, int n) {
@@ -274,9 +256,10 @@ inline constexpr int widest_register = sizeof(f32) * native_lanes;
 #endif  // WEFT_CPU
 
 #ifdef WEFT_NVIDIA
-/// Moves a vector in accesses as wide as its address allows: this GPU wants wide accesses aligned.
+/// This GPU wants wide accesses aligned: up to 16 bytes at once where the address allows, else element by element. (A
+/// vector type of less alignment will not do: LLVM 19 emits wide accesses for 16 x i8 regardless.)
 template <class T, int N>
-inline constexpr bool has_wide = sizeof(T) * N > sizeof(T) && sizeof(T) * N <= 16;
+inline constexpr bool fits_access = sizeof(T) * N <= 16;
 template <int Bytes>
 WEFT_INLINE bool is_aligned(const WEFT_GLOBAL void* p) {
   return (u64(p) & (Bytes - 1)) == 0;
@@ -287,18 +270,20 @@ WEFT_INLINE bool is_aligned(const WEFT_GLOBAL void* p) {
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Full) {
   using E = remove_const<T>;
-  if constexpr (N == 1)
-    return *p;
-  else if constexpr (is_packed<E>)
-    return from_bits<E>(load<N>((const WEFT_GLOBAL typename BitsOf<E>::type*)p, Full{}));
+  if constexpr (N == 1) return *p;
+  else if constexpr (is_packed<E>) return from_bits<E>(load<N>((const WEFT_GLOBAL typename BitsOf<E>::type*)p, Full{}));
   else {
 #ifdef WEFT_NVIDIA
-    if constexpr (has_wide<E, N>) {
+    if constexpr (!fits_access<E, N>) return join(load<N / 2>(p, Full{}), load<N / 2>(p + N / 2, Full{}));
+    else {
       if (is_aligned<sizeof(E) * N>(p)) return *(const WEFT_GLOBAL Vec<E, N>*)p;
-    } else if constexpr (N > 2)
-      return join(load<N / 2>(p, Full{}), load<N / 2>(p + N / 2, Full{}));
-#endif
+      Vec<E, N> v;
+      WEFT_UNROLL for (int i = 0; i < N; i++) v[i] = p[i];
+      return v;
+    }
+#else
     return ((const WEFT_GLOBAL Loose<E, N>*)p)->v;
+#endif
   }
 }
 template <int N, class T>
@@ -326,20 +311,20 @@ template <class T, class V>
 WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
-  if constexpr (N == 1)
-    *p = v;
-  else if constexpr (is_packed<T>)
-    store((WEFT_GLOBAL typename BitsOf<T>::type*)p, bits_of<T>(v), Full{});
+  if constexpr (N == 1) *p = v;
+  else if constexpr (is_packed<T>) store((WEFT_GLOBAL typename BitsOf<T>::type*)p, bits_of<T>(v), Full{});
   else {
 #ifdef WEFT_NVIDIA
-    if constexpr (has_wide<T, N>) {
-      if (is_aligned<sizeof(T) * N>(p)) return void(*(WEFT_GLOBAL V*)p = v);
-    } else if constexpr (N > 2) {
+    if constexpr (!fits_access<T, N>) {
       store(p, low_lanes<N / 2>(v), Full{});
-      return store(p + N / 2, high_lanes<N / 2>(v), Full{});
+      store(p + N / 2, high_lanes<N / 2>(v), Full{});
+    } else {
+      if (is_aligned<sizeof(T) * N>(p)) return void(*(WEFT_GLOBAL V*)p = v);
+      WEFT_UNROLL for (int i = 0; i < N; i++) p[i] = v[i];
     }
-#endif
+#else
     ((WEFT_GLOBAL Loose<T, N>*)p)->v = v;
+#endif
   }
 }
 template <class T, class V>
@@ -347,8 +332,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
 #ifdef WEFT_CPU
-  if constexpr (has_masked<T, N>)
-    return masked_move<true, T>((void*)p, v, part.n);
+  if constexpr (has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
   else if constexpr (N > 1 && int(sizeof(T)) * N > widest_register) {
     const int low = part.n < N / 2 ? part.n : N / 2;
     store(p, low_lanes<N / 2>(v), Part{low});
@@ -377,27 +361,20 @@ WEFT_INLINE void store(CheckedPointer<T> p, V v, L lanes) {
 /// Lane by lane, mask ? a : b; the mask may have any width.
 template <class M, class V>
 WEFT_INLINE V select(M mask, V a, V b) {
-  if constexpr (lanes_of<V> == 1)
-    return mask ? a : b;
-  else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>))
-    return (mask != 0) ? a : b;
-  else
-    return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
+  if constexpr (lanes_of<V> == 1) return mask ? a : b;
+  else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>)) return (mask != 0) ? a : b;
+  else return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
 }
 /// A mask as stored booleans, 0 and 1.
 template <class M>
 WEFT_INLINE Vec<u8, lanes_of<M>> as_bool(M mask) {
-  if constexpr (lanes_of<M> == 1)
-    return mask ? 1 : 0;
-  else
-    return __builtin_convertvector(mask != 0, Vec<u8, lanes_of<M>>) & Vec<u8, lanes_of<M>>(1);
+  if constexpr (lanes_of<M> == 1) return mask ? 1 : 0;
+  else return __builtin_convertvector(mask != 0, Vec<u8, lanes_of<M>>) & Vec<u8, lanes_of<M>>(1);
 }
 template <class M>
 WEFT_INLINE bool any(M mask) {
-  if constexpr (lanes_of<M> == 1)
-    return mask;
-  else
-    return __builtin_reduce_or(mask) != 0;
+  if constexpr (lanes_of<M> == 1) return mask;
+  else return __builtin_reduce_or(mask) != 0;
 }
 
 // ---- conversion ----
@@ -408,10 +385,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> bits_to(V v) {
 /// Conversion among types that compute (integers, f16, f32, f64), as C++ converts numbers.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert_plain(V v) {
-  if constexpr (lanes_of<V> == 1)
-    return To(v);
-  else
-    return __builtin_convertvector(v, Vec<To, lanes_of<V>>);
+  if constexpr (lanes_of<V> == 1) return To(v);
+  else return __builtin_convertvector(v, Vec<To, lanes_of<V>>);
 }
 
 /// bf16 <-> f32: round to nearest even; NaN stays a (quiet) NaN.
@@ -492,27 +467,21 @@ struct Float8Of<f8e5m2fnuz> {
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
   using From = Elem<V>;
-  if constexpr (is_same<To, From>)
-    return v;
-  else if constexpr (is_same<From, bf16>)
-    return convert<To>(bf16_to_f32(bits_of<bf16>(v)));
+  if constexpr (is_same<To, From>) return v;
+  else if constexpr (is_same<From, bf16>) return convert<To>(bf16_to_f32(bits_of<bf16>(v)));
   else if constexpr (is_packed<From>) {
     return convert<To>(Float8Of<From>::type::decode(convert_plain<u32>(bits_of<From>(v))));
-  } else if constexpr (is_same<To, bf16>)
-    return from_bits<bf16>(f32_to_bf16(convert_plain<f32>(v)));
+  } else if constexpr (is_same<To, bf16>) return from_bits<bf16>(f32_to_bf16(convert_plain<f32>(v)));
   else if constexpr (is_packed<To>) {
     return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::encode(convert_plain<f32>(v))));
-  } else
-    return convert_plain<To>(v);
+  } else return convert_plain<To>(v);
 }
 
 // ---- reductions over the lanes, in a fixed order: halves are combined until one lane is left ----
 template <class V, class Op>
 WEFT_INLINE Elem<V> reduce_lanes(V v, Op op) {
-  if constexpr (lanes_of<V> == 1)
-    return v;
-  else
-    return reduce_lanes(op(low_lanes<lanes_of<V> / 2>(v), high_lanes<lanes_of<V> / 2>(v)), op);
+  if constexpr (lanes_of<V> == 1) return v;
+  else return reduce_lanes(op(low_lanes<lanes_of<V> / 2>(v), high_lanes<lanes_of<V> / 2>(v)), op);
 }
 template <class V>
 WEFT_INLINE Elem<V> reduce_add(V v) {

@@ -5,7 +5,7 @@ A Case says how to launch one kernel; `check(device)` runs all cases on a device
 `run(case) -> list of output arrays`, prints a line per kernel and returns the number of failures.
 """
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Case:
     threads: int = 256
     tasks: int = 1 << 20  # on a CPU: more than there are, kernels stop at their end
     scratch: int = 1 << 20
+    work: float = 0  # of a timed case, in `unit` * 1e9 seconds
+    unit: str = ""
 
 
 def bf16(x):
@@ -138,6 +140,56 @@ def arg_columns(outer, reduce, inner):
     x = rng.integers(0, 9, (outer, reduce, inner)).astype(np.float32)
     y = reduce - 1 - x[:, ::-1].argmin(1)  # the last of the smallest
     return Case("sample_arg_columns", [outer, reduce, inner], [x], [((outer, inner), np.int64)], [y], 0, blocks=2)
+
+
+GEMM_TYPES = {"f16": (1e-5, 128, 128), "bf16": (1e-5, 128, 128), "f32": (1e-5, 64, 64), "f64": (1e-12, 64, 64), "i8": (0, 128, 128)}
+
+
+def gemm(kind, order, batch, m, n, k, blocks=5):
+    """relu(A B + bias); `order` says whether B is stored as [k, n] or [n, k]."""
+    tolerance = GEMM_TYPES[kind][0] * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
+    if kind == "i8":
+        a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in [(batch, m, k), (batch, k, n)])
+        bias, out = rng.integers(-1000, 1000, n).astype(np.int32), np.int32
+        wide = [a.astype(np.int64), b.astype(np.int64)]
+    else:
+        dtype = {"f16": np.float16, "f64": np.float64}.get(kind, np.float32)
+        a, b = normal(batch, m, k, dtype=dtype), normal(batch, k, n, dtype=dtype)
+        out = np.float64 if kind == "f64" else np.float32
+        bias = normal(n, dtype=out)
+        if kind == "bf16":
+            a, b = bf16(a), bf16(b)
+        wide = [(from_bf16(x) if kind == "bf16" else x).astype(np.float64) for x in (a, b)]
+    y = np.maximum(wide[0] @ wide[1] + bias, 0)
+    stored = b.transpose(0, 2, 1) if order == "nk" else b
+    return Case(f"sample_gemm_{kind}_{order}", [batch, m, n, k], [a, stored, bias], [((batch, m, n), out)], [y], tolerance,
+                blocks=blocks)
+
+
+def gemm_cases(small=False):
+    shapes = [(1, 1, 1, 1), (2, 5, 7, 3), (1, 130, 129, 70), (3, 16, 200, 64), (1, 0, 5, 5), (1, 4, 9, 0)]
+    shapes += [] if small else [(1, 512, 384, 1000), (7, 129, 64, 33)]
+    for kind in GEMM_TYPES:
+        for order in ("nk", "kn"):
+            yield from (gemm(kind, order, *shape) for shape in shapes)
+
+
+def timed_cases():
+    """Sizes that fill a large GPU; outputs are not compared."""
+    n = 4096
+    for kind in ("f16", "f32"):
+        a = normal(n, n, dtype=np.float16 if kind == "f16" else np.float32)
+        tile = GEMM_TYPES[kind][1]
+        yield Case(f"sample_gemm_{kind}_nk", [1, n, n, n], [a, a, normal(n)], [((n, n), np.float32)], [], 0,
+                   blocks=(n // tile) ** 2, work=2 * n**3, unit="GFLOP/s")
+    rows, cols = 8192, 4096
+    x = normal(rows, cols)
+    for name in ("sample_softmax", "sample_rms_norm"):
+        yield Case(name, [rows, cols], [x], [(x.shape, np.float32)], [], 0, blocks=rows, work=8 * x.size, unit="GB/s")
+    s, b, t = normal(cols, dtype=np.float16), bf16(normal(rows)), normal(1, 1)
+    sizes = [rows, cols, cols, 1, 0, 1, 1, 0, 0, 0, cols, 1]
+    yield Case("sample_pointwise", sizes, [x, s, b, t], [(x.shape, np.float32)], [], 0, blocks=x.size // 1024,
+               work=8 * x.size, unit="GB/s")
 
 
 def all_cases(small=False):

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The matrix units of GPUs behind one concept. A tile type (MatrixCore<f16>, ...) multiplies a 16 x k piece of A by a
+/// k x 16 piece of B in one wave:
+///
+///     T, Acc             element and sum type          k            elements of the inner dimension in one step
+///     A, B, C            what one lane holds           c_count      elements of C in a lane
+///     load_a(p, stride)  a lane's part of A from shared memory; p: row 0, k 0; rows are `stride` elements apart and
+///                        hold k side by side; load_b likewise, with B's columns as rows
+///     multiply(a, b, c)  c += a b
+///     row(i), col(i)     where element i of a lane's C lies in the 16 x 16 piece
+///
+/// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80; f32 and f64 without a matrix unit of full
+/// precision use the vector units (VectorCore).
+
+#include "vec.h"
+
+#ifdef WEFT_GPU
+namespace weft::kernel {
+
+WEFT_INLINE int lane_id() { return thread_id() & (wave_size - 1); }
+template <class T>
+using Shared = WEFT_SHARED_SPACE T*;
+
+/// N elements from shared memory; the address is a multiple of their size.
+template <class V, class T>
+WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
+  if constexpr (is_packed<Elem<V>>) {
+    using Bits = typename BitsOf<Elem<V>>::type;
+    return from_bits<Elem<V>>(*(const WEFT_SHARED_SPACE Vec<Bits, lanes_of<V>>*)p);
+  } else {
+    return *(const WEFT_SHARED_SPACE V*)p;
+  }
+}
+
+/// What products of T are summed in.
+template <class T>
+struct SumOf {
+  using type = f32;
+};
+template <>
+struct SumOf<f64> {
+  using type = f64;
+};
+template <>
+struct SumOf<i8> {
+  using type = i32;
+};
+
+/// A lane makes 2 rows of a few columns, k in 16-byte pieces.
+template <class Element>
+struct VectorCore {
+  using T = Element;
+  using Acc = typename SumOf<T>::type;
+  static constexpr int k = 16 / sizeof(T), lane_cols = 16 / (wave_size / 8), c_count = 2 * lane_cols;
+  using Piece = Vec<T, k>;
+  struct A {
+    Piece row[2];
+  };
+  struct B {
+    Piece col[lane_cols];
+  };
+  struct C {
+    Acc v[c_count];
+  };
+  static WEFT_INLINE int first_row() { return lane_id() / (16 / lane_cols) * 2; }
+  static WEFT_INLINE int first_col() { return lane_id() % (16 / lane_cols) * lane_cols; }
+  static WEFT_INLINE int row(int i) { return first_row() + i / lane_cols; }
+  static WEFT_INLINE int col(int i) { return first_col() + i % lane_cols; }
+  static WEFT_INLINE A load_a(const WEFT_SHARED_SPACE T* p, int stride) {
+    A a;
+    WEFT_UNROLL for (int i = 0; i < 2; i++) a.row[i] = load_shared<Piece>(p + (first_row() + i) * stride);
+    return a;
+  }
+  static WEFT_INLINE B load_b(const WEFT_SHARED_SPACE T* p, int stride) {
+    B b;
+    WEFT_UNROLL for (int i = 0; i < lane_cols; i++) b.col[i] = load_shared<Piece>(p + (first_col() + i) * stride);
+    return b;
+  }
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) {
+    WEFT_UNROLL for (int j = 0; j < k; j++) {
+      WEFT_UNROLL for (int i = 0; i < c_count; i++) {
+        const Acc x = convert<Acc>(lane(a.row[i / lane_cols], j)), y = convert<Acc>(lane(b.col[i % lane_cols], j));
+        if constexpr (is_same<Acc, i32>) c.v[i] += x * y;
+        else c.v[i] = __builtin_elementwise_fma(x, y, c.v[i]);
+      }
+    }
+  }
+};
+
+template <class T>
+struct MatrixCore : VectorCore<T> {};
+
+#if defined(__gfx90a__) || defined(__gfx942__)
+/// MFMA: lane l holds k elements (l / 16) * per .. of row l % 16, and rows (l / 16) * 4 .. of column l % 16.
+template <class Element, class Sum, class Fragment, int K>
+struct Mfma {
+  using T = Element;
+  using Acc = Sum;
+  static constexpr int k = K, c_count = 4, per = K / 4;
+  using A = Fragment;
+  using B = Fragment;
+  struct C {
+    Vec<Acc, 4> v;
+  };
+  static WEFT_INLINE int row(int i) { return lane_id() / 16 * 4 + i; }
+  static WEFT_INLINE int col(int) { return lane_id() % 16; }
+  static WEFT_INLINE Fragment load_a(const WEFT_SHARED_SPACE T* p, int stride) {
+    return load_shared<Fragment>(p + lane_id() % 16 * stride + lane_id() / 16 * per);
+  }
+  static WEFT_INLINE Fragment load_b(const WEFT_SHARED_SPACE T* p, int stride) { return load_a(p, stride); }
+};
+template <>
+struct MatrixCore<f16> : Mfma<f16, f32, Vec<f16, 4>, 16> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c.v, 0, 0, 0); }
+};
+template <>
+struct MatrixCore<bf16> : Mfma<bf16, f32, Vec<short, 4>, 16> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) {
+    c.v = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c.v, 0, 0, 0);
+  }
+};
+template <>
+struct MatrixCore<f32> : Mfma<f32, f32, f32, 4> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c.v, 0, 0, 0); }
+};
+#ifdef __gfx942__
+template <>
+struct MatrixCore<i8> : Mfma<i8, i32, long, 32> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c.v, 0, 0, 0); }
+};
+#endif
+#endif
+
+#if defined(__GFX11__) || defined(__GFX12__)
+/// WMMA in waves of 32. RDNA 3: every lane holds 16 k of row l % 16 (both halves of the wave alike) and each second row
+/// of a column; RDNA 4: k (l / 16) * 8 .. of the row and 8 rows side by side.
+template <class Element, class Sum, class Fragment>
+struct Wmma {
+  using T = Element;
+  using Acc = Sum;
+  static constexpr int k = 16, c_count = 8;
+  using A = Fragment;
+  using B = Fragment;
+  struct C {
+    Vec<Acc, 8> v;
+  };
+  static WEFT_INLINE int col(int) { return lane_id() % 16; }
+#ifdef __GFX11__
+  static WEFT_INLINE int row(int i) { return 2 * i + lane_id() / 16; }
+  static WEFT_INLINE int first_k() { return 0; }
+#else
+  static WEFT_INLINE int row(int i) { return lane_id() / 16 * 8 + i; }
+  static WEFT_INLINE int first_k() { return lane_id() / 16 * 8; }
+#endif
+  static WEFT_INLINE Fragment load_a(const WEFT_SHARED_SPACE T* p, int stride) {
+    return load_shared<Fragment>(p + lane_id() % 16 * stride + first_k());
+  }
+  static WEFT_INLINE Fragment load_b(const WEFT_SHARED_SPACE T* p, int stride) { return load_a(p, stride); }
+};
+#ifdef __GFX11__
+inline constexpr int wmma_k = 16;
+#define WEFT_WMMA(name) __builtin_amdgcn_wmma_##name##_w32
+#else
+inline constexpr int wmma_k = 8;
+#define WEFT_WMMA(name) __builtin_amdgcn_wmma_##name##_w32_gfx12
+#endif
+template <>
+struct MatrixCore<f16> : Wmma<f16, f32, Vec<f16, wmma_k>> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(f32_16x16x16_f16)(a, b, c.v); }
+};
+template <>
+struct MatrixCore<bf16> : Wmma<bf16, f32, Vec<short, wmma_k>> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(f32_16x16x16_bf16)(a, b, c.v); }
+};
+template <>
+struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(i32_16x16x16_iu8)(true, a, true, b, c.v, false); }
+};
+#endif
+
+#ifdef WEFT_NVIDIA
+/// mma.sync m16n8, two side by side. In 32-bit words (2 f16 or 4 i8 of one k): lane l holds words l % 4 and l % 4 + 4
+/// of rows l / 4 and l / 4 + 8, and two columns of the same rows.
+template <class Element, class Sum>
+struct MmaSync {
+  using T = Element;
+  using Acc = Sum;
+  static constexpr int per = 4 / sizeof(T), k = 8 * per, c_count = 8;
+  struct A {
+    u32 w[4];
+  };
+  struct B {
+    u32 w[4];
+  };
+  struct C {
+    Acc v[8];
+  };
+  static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
+  static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
+  static WEFT_INLINE u32 word(const WEFT_SHARED_SPACE T* p, int stride, int row, int half) {
+    return load_shared<u32>(p + (lane_id() / 4 + row) * stride + (lane_id() % 4 + half * 4) * per);
+  }
+  static WEFT_INLINE A load_a(const WEFT_SHARED_SPACE T* p, int stride) {
+    return {{word(p, stride, 0, 0), word(p, stride, 8, 0), word(p, stride, 0, 1), word(p, stride, 8, 1)}};
+  }
+  static WEFT_INLINE B load_b(const WEFT_SHARED_SPACE T* p, int stride) {
+    return {{word(p, stride, 0, 0), word(p, stride, 0, 1), word(p, stride, 8, 0), word(p, stride, 8, 1)}};
+  }
+};
+#define WEFT_MMA(instruction, register)                                                                       \
+  WEFT_UNROLL for (int h = 0; h < 2; h++) {                                                                   \
+    asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"        \
+                 : "+" register(c.v[4 * h]), "+" register(c.v[4 * h + 1]), "+" register(c.v[4 * h + 2]),      \
+                   "+" register(c.v[4 * h + 3])                                                               \
+                 : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[2 * h]), "r"(b.w[2 * h + 1])); \
+  }
+template <>
+struct MatrixCore<f16> : MmaSync<f16, f32> {
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k16.row.col.f32.f16.f16.f32", "f") }
+};
+template <>
+struct MatrixCore<bf16> : MmaSync<bf16, f32> {
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k16.row.col.f32.bf16.bf16.f32", "f") }
+};
+template <>
+struct MatrixCore<i8> : MmaSync<i8, i32> {
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k32.row.col.s32.s8.s8.s32", "r") }
+};
+#endif
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the sample kernels of PTX modules on an NVIDIA GPU against numpy: run_cuda.py samples.ptx ...
+
+Uses the driver (libcuda) alone. Without a driver or a GPU it fails and says so; it never skips.
+"""
+import ctypes
+import sys
+
+import numpy as np
+
+import cases
+
+pointer = ctypes.c_void_p
+
+
+class Cuda:
+    def __init__(self, paths):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        device, self.context, name = ctypes.c_int(), pointer(), ctypes.create_string_buffer(100)
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDeviceGetName", name, 100, device)
+        print("device:", name.value.decode())
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        self.call("cuCtxSetCurrent", self.context)
+        self.modules = [self.load(p) for p in paths]
+
+    def call(self, name, *args):
+        error = getattr(self.cuda, name)(*args)
+        if error:
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorString(error, ctypes.byref(text))
+            raise RuntimeError(f"{name}: {text.value.decode() if text.value else error}")
+
+    def load(self, path):
+        module = pointer()
+        with open(path, "rb") as file:
+            self.call("cuModuleLoadData", ctypes.byref(module), file.read().rstrip(b"\0") + b"\0")
+        return module
+
+    def kernel(self, name):
+        function = pointer()
+        for module in self.modules:
+            if self.cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()) == 0:
+                return function
+        raise RuntimeError("no such kernel in the modules given")
+
+    def upload(self, array):
+        at = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(max(array.nbytes, 1)))
+        if array.nbytes:
+            self.call("cuMemcpyHtoD_v2", at, pointer(array.ctypes.data), ctypes.c_size_t(array.nbytes))
+        return at
+
+    def launch(self, case, held):
+        block = np.array([h.value for h in held] + [0, 0], np.uint64)  # buffers, sizes, no checks
+        params = (pointer * 1)(block.ctypes.data)
+        self.call("cuLaunchKernel", self.kernel(case.kernel), case.blocks, 1, 1, case.threads, 1, 1, 0, None, params, None)
+
+    def run(self, case):
+        outputs = [np.full(shape, -1, dtype) for shape, dtype in case.outputs]
+        arrays = [np.ascontiguousarray(a) for a in case.inputs] + outputs
+        held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64)]]
+        self.launch(case, held)
+        self.call("cuCtxSynchronize")
+        for array, at in zip(outputs, held[len(case.inputs):]):
+            if array.nbytes:
+                self.call("cuMemcpyDtoH_v2", pointer(array.ctypes.data), at, ctypes.c_size_t(array.nbytes))
+        for at in held:
+            self.call("cuMemFree_v2", at)
+        return outputs
+
+    def milliseconds(self, case, repeats=20):
+        """Median time of one launch, by events; inputs stay as they are."""
+        arrays = [np.ascontiguousarray(a) for a in case.inputs] + [np.zeros(s, d) for s, d in case.outputs]
+        held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64)]]
+        start, stop, times = pointer(), pointer(), []
+        self.call("cuEventCreate", ctypes.byref(start), 0)
+        self.call("cuEventCreate", ctypes.byref(stop), 0)
+        for _ in range(repeats + 3):
+            took = ctypes.c_float()
+            self.call("cuEventRecord", start, None)
+            self.launch(case, held)
+            self.call("cuEventRecord", stop, None)
+            self.call("cuEventSynchronize", stop)
+            self.call("cuEventElapsedTime", ctypes.byref(took), start, stop)
+            times.append(took.value)
+        for at in held:
+            self.call("cuMemFree_v2", at)
+        return sorted(times[3:])[repeats // 2]
+
+
+def main():
+    try:
+        device = Cuda(sys.argv[1:])
+    except OSError as problem:
+        sys.exit(f"run_cuda.py needs an NVIDIA driver (libcuda.so.1): {problem}")
+    except RuntimeError as problem:
+        sys.exit(f"run_cuda.py: {problem}")
+    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases()])
+    for case in cases.timed_cases():
+        ms = device.milliseconds(case)
+        print(f"{case.kernel} {case.sizes}: {ms:.3f} ms, {case.work / ms / 1e6:.0f} {case.unit}")
+    sys.exit(failures != 0)
+
+
+if __name__ == "__main__":
+    main()
