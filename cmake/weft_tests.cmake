@@ -11,13 +11,6 @@ function(add_inner_program name)
 endfunction()
 
 sources(test_sources tests/unit/*.cpp)
-# The kernel headers are tested as host code, for the vectors of this machine; they need clang's vector extensions.
-sources(kernel_test_sources tests/unit/kernel_*_test.cpp)
-if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  set_source_files_properties(${kernel_test_sources} PROPERTIES COMPILE_OPTIONS "-march=native;-O2")
-else()
-  list(REMOVE_ITEM test_sources ${kernel_test_sources})
-endif()
 add_inner_program(weft_tests ${test_sources})
 target_include_directories(weft_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME unit COMMAND weft_tests)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
+instruction that the chip has; on this CPU the sample kernels also run, plainly and with checks, against numpy.
+
+WEFT_KC names the compiler driver; without it that of the release build is taken.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import cases
+import run_cpu
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
+HERE = pathlib.Path(__file__).parent
+CPUS = ["x86-64-v3", "x86-64-v4"]
+# The instruction that sample_gemm_f16_nk must hold.
+GPUS = {"gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma", "gfx1100": "v_wmma_f32_16x16x16_f16",
+        "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
+        "sm_90a": "mma.sync.aligned.m16n8k16"}
+
+
+def compile_sample(name, chip, out, *options):
+    """Builds an image; what weft-kc printed."""
+    command = [KC, str(HERE / f"{name}.cpp"), "--chip", chip, "-o", str(out), *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def check_resources(text):
+    """No vector register is spilled, no lane needs private memory (the sample of all functions apart)."""
+    for kernel, spills, scratch in re.findall(r"(\w+): \d+ vgpr .* spills (\d+)\+\d+, scratch (\d+)", text):
+        if kernel != "sample_math":
+            assert (int(spills), int(scratch)) == (0, 0), f"{kernel} spills {spills} vector registers, scratch {scratch}"
+
+
+@pytest.mark.parametrize("chip", GPUS)
+def test_gpu(chip, tmp_path):
+    check_resources(compile_sample("samples", chip, tmp_path / "samples"))
+    text = compile_sample("samples_gemm", chip, tmp_path / "gemm", "--asm")
+    check_resources(text)
+    assert GPUS[chip] in text
+    if chip.startswith("sm") and shutil.which("ptxas"):
+        for image in ("samples", "gemm"):
+            done = subprocess.run(["ptxas", f"-arch={chip}", "-v", str(tmp_path / image), "-o", "/dev/null"],
+                                  capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert all(n == "0" for n in re.findall(r"(\d+) bytes spill stores", done.stderr))
+
+
+@pytest.mark.parametrize("chip", CPUS)
+def test_cpu_compiles(chip, tmp_path):
+    compile_sample("samples", chip, tmp_path / "samples.so")
+
+
+@pytest.mark.parametrize("options", [[], ["--checked"]], ids=["plain", "checked"])
+def test_cpu_runs(options, tmp_path):
+    compile_sample("samples", "host", tmp_path / "samples.so", *options)
+    assert cases.check(run_cpu.Cpu([tmp_path / "samples.so"]), cases.all_cases()) == 0
+
+
+def test_checked_kernels_name_the_buffer(tmp_path):
+    """A buffer that is too small: the fault names it and the access, and nothing outside it is touched."""
+    compile_sample("samples", "host", tmp_path / "samples.so", "--checked")
+    case = cases.softmax(3, 100)
+    case.outputs = [((299,), np.float32)]  # one element short
+    with pytest.raises(RuntimeError, match=r"buffer 1: \d+ bytes at \d+ are outside its 1196 bytes"):
+        run_cpu.Cpu([tmp_path / "samples.so"]).once(case, [(0, case.tasks)])
