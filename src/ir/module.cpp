@@ -65,7 +65,7 @@ Value Module::parameter(std::string name, Type type) {
 void Module::set_results(std::vector<Result> results) { results_ = std::move(results); }
 
 Value Module::append(Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
-  return insert_before(nullptr, std::move(op), std::move(inputs), std::move(modules));
+  return insert_before(place_, std::move(op), std::move(inputs), std::move(modules));
 }
 
 Value Module::insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules) {

@@ -116,8 +116,9 @@ class Module {
   const std::vector<Result>& results() const { return results_; }
   void set_results(std::vector<Result> results);
 
-  /// Adds an instruction at the end (or before `place`), with inferred types. An error of the shape rule is thrown with
-  /// `source` as its place. Without a source the current one (SourceScope) is taken.
+  /// Adds an instruction at the current place (the end, unless a pass chose one) or before `place`, with inferred
+  /// types. An error of the shape rule is thrown with `source` as its place. Without a source the current one
+  /// (SourceScope) is taken.
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
@@ -132,6 +133,10 @@ class Module {
   /// Moves `instruction` to stand just before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
+  /// Where append adds: before this instruction; null: at the end.
+  Instruction* place() const { return place_; }
+  void set_place(Instruction* place) { place_ = place; }
+
   /// The source that new instructions get.
   const std::string& current_source() const { return source_; }
   void set_current_source(std::string source) { source_ = std::move(source); }
@@ -144,6 +149,7 @@ class Module {
   Program& program_;
   std::string name_;
   std::string source_;
+  Instruction* place_ = nullptr;
   std::deque<Instruction> arena_;
   Instruction *first_ = nullptr, *last_ = nullptr;
   size_t size_ = 0;
@@ -163,6 +169,22 @@ class SourceScope {
  private:
   Module& module_;
   std::string old_;
+};
+
+/// New instructions stand before `place` and take its source while this lives: how passes write a replacement.
+class ReplaceScope {
+ public:
+  ReplaceScope(Module& module, Instruction& place)
+      : module_(module), old_(module.place()), source_(module, place.source) {
+    module.set_place(&place);
+  }
+  ~ReplaceScope() { module_.set_place(old_); }
+  ReplaceScope(const ReplaceScope&) = delete;
+
+ private:
+  Module& module_;
+  Instruction* old_;
+  SourceScope source_;
 };
 
 class Program {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole way of a model, from its file to something that runs. Read this first.
+#include "compile.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "frontends/onnx/import.h"
+#include "frontends/onnx/reader.h"
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+#include "targets/ref/ref.h"
+
+namespace weft {
+namespace {
+
+/// Everything between the frontend and lowering, for every target but ref.
+void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
+  Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
+  add_passes(run);
+  report.phase_seconds.insert(report.phase_seconds.end(), run.seconds().begin(), run.seconds().end());
+  if (!stage.empty() && !run.stopped()) find_pass(stage);  // says which passes there are
+}
+
+// --- devices
+// -----------------------------------------------------------------------------------------------------------
+
+struct Job {
+  std::unique_ptr<Program> program;
+  const CompileOptions& options;
+  CompileReport report;
+};
+
+/// The reference runs the program as the frontend gave it, so that it judges the passes too.
+std::shared_ptr<Executable> compile_reference(Job job) {
+  if (job.options.precision != Precision::f32) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E502",
+                 .what = "the reference computes in float64 and takes no other precision"});
+  }
+  return make_reference(std::move(job.program), std::move(job.report));
+}
+
+struct Device {
+  std::string_view name;
+  std::shared_ptr<Executable> (*compile)(Job);
+};
+/// "auto" takes the first.
+constexpr Device devices[] = {
+    {"ref", compile_reference},
+};
+
+const Device& find_device(const std::string& name) {
+  if (name == "auto") return devices[0];
+  auto found = std::ranges::find(devices, name, &Device::name);
+  if (found != std::end(devices)) return *found;
+  std::vector<std::string> known = {"auto"};
+  for (const Device& device : devices) known.emplace_back(device.name);
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E501",
+               .what = cat("there is no device '", printable(name), "'"),
+               .hint = cat("the devices are ", known)});
+}
+
+std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
+                                        CompileReport report) {
+  return find_device(options.device).compile({std::move(program), options, std::move(report)});
+}
+
+// --- sizes that the caller asks for
+// --------------------------------------------------------------------------------------
+
+/// One input's request as the importer takes it. A size that the model names is bounded by its name, so that it holds
+/// wherever the name is used.
+void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
+  auto input = std::ranges::find(graph.inputs, request.input, &onnx::ValueInfo::name);
+  if (input == graph.inputs.end()) {
+    std::vector<std::string> names;
+    for (const auto& known : graph.inputs) names.emplace_back(known.name);
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat("sizes are given for '", printable(request.input), "', which is no input"),
+                 .hint = cat("the inputs are ", names)});
+  }
+  const auto& declared = input->type.dims;
+  if (declared && declared->size() != request.sizes.size()) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat("input '", printable(request.input), "' has ", declared->size(), " axes, ",
+                             request.sizes.size(), " sizes are given")});
+  }
+  Dims dims;
+  for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
+    auto [low, high] = request.sizes[axis];
+    onnx::Dimension size = declared ? (*declared)[axis] : onnx::Dimension{};
+    std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
+    Symbol symbol{.name = name, .min = low, .max = high};
+    if (size.value && low <= *size.value && *size.value <= high) symbol.min = symbol.max = *size.value;
+    auto known = out.symbols.find(name);
+    if (known != out.symbols.end()) symbol = known->second;
+    out.symbols[name] = symbol;
+    dims.push_back(Dim::symbol(symbol));
+  }
+  out.shapes[request.input] = dims;
+}
+
+std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options) {
+  onnx::ImportOptions wanted;
+  for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
+  for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
+  return onnx::import_model(model, wanted);
+}
+
+std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
+  find_device(options.device);  // before any work
+  auto begin = std::chrono::steady_clock::now();
+  std::unique_ptr<Program> program = import(read(), options);
+  std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  return compile_for(std::move(program), options, {.phase_seconds = {{"import", taken.count()}}});
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
+  return compile_model([&] { return onnx::read_model(path); }, options);
+}
+
+std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
+                                          const std::filesystem::path& folder) {
+  return compile_model([&] { return onnx::read_model(std::move(model), {.external_data_dir = folder}); }, options);
+}
+
+std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
+  if (!options.shapes.empty() || !options.symbols.empty()) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E502",
+                 .what = "sizes can be asked for when a model file is read, not for a program that is built already"});
+  }
+  return compile_for(std::move(program), options, {});
+}
+
+std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
+  return import(onnx::read_model(path), options);
+}
+
+std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
+                                   std::string_view stage) {
+  CompileReport report;
+  optimise(*program, options, stage, report);
+  return program;
+}
+
+}  // namespace weft
