@@ -16,14 +16,6 @@
 ///     std::vector<int64_t> dims = values.dims(shape.dims);
 namespace weft {
 
-/// A condition on sizes that could not be proved while compiling.
-struct SizeCheck {
-  bool equal = true;  ///< a == b, else a <= b
-  Dim a = 0, b = 0;
-  std::string source = {};  ///< the node of the model that needs it
-  std::string what = {};    ///< "matmul: inner sizes of f32[a,2] and f32[b,3]"
-};
-
 /// The number that each symbol stands for in one request.
 class SymbolValues {
  public:

@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/shape.h"
-#include "base/tensor.h"
+#include "base/plan.h"
 
 /// What compiling yields. An executable is immutable and shared by any number of threads; each request runs in a
 /// context of its own:
@@ -21,13 +20,6 @@
 ///     std::unique_ptr<Context> context = model->new_context();
 ///     std::vector<Tensor> outputs = context->run({inputs});
 namespace weft {
-
-/// An input or output. Sizes may be symbolic.
-struct Port {
-  std::string name;
-  Type type;
-  std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
-};
 
 /// One step of the plan as `explain`, profiles and `verify --bisect` show it.
 struct StepInfo {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/chip.h"
+#include "base/shape.h"
+#include "base/tensor.h"
+
+/// A compiled program as plain data: what lowering and planning produce, what a saved program holds and what the
+/// runtime executes. Sizes stay expressions; a context evaluates them when its inputs arrive.
+namespace weft {
+
+/// An input or output. Sizes may be symbolic.
+struct Port {
+  std::string name;
+  Type type = {};
+  std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
+};
+
+/// A condition on sizes that could not be proved while compiling.
+struct SizeCheck {
+  bool equal = true;  ///< a == b, else a <= b
+  Dim a = 0, b = 0;
+  std::string source = {};  ///< the node of the model that needs it
+  std::string what = {};    ///< "matmul: inner sizes of f32[a,2] and f32[b,3]"
+};
+
+enum class BufferKind : uint8_t {
+  input,       ///< the caller's, number `index` of the inputs
+  output,      ///< the caller's or the library's, number `index` of the outputs
+  constant,    ///< number `index` of the constants
+  persistent,  ///< computed once when the program is loaded (packed weights), shared by all contexts
+  arena,       ///< working memory of a context
+};
+
+struct PlanBuffer {
+  BufferKind kind = BufferKind::arena;
+  int index = 0;
+  Shape shape = {};  ///< logical contents, for observers; packed layouts have one axis
+  Dim bytes = 0;
+  std::string value = {};  ///< name of the value, "node 3 '/conv1/Conv' (Conv)"
+  /// Arena only: the steps that first write and last read it.
+  int first_step = 0, last_step = 0;
+  int reuse = -1;  ///< a buffer that dies in the step that writes this one, elementwise, so that both may share memory
+};
+
+/// A distinct kernel. The entry is `name`; `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch bytes.
+struct PlanKernel {
+  std::string name;
+  std::string code;
+};
+
+/// One launch.
+struct PlanStep {
+  int kernel = 0;
+  std::vector<int> buffers = {};  ///< in the order of the kernel's arguments
+  std::vector<int> sizes = {};    ///< numbers of Plan::sizes
+  std::vector<int> outputs = {};  ///< buffers that it writes
+  std::string source = {};        ///< node(s) of the model
+  std::string reason = {};        ///< why this kernel
+  Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
+};
+
+struct Plan {
+  Chip chip = {};
+  std::string program = {};
+  std::map<std::string, std::string> metadata = {};
+  std::vector<Port> inputs = {}, outputs = {};
+  std::vector<SizeCheck> checks = {};
+  std::vector<Dim> sizes = {};  ///< every distinct size that a step passes to its kernel
+  std::vector<PlanBuffer> buffers = {};
+  std::vector<Tensor> constants = {};
+  std::vector<PlanKernel> kernels = {};
+  std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers
+  std::vector<PlanStep> steps = {};
+};
+
+}  // namespace weft

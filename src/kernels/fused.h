@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// What generated kernels use beside their family's header: the elementwise operators (fn_add, fn_exp ... made from
+/// ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
+#include "device.h"
+#include "math.h"
+#include "vec.h"
+
+/// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; }: how the host launches the kernel for given
+/// run-time sizes.
+#ifdef WEFT_CPU
+#define WEFT_PLAN(name) \
+  extern "C"            \
+      __attribute__((visibility("default"))) void name##_plan([[maybe_unused]] const weft::i64* sizes, weft::i64* out)
+#else
+#define WEFT_PLAN(name) \
+  [[maybe_unused]] static void name##_plan([[maybe_unused]] const weft::i64* sizes, weft::i64* out)
+#endif
+
+namespace weft::kernel {
+
+template <class T>
+inline constexpr bool is_real = is_same<T, f16> || is_same<T, f32> || is_same<T, f64>;
+template <class T>
+inline constexpr bool is_signed = !is_real<T> && T(-1) < T(0);
+
+/// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... as elementwise.def says. A result is of the (last)
+/// operand's type, or a stored boolean.
+namespace fn {
+
+template <class T, class V>
+WEFT_INLINE T gives_same(V v) {
+  return T(v);
+}
+template <class, class M>
+WEFT_INLINE auto gives_logic(M mask) {
+  return as_bool(mask);
+}
+
+#define ELEMENTWISE(name, arity, accepts, gives, onnx, tf, torch, ...)                    \
+  template <class X, class Y = X, class T = Y>                                            \
+  WEFT_INLINE auto op_##name(X x, [[maybe_unused]] Y y = {}, [[maybe_unused]] T z = {}) { \
+    return gives_##gives<T>(__VA_ARGS__);                                                 \
+  }
+#include "../ops/elementwise.def"
+#undef ELEMENTWISE
+
+}  // namespace fn
+
+/// Limits of integers, for saturating conversions.
+template <class I>
+inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 - 1)) : 0;
+template <class I>
+inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
+
+/// Conversion of computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
+/// is "not zero"; integers wrap.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
+  using From = Elem<V>;
+  using R = Vec<To, lanes_of<V>>;
+  if constexpr (is_real<From> && !is_real<To> && !is_packed<To>) {
+    constexpr f64 low = integer_low<To>, high = integer_high<To>;
+    constexpr To lowest = To(low), highest = is_signed<To> ? To(~u64(0) >> (65 - sizeof(To) * 8)) : To(~To(0));
+    const auto inside = (v >= V(From(low))) & (v < V(From(high)));
+    R r = convert<To>(select(inside, v, V(0)));
+    r = select(v >= V(From(high)), R(highest), r);
+    return select(v < V(From(low)), R(lowest), r);
+  } else {
+    return convert<To>(v);
+  }
+}
+template <class V>
+WEFT_INLINE auto cast_to_bool(V v) {
+  return as_bool(v != V(0));
+}
+
+/// N lanes along an axis whose elements are `stride` apart.
+template <int N, class P, class L>
+WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
+  using T = remove_const<__remove_reference_t(decltype(p[0]))>;
+  Vec<T, N> v{};
+  const int count = valid_lanes(lanes, N);
+  WEFT_UNROLL for (int i = 0; i < N; i++) if (i < count) set_lane(v, i, p[i * stride]);
+  return v;
+}
+/// The same element in all lanes.
+template <int N, class P>
+WEFT_INLINE auto load_uniform(P p) {
+  using T = remove_const<__remove_reference_t(decltype(p[0]))>;
+  return splat<T, N>(p[0]);
+}
+template <class P, class V, class L>
+WEFT_INLINE void store_strided(P p, i64 stride, V v, L lanes) {
+  const int count = valid_lanes(lanes, lanes_of<V>);
+  WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) if (i < count) p[i * stride] = lane(v, i);
+}
+
+}  // namespace weft::kernel

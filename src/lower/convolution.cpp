@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "base/error.h"
+#include "lower/lowering.h"
+#include "lower/mac.h"
+#include "lower/window.h"
+#include "ops/dot.h"
+
+namespace weft {
+namespace {
+
+Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+/// The spatial axes of a channels-last tensor.
+Dims spatial(const Dims& dims) { return {dims.begin() + 1, dims.end() - 1}; }
+
+Window window_of(const Instruction& i) {
+  const auto& op = *i.as<Convolution>();
+  const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
+  Dim groups = op.groups;
+  return {.batch = x[0],
+          .groups = groups,
+          .channels_in = *exact_divide(x.back(), groups),
+          .channels_out = *exact_divide(y.back(), groups),
+          .in = spatial(x),
+          .out = spatial(y),
+          .kernel = {w.begin() + 2, w.end()},
+          .stride = as_dims(op.strides),
+          .dilation = as_dims(op.dilations),
+          .pad = op.pads_begin,
+          .pixel = x.back(),
+          .transposed = op.transposed};
+}
+
+bool all_are(const Dims& dims, int64_t value) {
+  return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
+}
+
+/// One tap, no padding: a matrix product over pixels.
+bool is_matrix_product(const Window& w, const Convolution& op) {
+  return all_are(w.kernel, 1) && all_are(w.stride, 1) && all_are(w.pad, 0) && all_are(op.pads_end, 0) &&
+         known_equal(w.groups, 1) && !w.transposed;
+}
+
+bool is_depthwise(const Window& w) {
+  return known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1) && !w.transposed;
+}
+
+/// How the kernel reads the input (kernels/conv.h): in place, as lines of a few channels, or converted.
+const char* mode_of(const Window& w, const Mac& mac, DType input) {
+  if (input != mac.direct || mac.group != 1) return "Filled";
+  bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
+  bool lines = few && known_equal(w.groups, 1) && known_equal(w.dilation.back(), 1) && !w.transposed;
+  return lines ? "Lines" : "Direct";
+}
+
+/// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
+struct WeightStrides {
+  Dim group, out, in;
+  Dims taps;
+};
+WeightStrides weight_strides(const Window& w, const View& weights) {
+  Dims taps(weights.strides.begin() + 2, weights.strides.end());
+  if (w.transposed) return {weights.strides[0] * w.channels_in, weights.strides[1], weights.strides[0], taps};
+  return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
+}
+
+View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value value) {
+  View from = lowering.view_of(value);
+  WeightStrides strides = weight_strides(w, from);
+  bool load_time = lowering.is_load_time(value);
+  Dim panels = ceildiv(w.channels_out, mac.tile.nr());
+  Dim elements = w.groups * w.taps() * panels * Dim(mac.tile.nr() * mac.group) * ceildiv(w.channels_in, mac.group);
+  View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
+  KernelBuilder kernel("pack.h");
+  std::string src = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, mac.packed, true);
+  kernel.line("const PackB p{.batch = ", kernel.size(w.groups), ", .n = ", kernel.size(w.channels_out),
+              ", .k = ", kernel.size(w.channels_in), ", .stride_batch = ", kernel.size(strides.group),
+              ", .stride_k = ", kernel.size(strides.in), ", .stride_n = ", kernel.size(strides.out),
+              ", .taps = ", triple(kernel, w.kernel), ", .stride_tap = ", triple(kernel, strides.taps, "0"), "};");
+  kernel.line("pack_b<", mac.name, ", ", mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ", kernel.size(from.offset),
+              ", raw(", out, "));");
+  kernel.set_tasks(
+      cat(kernel.size(w.groups), " * tasks::ceil_div(", kernel.size(w.channels_out), ", ", mac.tile.nr(), ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("pack_", mac.packed));
+  step.source = value.source();
+  step.bytes = elements * Dim(bits(mac.packed) / 4);
+  lowering.add_step(std::move(step), load_time ? "weights packed once" : "weights packed for the convolution kernel",
+                    load_time);
+  return to;
+}
+
+/// [out, 1, taps...] as [taps][channels].
+View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
+  View from = lowering.view_of(value);
+  View turned{from.buffer, from.dtype, {w.taps(), w.groups}, {}, from.offset};
+  Dims taps(from.dims.begin() + 2, from.dims.end());
+  std::vector<Dims> strides{{from.strides.begin() + 2, from.strides.end()}};
+  collapse_axes(taps, strides);
+  check(taps.size() == 1, "weights of a convolution lie in row-major order");
+  turned.strides = {strides[0][0], from.strides[0]};
+  return lowering.copy_of(turned, value, "depthwise weights with channels last");
+}
+
+/// The store lambda: `row` counts output pixels of all images, `channel` all channels.
+void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
+  size_t rank = region.dims.size();
+  lowering.emit_epilogue(kernel, region,
+                         {.dims = region.dims, .group_begin = {0, rank - 1}, .coordinates = {"row", "channel"}}, "acc",
+                         sum);
+}
+
+Dim work(const Window& w) { return w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2); }
+
+void lower_as_matrix_product(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
+  bool in_place = x.dtype == mac.direct && mac.group == 1;
+  KernelBuilder kernel("gemm.h");
+  std::string m = rows_text(kernel, w), n = kernel.size(w.channels_out), k = kernel.size(w.channels_in);
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false),
+              offset = kernel.size(x.offset);
+  kernel.line("constexpr auto tile = ", mac.tile_name, ";");
+  kernel.line("constexpr int W = tile.lanes;");
+  kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
+  if (in_place) {
+    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", k, "},");
+  } else {
+    kernel.line("    FilledRows{[&](i64, i64 row, i64 c, auto lanes) WEFT_LAMBDA { return load<fill_lanes<", mac.name,
+                ">>(", a, " + ", offset, " + row * ", k, " + c, lanes); }},");
+  }
+  kernel.line("    [&](i64) WEFT_LAMBDA { return raw(", b, "); },");
+  kernel.line(
+      "    [&](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
+  emit_store(lowering, kernel, region, mac.sum);
+  kernel.line("});");
+  std::string arguments =
+      cat("(", mac.tile_name, ", 1, ", m, ", ", n, ", tasks::gemm_units(", k, ", ", mac.group, "), ", !in_place);
+  kernel.set_tasks(cat("tasks::gemm_blocks", arguments, ").tasks"),
+                   cat("tasks::gemm_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("conv1x1_", mac.packed));
+  step.flops = work(w);
+  lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
+}
+
+void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x) {
+  View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
+  KernelBuilder kernel("depthwise.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
+  kernel.line("constexpr int W = native_lanes;");
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  kernel.line("depthwise(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b,
+              "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
+  emit_store(lowering, kernel, region, DType::f32);
+  kernel.line("});");
+  kernel.set_tasks(
+      cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.size(w.groups), ", ", taps_text(kernel, w), ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
+  step.flops = work(w);
+  lowering.add_step(std::move(step), "one channel a group: vectors along the channels");
+}
+
+void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
+  std::string mode = mode_of(w, mac, x.dtype);
+  KernelBuilder kernel("conv.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
+  kernel.line("constexpr auto tile = ", mac.tile_name, ";");
+  kernel.line("constexpr int W = tile.lanes;");
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset),
+              ", raw(", b, "), ", kernel_type(x.dtype), "(0),");
+  kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
+  emit_store(lowering, kernel, region, mac.sum);
+  kernel.line("});");
+  // Lines mode counts whole lines of the kernel as taps (kernels/conv.h).
+  Dims line_taps(w.kernel.begin(), w.kernel.end() - 1);
+  bool lines = mode == "Lines";
+  std::string taps = taps_text(kernel, w),
+              units = cat("tasks::gemm_units(", kernel.size(w.channels_in), ", ", mac.group, ")");
+  if (lines) {
+    Window outer = w;
+    outer.kernel = line_taps;
+    taps = taps_text(kernel, outer);
+    units = cat(kernel.size(w.kernel.back()), " * ", kernel.size(w.channels_in));
+  }
+  std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
+                              rows_text(kernel, w), ", ", kernel.size(w.channels_out), ", ", taps, ", ", units, ")");
+  kernel.set_tasks(cat("tasks::conv_blocks", arguments, ".gemm.tasks"), cat("tasks::conv_scratch", arguments));
+  PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));
+  step.flops = work(w);
+  lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode));
+}
+
+}  // namespace
+
+void lower_convolution(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Convolution>();
+  check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
+  Window w = window_of(i);
+  check_spatial_rank(w.in.size(), "convolution");
+  View x = lowering.contiguous_view_of(i.inputs[0]);
+  bool float_types = is_float(x.dtype) && bits(x.dtype) <= 32 && i.inputs[1].dtype() == x.dtype;
+  if (is_depthwise(w) && float_types) return lower_depthwise(lowering, region, w, x);
+  Mac mac = mac_for(lowering, i);
+  if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
+  lower_general(lowering, region, w, mac, x);
+}
+
+}  // namespace weft

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/fused_body.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "ops/elementwise.h"
+
+namespace weft {
+
+std::optional<double> splat_of(Value value) {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  const auto* constant = value.def->as<Constant>();
+  return constant ? splat_value(constant->tensor) : std::nullopt;
+}
+
+std::string number_text(DType type, double number) {
+  std::string name = kernel_type(type);
+  if (std::isnan(number)) return cat(name, "(__builtin_nan(\"\"))");
+  if (std::isinf(number)) return cat(name, number < 0 ? "(-__builtin_inf())" : "(__builtin_inf())");
+  if (!is_float(type))
+    return number == -0x1p63 ? cat(name, "(-0x7fffffffffffffffll - 1)")
+                             : cat(name, "(", static_cast<int64_t>(number), "ll)");
+  char text[48];
+  std::snprintf(text, sizeof text, "%a", number);
+  return cat(name, "(", text, ")");
+}
+
+FusedBody::FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view)
+    : kernel_(kernel),
+      iteration_(std::move(iteration)),
+      load_view_(std::move(load_view)),
+      store_view_(std::move(store_view)) {}
+
+void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf& view_of) {
+  bool known = std::ranges::any_of(list, [&](const Access& a) { return a.value == value; });
+  if (!known) list.push_back({value, view_of(value), {}});
+}
+
+void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
+                     const std::vector<Value>& given, const std::vector<Value>& loads) {
+  instructions_ = instructions;
+  auto is_inside = [&](Value value) {
+    return std::ranges::find(given, value) != given.end() ||
+           std::ranges::find(instructions, value.def) != instructions.end();
+  };
+  for (const Instruction* i : instructions) {
+    for (const Value& input : i->inputs) {
+      if (!is_inside(input) && !splat_of(input)) add_access(loads_, input, load_view_);
+    }
+  }
+  for (const Value& value : loads) {
+    if (!is_inside(value) && !splat_of(value)) add_access(loads_, value, load_view_);
+  }
+  for (const Value& output : outputs) add_access(stores_, output, store_view_);
+  collapse();
+}
+
+void FusedBody::collapse() {
+  std::vector<Dims> strides;
+  for (const Access& access : loads_) strides.push_back(access.view.strides);
+  for (const Access& access : stores_) strides.push_back(access.view.strides);
+  size_t rank = iteration_.dims.size();
+  std::vector<bool> limits(rank);
+  for (size_t axis : iteration_.group_begin) {
+    if (axis < rank) limits[axis] = true;
+  }
+  axes_ = iteration_.dims;
+  bool is_free = iteration_.coordinates.empty();
+  collapse_axes(axes_, strides, is_free ? std::vector<bool>{} : limits);
+  size_t at = 0;
+  for (Access& access : loads_) access.strides = std::move(strides[at++]);
+  for (Access& access : stores_) access.strides = std::move(strides[at++]);
+  if (!is_free) return;
+  for (size_t i = 0; i < axes_.size(); ++i) axis_names_.push_back(cat("c", i));
+}
+
+bool FusedBody::last_coordinate_is_axis() const {
+  auto begin = iteration_.dims.begin() + static_cast<std::ptrdiff_t>(iteration_.group_begin.back());
+  return known_equal(product({begin, iteration_.dims.end()}), axes_.back());
+}
+
+/// Splits each coordinate of the family into the axes that remain in its group.
+void FusedBody::emit_coordinates() {
+  size_t axis = 0;
+  for (size_t g = 0; g < iteration_.group_begin.size(); ++g) {
+    size_t end = g + 1 < iteration_.group_begin.size() ? iteration_.group_begin[g + 1] : iteration_.dims.size();
+    Dims group(iteration_.dims.begin() + static_cast<std::ptrdiff_t>(iteration_.group_begin[g]),
+               iteration_.dims.begin() + static_cast<std::ptrdiff_t>(end));
+    if (group.empty()) continue;
+    Dim total = product(group), covered = 1;
+    size_t first = axis;
+    do covered = covered * axes_[axis++];
+    while (!known_equal(covered, total));
+    std::string rest = iteration_.coordinates[g];
+    std::vector<std::string> names(axis - first, rest);
+    for (size_t a = axis - 1; a > first; --a) {
+      std::string name = cat("c", a), size = kernel_.size(axes_[a]);
+      kernel_.line("  const i64 ", name, " = ", rest, " % ", size, ", r", a, " = ", rest, " / ", size, ";");
+      names[a - first] = name;
+      rest = cat("r", a);
+    }
+    names[0] = rest;
+    axis_names_.insert(axis_names_.end(), names.begin(), names.end());
+  }
+}
+
+void FusedBody::define(Value value, std::string name, DType type) {
+  variables_[{value.def, value.index}] = {std::move(name), type};
+}
+
+std::string FusedBody::address(const Access& access) {
+  std::string text = kernel_.buffer(access.view.buffer, access.view.dtype, false);
+  if (std::string offset = kernel_.size(access.view.offset); offset != "0") text += cat(" + ", offset);
+  for (size_t a = 0; a < axes_.size(); ++a) {
+    std::string stride = kernel_.size(access.strides[a]);
+    if (stride == "0") continue;
+    text += stride == "1" ? cat(" + ", axis_names_[a]) : cat(" + ", axis_names_[a], " * ", stride);
+  }
+  return text;
+}
+
+std::string FusedBody::load(const Access& access) {
+  std::string at = address(access), stride = kernel_.size(access.strides.back());
+  if (stride == "0") return cat("load_uniform<W>(", at, ")");
+  if (stride == "1") return cat("load<W>(", at, ", lanes)");
+  return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
+}
+
+std::string FusedBody::converted(const Variable& from, DType to) const {
+  return from.type == to ? from.name : cat("convert<", kernel_type(to), ">(", from.name, ")");
+}
+
+std::string FusedBody::operand(Value value, DType type) {
+  auto found = variables_.find({value.def, value.index});
+  if (found == variables_.end()) {
+    DType own = compute_type(value.dtype());
+    if (auto number = splat_of(value)) return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
+    auto access = std::ranges::find(loads_, value, &Access::value);
+    check(access != loads_.end(), "a fused operand is loaded or computed");
+    std::string name = fresh();
+    std::string text = load(*access);
+    if (own != value.dtype() && value.dtype() != DType::boolean)
+      text = cat("convert<", kernel_type(own), ">(", text, ")");
+    kernel_.line("  const auto ", name, " = ", text, ";");
+    found = variables_.emplace(std::pair(static_cast<const Instruction*>(value.def), value.index), Variable{name, own})
+                .first;
+  }
+  return converted(found->second, type);
+}
+
+std::string FusedBody::variable(Value value) { return operand(value, compute_type(value.dtype())); }
+
+namespace {
+
+/// The expression of a conversion; narrow floats round even though the value stays in a wider register.
+std::string conversion_text(const std::string& x, DType from, const Convert& op) {
+  if (op.to == DType::boolean) return cat("cast_to_bool(", x, ")");
+  std::string to = kernel_type(op.to), wide = kernel_type(compute_type(op.to));
+  if (compute_type(op.to) == op.to) return cat("cast<", to, ">(", x, ")");
+  if (!op.saturate && bits(op.to) == 8) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E131",
+                 .what = cat("convert from ", from, " to ", op.to, " without saturation has no kernel")});
+  }
+  return cat("convert<", wide, ">(cast<", to, ">(", x, "))");
+}
+
+}  // namespace
+
+void FusedBody::emit(const Instruction& i) {
+  std::string name = fresh(), text;
+  DType result = compute_type(i.types[0].shape.dtype);
+  if (const auto* op = i.as<Elementwise>()) {
+    for (const Value& input : i.inputs)
+      text += cat(text.empty() ? "" : ", ", operand(input, compute_type(input.dtype())));
+    text = cat("fn::op_", info(op->fn).name, "(", text, ")");
+    kernel_.name_part(info(op->fn).name);
+  } else if (const auto* op = i.as<Convert>()) {
+    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), i.inputs[0].dtype(), *op);
+  } else if (const auto* op = i.as<Bitcast>()) {
+    DType from = i.inputs[0].dtype();
+    std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");
+    text =
+        cat("convert<", kernel_type(result), ">(__builtin_bit_cast(Vec<", kernel_type(op->to), ", W>, ", stored, "))");
+  } else {
+    internal_error(cat(i.op.name(), " in a fused body"));
+  }
+  kernel_.line("  const auto ", name, " = ", text, ";");
+  variables_[{&i, 0}] = {name, result};
+}
+
+void FusedBody::emit_store(const Access& access) {
+  DType type = access.view.dtype;
+  std::string value = variable(access.value);
+  if (compute_type(type) != type && type != DType::boolean)
+    value = cat("convert<", kernel_type(type), ">(", value, ")");
+  kernel_.buffer(access.view.buffer, type, true);
+  std::string at = address(access), stride = kernel_.size(access.strides.back());
+  if (stride == "1" || stride == "0") kernel_.line("  store(", at, ", ", value, ", lanes);");
+  else kernel_.line("  store_strided(", at, ", ", stride, ", ", value, ", lanes);");
+}
+
+void FusedBody::emit() {
+  if (!iteration_.coordinates.empty()) emit_coordinates();
+  for (const Instruction* i : instructions_) emit(*i);
+  for (const Access& access : stores_) emit_store(access);
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lower/kernel_builder.h"
+#include "lower/regions.h"
+
+namespace weft {
+
+/// How a kernel family walks the result: each coordinate that it hands to the store lambda covers some axes. A
+/// pointwise loop has one coordinate for each axis; a matrix product has (batch, row, column).
+struct Iteration {
+  Dims dims;                        ///< axes of the region
+  std::vector<size_t> group_begin;  ///< the first axis of each coordinate, rising from 0; coordinates cover all axes
+  std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
+};
+
+/// Writes the elementwise part of a region: loads of what comes from outside, one statement for each instruction, and
+/// stores of what leaves, all at one place of the iteration and for `W` lanes along its last axis.
+///
+///     FusedBody body(kernel, iteration, view_of, store_view_of);
+///     body.plan(instructions, outputs);          // decides which views are touched, merges axes
+///     body.define(anchor_value, "v", DType::f32);
+///     body.emit();                               // lines of the store lambda
+class FusedBody {
+ public:
+  using ViewOf = std::function<View(Value)>;
+
+  /// `load_view` gives the view of a value from outside, `store_view` the one that an output is written to; both have
+  /// the iteration's axes.
+  FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
+
+  /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no
+  /// instruction does.
+  void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
+            const std::vector<Value>& given, const std::vector<Value>& loads = {});
+  /// True when the last coordinate is one axis after merging, so that neighbouring lanes are neighbours in every view.
+  bool last_coordinate_is_axis() const;
+
+  /// The variable `name` holds `value` in `type` (a compute type).
+  void define(Value value, std::string name, DType type);
+  /// Writes the statements. `lanes` and `W` are names in scope.
+  void emit();
+  /// The variable that holds a value in its own compute type, after emit or define.
+  std::string variable(Value value);
+
+  /// The merged axes: for a pointwise loop the kernel's own loops. Valid after plan().
+  const Dims& axes() const { return axes_; }
+
+ private:
+  struct Access {
+    Value value;
+    View view;
+    Dims strides;  // over the merged axes
+  };
+  struct Variable {
+    std::string name;
+    DType type;
+  };
+
+  void add_access(std::vector<Access>& list, Value value, const ViewOf& view_of);
+  void collapse();
+  void emit_coordinates();
+  std::string address(const Access& access);
+  std::string load(const Access& access);
+  void emit_store(const Access& access);
+  void emit(const Instruction& instruction);
+  std::string operand(Value value, DType type);
+  std::string constant_text(Value value, double number);
+  std::string converted(const Variable& from, DType to) const;
+  std::string fresh() { return cat("v", next_++); }
+
+  KernelBuilder& kernel_;
+  Iteration iteration_;
+  ViewOf load_view_, store_view_;
+  std::vector<Instruction*> instructions_;
+  std::vector<Access> loads_, stores_;
+  Dims axes_;
+  std::vector<std::string> axis_names_;
+  std::map<std::pair<const Instruction*, uint32_t>, Variable> variables_;
+  int next_ = 0;
+};
+
+/// The number that every element of a value has, seen through views; nothing if they differ or are not known.
+std::optional<double> splat_of(Value value);
+
+/// C++ text of a number of this type: `f32(0x1.8p+0)`, `i64(3)`.
+std::string number_text(DType type, double number);
+
+}  // namespace weft

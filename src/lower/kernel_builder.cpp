@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/kernel_builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace weft {
+
+std::string kernel_type(DType type) {
+  if (type == DType::boolean) return "u8";
+  bool addressable = bits(type) >= 8 && !is_complex(type) && type != DType::string && type != DType::f8e8m0;
+  if (!addressable) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E131",
+                 .what = cat("kernels for elements of ", type, " are not supported")});
+  }
+  return to_string(type);
+}
+
+DType compute_type(DType type) {
+  if (type == DType::boolean) return DType::u8;
+  return is_float(type) && bits(type) < 32 ? DType::f32 : type;
+}
+
+std::string KernelBuilder::buffer(int buffer, DType type, bool written) {
+  auto same = [&](const Argument& a) { return a.buffer == buffer && a.type == type; };
+  auto found = std::ranges::find_if(buffers_, same);
+  if (found == buffers_.end()) found = buffers_.insert(buffers_.end(), {buffer, type, written});
+  found->written |= written;
+  return cat("b", found - buffers_.begin());
+}
+
+std::string KernelBuilder::size(const Dim& dim) {
+  if (known_equal(dim, 0)) return "0";
+  if (known_equal(dim, 1)) return "1";
+  auto found = std::ranges::find(sizes_, dim);
+  if (found == sizes_.end()) found = sizes_.insert(sizes_.end(), dim);
+  return cat("s", found - sizes_.begin());
+}
+
+void KernelBuilder::name_part(std::string_view word) {
+  constexpr size_t longest = 60;
+  if (words_.size() + word.size() < longest) words_ += cat("_", word);
+}
+
+void KernelBuilder::set_tasks(std::string tasks, std::string scratch_bytes) {
+  tasks_ = std::move(tasks);
+  scratch_ = std::move(scratch_bytes);
+}
+
+std::string KernelBuilder::text(const std::string& name) const {
+  std::string out =
+      cat("#include \"", header_, "\"\n#include \"fused.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n");
+  out += cat("WEFT_KERNEL(", name, ") {\n");
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const char* constness = buffers_[i].written ? "" : "const ";
+    out += cat("  [[maybe_unused]] auto b", i, " = WEFT_BUFFER(", constness, kernel_type(buffers_[i].type), ", ", i,
+               ");\n");
+  }
+  for (size_t i = 0; i < sizes_.size(); ++i)
+    out += cat("  [[maybe_unused]] const i64 s", i, " = WEFT_SIZE(", i, ");\n");
+  out += cat(body_, "}\n");
+  out += cat("WEFT_PLAN(", name, ") {\n");
+  for (size_t i = 0; i < sizes_.size(); ++i) out += cat("  [[maybe_unused]] const i64 s", i, " = sizes[", i, "];\n");
+  out += cat("  out[0] = ", tasks_, ";\n  out[1] = ", scratch_, ";\n}\n");
+  return out;
+}
+
+int KernelBuilder::intern_size(Plan& plan, const Dim& dim) const {
+  auto found = std::ranges::find(plan.sizes, dim);
+  if (found == plan.sizes.end()) found = plan.sizes.insert(plan.sizes.end(), dim);
+  return static_cast<int>(found - plan.sizes.begin());
+}
+
+PlanStep KernelBuilder::finish(Plan& plan, const std::string& stem) {
+  std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
+  auto found = std::ranges::find(plan.kernels, name, &PlanKernel::name);
+  if (found == plan.kernels.end()) found = plan.kernels.insert(plan.kernels.end(), {name, text(name)});
+  PlanStep step{.kernel = static_cast<int>(found - plan.kernels.begin())};
+  for (const Argument& argument : buffers_) {
+    step.buffers.push_back(argument.buffer);
+    if (argument.written) step.outputs.push_back(argument.buffer);
+  }
+  for (const Dim& dim : sizes_) step.sizes.push_back(intern_size(plan, dim));
+  return step;
+}
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/plan.h"
+#include "lower/view.h"
+
+namespace weft {
+
+/// The name of an element type in kernel sources. E131 for types that kernels cannot address (packed, complex, string).
+std::string kernel_type(DType type);
+/// The type in which kernels compute: f32 for narrow floats, u8 for bool, else the type itself.
+DType compute_type(DType type);
+
+/// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
+/// which they are first asked for, so equal work gives equal text whatever the sizes are.
+///
+///     KernelBuilder k("pointwise.h");
+///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
+///     k.line("store(", y, " + i, load<W>(", x, " + i, lanes), lanes);");
+///     PlanStep step = k.finish(plan, "copy");
+class KernelBuilder {
+ public:
+  explicit KernelBuilder(std::string header) : header_(std::move(header)) {}
+
+  /// The variable that points to the buffer's elements.
+  std::string buffer(int buffer, DType type, bool written);
+  /// The variable that holds a size; 0 and 1 come as numbers, so that code can depend on them.
+  std::string size(const Dim& dim);
+
+  /// A statement of the kernel's body.
+  template <class... Args>
+  void line(const Args&... args) {
+    body_ += cat("  ", args..., "\n");
+  }
+  /// A word for the kernel's readable name.
+  void name_part(std::string_view word);
+  /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
+  void set_tasks(std::string tasks, std::string scratch_bytes = "0");
+
+  /// Adds the kernel to the plan unless an equal one is there, and gives the launch.
+  PlanStep finish(Plan& plan, const std::string& stem);
+
+ private:
+  struct Argument {
+    int buffer;
+    DType type;
+    bool written;
+  };
+  std::string text(const std::string& name) const;
+  int intern_size(Plan& plan, const Dim& dim) const;
+
+  std::string header_, body_, words_, tasks_ = "1", scratch_ = "0";
+  std::vector<Argument> buffers_;
+  std::vector<Dim> sizes_;
+};
+
+}  // namespace weft

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/lowering.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "lower/lower.h"
+#include "ops/dot.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace weft {
+namespace {
+
+/// "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)"
+std::string source_of(const Region& region) {
+  const Instruction* first = !region.prologue.empty() ? region.prologue.front()
+                             : region.anchor          ? region.anchor
+                                                      : region.epilogue.front();
+  const Instruction* last = region.epilogue.empty() ? region.anchor : region.epilogue.back();
+  return first->source == last->source ? first->source : cat(first->source, " .. ", last->source);
+}
+
+/// The value whose row-major elements `value` shows under other sizes.
+Value behind_reshapes(Value value) {
+  while (value.def->is<Reshape>()) value = value.def->inputs[0];
+  return value;
+}
+
+Dim bytes_of(const Shape& shape) {
+  int width = bits(shape.dtype);
+  return width >= 8 ? shape.elements() * Dim(width / 8) : ceildiv(shape.elements() * Dim(width), 8);
+}
+
+template <class Visit>
+void for_each_member(const Region& region, const Visit& visit) {
+  for (Instruction* i : region.prologue) visit(*i);
+  if (region.anchor) visit(*region.anchor);
+  for (Instruction* i : region.epilogue) visit(*i);
+}
+
+}  // namespace
+
+Lowering::Lowering(const Module& module, const Chip& chip) : module_(module), chip_(chip) {
+  const Program& program = module.program();
+  plan_.chip = chip;
+  plan_.program = program.name;
+  plan_.metadata = program.metadata;
+  for (const Guard& g : program.guards()) {
+    plan_.checks.push_back({g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what});
+  }
+}
+
+tasks::GemmTile Lowering::tile() const { return has_feature(chip_, "avx512f") ? tasks::avx512_tile : tasks::avx2_tile; }
+
+Plan Lowering::run() {
+  bind_parameters();
+  choose_output_buffers();
+  for (const Region& region : form_regions(module_)) lower_region(region);
+  write_results();
+  return std::move(plan_);
+}
+
+int Lowering::new_buffer(PlanBuffer buffer) {
+  plan_.buffers.push_back(std::move(buffer));
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+void Lowering::bind_parameters() {
+  for (const Value& parameter : module_.parameters()) {
+    const std::string& name = parameter.def->as<Parameter>()->parameter;
+    int index = static_cast<int>(plan_.inputs.size());
+    plan_.inputs.push_back({name, parameter.type()});
+    int buffer = new_buffer({.kind = BufferKind::input,
+                             .index = index,
+                             .shape = parameter.shape(),
+                             .bytes = bytes_of(parameter.shape()),
+                             .value = name});
+    views_[parameter.def] = {contiguous_view(buffer, parameter.shape())};
+    load_time_[parameter.def] = false;
+  }
+}
+
+/// A result that some region computes is written to the output buffer at once, unless it is also another output.
+void Lowering::choose_output_buffers() {
+  for (const Result& result : module_.results()) {
+    int index = static_cast<int>(plan_.outputs.size());
+    plan_.outputs.push_back({result.name, result.value.type()});
+    Value value = behind_reshapes(result.value);
+    if (is_leaf(*value.def)) continue;
+    auto& numbers = outputs_[value.def];
+    numbers.resize(value.def->types.size(), -1);
+    if (numbers[value.index] < 0) numbers[value.index] = index;
+  }
+}
+
+std::optional<int> Lowering::output_of(Value value) const {
+  auto found = outputs_.find(value.def);
+  if (found == outputs_.end() || found->second[value.index] < 0) return std::nullopt;
+  return found->second[value.index];
+}
+
+bool Lowering::is_load_time(Value value) const {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  if (value.def->is<Constant>()) return true;
+  auto found = load_time_.find(value.def);
+  return found != load_time_.end() && found->second;
+}
+
+View Lowering::constant_view(Value value) {
+  const Tensor& tensor = value.def->as<Constant>()->tensor;
+  int index = static_cast<int>(plan_.constants.size());
+  plan_.constants.push_back(tensor);
+  int buffer = new_buffer({.kind = BufferKind::constant,
+                           .index = index,
+                           .shape = value.shape(),
+                           .bytes = bytes_of(value.shape()),
+                           .value = value.source()});
+  return contiguous_view(buffer, value.shape());
+}
+
+View Lowering::view_of(Value value) {
+  auto found = views_.find(value.def);
+  if (found != views_.end()) return found->second.at(value.index);
+  if (value.def->is<Constant>()) {
+    views_[value.def] = {constant_view(value)};
+    return views_[value.def][0];
+  }
+  check(is_view_op(value.def->op), "an operand is computed before its reader");
+  View base = view_of(value.def->inputs[0]);
+  auto view = apply_view(base, *value.def);
+  if (!view) view = apply_view(copy_of(base, value.def->inputs[0], "strides cannot express this view"), *value.def);
+  views_[value.def] = {*view};
+  return *view;
+}
+
+View Lowering::contiguous_view_of(Value value) {
+  View view = view_of(value);
+  return is_contiguous(view) ? view : copy_of(view, value, "its reader needs elements in row-major order");
+}
+
+View Lowering::copy_of(const View& from, Value value, const std::string& reason) {
+  bool load_time = is_load_time(value) && all_constant(from.dims);
+  Shape shape{from.dtype, from.dims};
+  int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
+                           .shape = shape,
+                           .bytes = bytes_of(shape),
+                           .value = value.source()});
+  View to = contiguous_view(buffer, shape);
+  copy(from, to, value, reason, load_time);
+  return to;
+}
+
+void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time) {
+  KernelBuilder kernel("pointwise.h");
+  lower_copy(*this, from, to, value, kernel);
+  PlanStep step = kernel.finish(plan_, "copy");
+  step.source = value.source();
+  step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
+  add_step(std::move(step), reason, load_time);
+}
+
+View Lowering::new_result(Value value) {
+  PlanBuffer buffer{.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
+                    .shape = value.shape(),
+                    .bytes = bytes_of(value.shape()),
+                    .value = value.source()};
+  if (auto output = output_of(value); output && !region_load_time_) {
+    buffer.kind = BufferKind::output;
+    buffer.index = *output;
+  }
+  View view = contiguous_view(new_buffer(std::move(buffer)), value.shape());
+  auto& views = views_[value.def];
+  views.resize(value.def->types.size());
+  views[value.index] = view;
+  return view;
+}
+
+View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const std::string& name) {
+  Shape shape{type, {elements}};
+  return contiguous_view(new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
+                                     .shape = shape,
+                                     .bytes = bytes_of(shape),
+                                     .value = name}),
+                         shape);
+}
+
+void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
+  if (step.source.empty()) step.source = region_source_;
+  step.reason = std::move(reason);
+  (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
+}
+
+void Lowering::lower_region(const Region& region) {
+  region_source_ = source_of(region);
+  region_load_time_ = true;
+  for_each_member(region, [&](const Instruction& i) {
+    for (const Value& input : i.inputs) {
+      bool is_member = load_time_.contains(input.def) || is_leaf(*input.def);
+      if (is_member && !is_load_time(input)) region_load_time_ = false;
+    }
+  });
+  for_each_member(region, [&](const Instruction& i) {
+    for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
+  });
+  for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
+  if (!region.anchor) return lower_pointwise(*this, region);
+  LowerFn lower = lowering_of(*region.anchor);
+  check(lower != nullptr, "operators without a kernel were refused before");
+  lower(*this, region);
+}
+
+void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration,
+                             const std::string& anchor, DType type) {
+  FusedBody body(
+      kernel, std::move(iteration), [&](Value value) { return view_of(value); },
+      [&](Value value) { return new_result(value); });
+  Value result{region.anchor, 0};
+  body.plan(region.epilogue, region.outputs, {result});
+  body.define(result, anchor, type);
+  body.emit();
+}
+
+void Lowering::write_results() {
+  std::vector<bool> written(plan_.outputs.size());
+  for (const PlanBuffer& buffer : plan_.buffers) {
+    if (buffer.kind == BufferKind::output) written[static_cast<size_t>(buffer.index)] = true;
+  }
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (written[i]) continue;
+    Value value = module_.results()[i].value;
+    View from = view_of(value);
+    int buffer = new_buffer({.kind = BufferKind::output,
+                             .index = static_cast<int>(i),
+                             .shape = value.shape(),
+                             .bytes = bytes_of(value.shape()),
+                             .value = module_.results()[i].name});
+    copy(from, contiguous_view(buffer, value.shape()), value, "an output that is a view, an input or another output",
+         false);
+  }
+}
+
+LowerFn lowering_of(const Instruction& anchor) {
+  if (anchor.is<Dot>()) return lower_dot;
+  if (anchor.is<Convolution>()) return lower_convolution;
+  if (anchor.is<Pool>()) return lower_pool;
+  if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
+  return nullptr;
+}
+
+/// All instructions without a kernel at once, so that the user sees the whole list.
+static void refuse_unsupported(const Module& module) {
+  std::string list;
+  for (const Instruction& i : module) {
+    if (is_leaf(i) || is_pointwise(i) || lowering_of(i)) continue;
+    list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source);
+  }
+  if (list.empty()) return;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E402",
+               .what = "the cpu target has no kernel for some operators",
+               .why = list,
+               .hint = "--device ref runs everything, slowly"});
+}
+
+Plan lower(const Program& program, const Chip& chip) {
+  refuse_unsupported(program.main());
+  return Lowering(program.main(), chip).run();
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <unordered_map>
+
+#include "base/plan.h"
+#include "kernels/tasks.h"
+#include "lower/fused_body.h"
+#include "lower/regions.h"
+
+namespace weft {
+
+/// The state of lowering one module: the plan so far and where each value lies. The kernel families (matmul.cpp,
+/// convolution.cpp ...) ask it for views of operands and buffers for results, and add steps.
+class Lowering {
+ public:
+  Lowering(const Module& module, const Chip& chip);
+  Plan run();
+
+  Plan& plan() { return plan_; }
+  const Chip& chip() const { return chip_; }
+  tasks::GemmTile tile() const;
+
+  /// Where a value lies; a view that strides cannot express is copied first.
+  View view_of(Value value);
+  /// The same, with elements in row-major order without gaps (copied if need be).
+  View contiguous_view_of(Value value);
+  /// From now on the value is read through this view.
+  void set_view(Value value, View view) { views_[value.def].at(value.index) = std::move(view); }
+  /// A row-major copy of any view of the value's elements.
+  View copy_of(const View& from, Value value, const std::string& reason);
+  /// A buffer for a value that the current region computes.
+  View new_result(Value value);
+  /// A buffer of a layout of its own, such as packed weights: `elements` of `type`.
+  View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
+  /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
+  bool is_load_time(Value value) const;
+
+  /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
+  void add_step(PlanStep step, std::string reason, bool load_time);
+  void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), region_load_time_); }
+
+  /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
+  /// in the variable `anchor` of compute type `type`.
+  void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
+                     DType type);
+
+ private:
+  void bind_parameters();
+  void choose_output_buffers();
+  void lower_region(const Region& region);
+  void write_results();
+  View constant_view(Value value);
+  void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
+  int new_buffer(PlanBuffer buffer);
+  std::optional<int> output_of(Value value) const;
+
+  const Module& module_;
+  Chip chip_;
+  Plan plan_;
+  std::unordered_map<const Instruction*, std::vector<View>> views_;
+  std::unordered_map<const Instruction*, std::vector<int>> outputs_;  // output number for each result, -1: none
+  std::unordered_map<const Instruction*, bool> load_time_;
+  std::string region_source_;
+  bool region_load_time_ = false;
+};
+
+/// How an operator with a kernel of its own is lowered; null when there is none.
+using LowerFn = void (*)(Lowering&, const Region&);
+LowerFn lowering_of(const Instruction& anchor);
+
+// One function for each family of kernels.
+void lower_pointwise(Lowering& lowering, const Region& region);
+void lower_copy(Lowering& lowering, const View& from, const View& to, Value value, KernelBuilder& kernel);
+void lower_dot(Lowering& lowering, const Region& region);
+void lower_convolution(Lowering& lowering, const Region& region);
+void lower_pool(Lowering& lowering, const Region& region);
+void lower_rows(Lowering& lowering, const Region& region);
+
+}  // namespace weft

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/regions.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "lower/view.h"
+#include "ops/dot.h"
+#include "ops/elementwise.h"
+#include "ops/indexed.h"
+#include "ops/reduce.h"
+
+namespace weft {
+namespace {
+
+/// The instruction that computes a value, looking through views.
+Instruction* producer(Value value) {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  return value.def;
+}
+
+bool takes_prologue(const Instruction& i) { return i.is<Reduce>() || i.is<Softmax>() || i.is<Normalize>(); }
+
+bool takes_epilogue(const Instruction& i) {
+  return takes_prologue(i) || i.is<Dot>() || i.is<Convolution>() || i.is<Gather>() || i.is<Iota>();
+}
+
+/// Groups grow while the module is walked once; regions that are merged into others become empty.
+class Grouping {
+ public:
+  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit(), -1) {}
+
+  std::vector<Region> run() {
+    for (Instruction& i : module_) {
+      if (is_leaf(i)) continue;
+      if (!is_pointwise(i) || !join(i)) start(i);
+    }
+    find_outputs();
+    return in_order();
+  }
+
+ private:
+  int region_of(Value value) const { return region_of_[producer(value)->id]; }
+  int direct_region_of(Value value) const { return region_of_[value.def->id]; }
+
+  bool is_open(const Region& region) const { return !region.anchor || takes_epilogue(*region.anchor); }
+  bool is_plain(const Region& region) const { return !region.anchor && !region.epilogue.empty(); }
+
+  void add(int region, Instruction& i) {
+    regions_[static_cast<size_t>(region)].epilogue.push_back(&i);
+    region_of_[i.id] = region;
+  }
+
+  void start(Instruction& i) {
+    auto id = static_cast<int>(regions_.size());
+    Region region{.dims = i.types[0].is_tensor() ? i.types[0].shape.dims : Dims{}};
+    region_of_[i.id] = id;
+    if (is_pointwise(i)) region.epilogue.push_back(&i);
+    else region.anchor = &i;
+    regions_.push_back(std::move(region));
+    if (region_of_[i.id] == id && takes_prologue(i)) absorb_prologue(id, i);
+  }
+
+  /// A pointwise region that feeds the first operand of a reduction becomes its prologue.
+  void absorb_prologue(int id, const Instruction& anchor) {
+    int before = direct_region_of(anchor.inputs[0]);
+    if (before < 0 || !is_plain(region(before)) || region(before).dims != anchor.inputs[0].dims()) return;
+    bool shared = std::ranges::any_of(region(before).epilogue,
+                                      [&](Instruction* i) { return is_read_outside({i, 0}, before, &anchor); });
+    if (shared && anchor.is<Reduce>()) return;  // a reduction has no place to store the elements
+    region(id).prologue = std::move(region(before).epilogue);
+    region(before) = {};
+    for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
+  }
+
+  bool join(Instruction& i) {
+    std::vector<int> candidates;
+    for (const Value& input : i.inputs) {
+      int id = direct_region_of(input);
+      if (id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims && computes(region(id), input))
+        candidates.push_back(id);
+    }
+    std::ranges::sort(candidates, std::greater{});
+    for (int id : candidates) {
+      if (!fits(id, i)) continue;
+      add(id, i);
+      absorb_operands(id, i);
+      return true;
+    }
+    return false;
+  }
+
+  /// The value is the anchor's first result or elementwise after it, not part of the prologue.
+  static bool computes(const Region& region, Value value) {
+    return value.def == region.anchor ? value.index == 0
+                                      : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
+  }
+
+  bool fits(int id, const Instruction& i) {
+    return std::ranges::all_of(i.inputs, [&](const Value& input) {
+      bool inside = direct_region_of(input) == id && computes(region(id), input);
+      return inside || !depends(region_of(input), id);
+    });
+  }
+
+  /// Pointwise regions that only feed `i` move into its region.
+  void absorb_operands(int id, const Instruction& i) {
+    for (const Value& input : i.inputs) {
+      int other = direct_region_of(input);
+      if (other < 0 || other == id || !is_plain(region(other)) || region(other).dims != region(id).dims) continue;
+      bool only_here = std::ranges::all_of(region(other).epilogue, [&](const Instruction* member) {
+        return std::ranges::all_of(
+                   member->users,
+                   [&](const Instruction* user) { return user == &i || region_of_[user->id] == other; }) &&
+               !module_.is_result({const_cast<Instruction*>(member), 0});
+      });
+      if (!only_here || depends(other, id)) continue;
+      merge(other, id);
+    }
+  }
+
+  void merge(int from, int into) {
+    auto& members = region(into).epilogue;
+    for (Instruction* i : region(from).epilogue) {
+      region_of_[i->id] = into;
+      members.push_back(i);
+    }
+    std::ranges::sort(members, {}, &Instruction::order);
+    region(from) = {};
+  }
+
+  /// Whether region `from` needs a result of region `target`. Gives up (true) after many regions.
+  bool depends(int from, int target) {
+    constexpr size_t limit = 200;
+    std::vector<int> stack{from}, seen{from};
+    while (!stack.empty()) {
+      int id = stack.back();
+      stack.pop_back();
+      if (id < 0) continue;
+      if (id == target || seen.size() > limit) return true;
+      for_each_operand(region(id), [&](Value input) {
+        int next = region_of(input);
+        if (next == id || next < 0 || is_older(next, target) || std::ranges::find(seen, next) != seen.end()) return;
+        seen.push_back(next);
+        stack.push_back(next);
+      });
+    }
+    return false;
+  }
+
+  /// All of `id` comes before the first instruction of `target`, so it cannot depend on it.
+  bool is_older(int id, int target) { return last_order(region(id)) < first_order(region(target)); }
+
+  static int64_t first_order(const Region& r) {
+    const Instruction* first = !r.prologue.empty() ? r.prologue.front() : r.anchor ? r.anchor : r.epilogue.front();
+    return first->order;
+  }
+  static int64_t last_order(const Region& r) {
+    if (!r.epilogue.empty()) return std::max(r.epilogue.back()->order, r.anchor ? r.anchor->order : 0);
+    return r.anchor ? r.anchor->order : 0;
+  }
+
+  template <class Visit>
+  static void for_each_member(const Region& region, const Visit& visit) {
+    for (Instruction* i : region.prologue) visit(i);
+    if (region.anchor) visit(region.anchor);
+    for (Instruction* i : region.epilogue) visit(i);
+  }
+
+  template <class Visit>
+  static void for_each_operand(const Region& region, const Visit& visit) {
+    for_each_member(region, [&](Instruction* i) {
+      for (const Value& input : i->inputs) visit(input);
+    });
+  }
+
+  bool is_read_outside(Value value, int id, const Instruction* except = nullptr) const {
+    if (module_.is_result(value)) return true;
+    for (const Instruction* user : value.def->users) {
+      bool reads = std::ranges::find(user->inputs, value) != user->inputs.end();
+      if (reads && user != except && region_of_[user->id] != id) return true;
+    }
+    return false;
+  }
+
+  void find_outputs() {
+    for (size_t id = 0; id < regions_.size(); ++id) {
+      Region& r = regions_[id];
+      for_each_member(r, [&](Instruction* i) {
+        bool whole = i == r.anchor && r.epilogue.empty();  // every result of a lone anchor is written
+        for (uint32_t index = 0; index < i->types.size(); ++index) {
+          Value value{i, index};
+          if (whole || is_read_outside(value, static_cast<int>(id))) r.outputs.push_back(value);
+        }
+      });
+    }
+  }
+
+  /// Kahn's order, the earliest region first among those that are ready.
+  std::vector<Region> in_order() {
+    std::vector<std::vector<int>> readers(regions_.size());
+    std::vector<int> waiting(regions_.size());
+    for (size_t id = 0; id < regions_.size(); ++id) {
+      std::vector<int> needed;
+      for_each_operand(regions_[id], [&](Value input) {
+        int before = region_of(input);
+        if (before >= 0 && before != static_cast<int>(id)) needed.push_back(before);
+      });
+      std::ranges::sort(needed);
+      auto repeated = std::ranges::unique(needed);
+      needed.erase(repeated.begin(), repeated.end());
+      waiting[id] = static_cast<int>(needed.size());
+      for (int before : needed) readers[static_cast<size_t>(before)].push_back(static_cast<int>(id));
+    }
+    std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>> ready;
+    auto push = [&](int id) {
+      const Region& r = region(id);
+      bool empty = !r.anchor && r.epilogue.empty();
+      ready.emplace(empty ? 0 : last_order(r), id);
+    };
+    for (size_t id = 0; id < regions_.size(); ++id) {
+      if (waiting[id] == 0) push(static_cast<int>(id));
+    }
+    std::vector<Region> ordered;
+    size_t done = 0;
+    for (; !ready.empty(); ++done) {
+      int id = ready.top().second;
+      ready.pop();
+      for (int reader : readers[static_cast<size_t>(id)]) {
+        if (--waiting[static_cast<size_t>(reader)] == 0) push(reader);
+      }
+      if (region(id).anchor || !region(id).epilogue.empty()) ordered.push_back(std::move(region(id)));
+    }
+    check(done == regions_.size(), "regions depend on each other without a cycle");
+    return ordered;
+  }
+
+  Region& region(int id) { return regions_[static_cast<size_t>(id)]; }
+
+  const Module& module_;
+  std::vector<int> region_of_;
+  std::vector<Region> regions_;
+};
+
+}  // namespace
+
+bool is_pointwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>(); }
+
+bool is_leaf(const Instruction& i) { return i.is<Parameter>() || i.is<Constant>() || is_view_op(i.op); }
+
+std::vector<Region> form_regions(const Module& module) { return Grouping(module).run(); }
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "ir/module.h"
+
+namespace weft {
+
+/// Instructions that become one kernel. The anchor (a dot, convolution, reduction ...) does the main work; elementwise
+/// instructions before it (`prologue`, of the anchor's first operand) and after it (`epilogue`) ride along. Without an
+/// anchor all is `epilogue`: a pointwise loop.
+struct Region {
+  Instruction* anchor = nullptr;
+  std::vector<Instruction*> prologue = {};
+  std::vector<Instruction*> epilogue = {};
+  Dims dims = {};                   ///< of the results
+  std::vector<Value> outputs = {};  ///< values that others read
+};
+
+/// Elementwise instructions: each result element needs just the operands' elements at the same place.
+bool is_pointwise(const Instruction& instruction);
+/// Parameters and constants, and operators that only say where elements are: they need no kernel of their own.
+bool is_leaf(const Instruction& instruction);
+
+/// Groups the instructions of a module greedily, in order: an elementwise instruction joins the latest region that
+/// computes one of its operands with the same sizes, unless another operand depends on that region. The result is in an
+/// order of execution.
+std::vector<Region> form_regions(const Module& module);
+
+}  // namespace weft

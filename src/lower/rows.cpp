@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "base/error.h"
+#include "lower/lowering.h"
+#include "ops/reduce.h"
+
+namespace weft {
+namespace {
+
+using Coordinates = std::vector<std::string>;
+
+/// The axes of a row kernel's input and output, cut into its coordinates.
+struct RowShape {
+  Iteration input, output;
+  Dim rows, cols;  ///< of row kernels; cols is the reduced length of column kernels as well
+  Dim inner = 1;   ///< of column kernels: what follows the reduced axes
+  bool columns = false;
+};
+
+Dim size_of(const Dims& dims, size_t begin, size_t end) {
+  return product({dims.begin() + static_cast<std::ptrdiff_t>(begin), dims.begin() + static_cast<std::ptrdiff_t>(end)});
+}
+
+RowShape last_axis_shape(const Dims& dims) {
+  size_t last = dims.size() - 1;
+  Iteration all{.dims = dims, .group_begin = {0, last}, .coordinates = {"row", "col"}};
+  return {.input = all, .output = all, .rows = size_of(dims, 0, last), .cols = dims[last]};
+}
+
+/// Neighbouring axes [a, b) are reduced; passes see to it that there are no others.
+RowShape reduced_shape(const Instruction& anchor) {
+  const auto& op = *anchor.as<Reduce>();
+  const Dims &in = anchor.inputs[0].dims(), &out = anchor.types[0].shape.dims;
+  auto a = static_cast<size_t>(op.axes.front()), b = static_cast<size_t>(op.axes.back()) + 1;
+  check(b - a == op.axes.size(), "reduced axes are neighbours when they are lowered");
+  RowShape shape{.input = {in, {0, a}, {"row", "col"}},
+                 .output = {out, {0}, {"row"}},
+                 .rows = size_of(in, 0, a),
+                 .cols = size_of(in, a, b)};
+  shape.inner = size_of(in, b, in.size());
+  if (known_equal(shape.inner, 1)) return shape;
+  shape.columns = true;
+  shape.input = {in, {0, a, b}, {"outer", "at", "col"}};
+  shape.output = {out, {0, op.keep ? b : a}, {"outer", "col"}};
+  return shape;
+}
+
+RowShape shape_of(const Instruction& anchor) {
+  return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
+}
+
+bool is_in(const std::vector<Instruction*>& list, const Value& value) {
+  return std::ranges::find(list, value.def) != list.end();
+}
+
+/// The region's outputs that its prologue computes, and the others.
+struct Outputs {
+  std::vector<Value> before, after;
+};
+Outputs split_outputs(const Region& region) {
+  Outputs outputs;
+  for (const Value& value : region.outputs)
+    (is_in(region.prologue, value) ? outputs.before : outputs.after).push_back(value);
+  return outputs;
+}
+
+/// Whether lanes along the last coordinate are neighbours in all views that are touched.
+bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
+          const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads) {
+  KernelBuilder unused("row.h");
+  FusedBody body(
+      unused, iteration, [&](Value value) { return lowering.view_of(value); },
+      [](Value value) { return contiguous_view(0, value.shape()); });
+  body.plan(instructions, outputs, given, loads);
+  return body.last_coordinate_is_axis();
+}
+
+/// What does not fit in the row kernel becomes loops of its own.
+Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
+  Outputs outputs = split_outputs(region);
+  Value input = region.anchor->inputs[0];
+  if (!fits(lowering, shape.input, region.prologue, outputs.before, {}, {input})) {
+    if (region.prologue.empty()) {
+      lowering.set_view(input, lowering.contiguous_view_of(input));
+    } else {
+      std::vector<Value> stored = outputs.before;
+      if (std::ranges::find(stored, input) == stored.end()) stored.push_back(input);
+      lower_pointwise(lowering, {.epilogue = std::move(region.prologue), .dims = input.dims(), .outputs = stored});
+      region.prologue = {};
+      region.outputs = outputs.after;
+    }
+  }
+  return region;
+}
+
+bool epilogue_fits(Lowering& lowering, const Region& region, const RowShape& shape) {
+  return region.epilogue.empty() ||
+         fits(lowering, shape.output, region.epilogue, split_outputs(region).after, {{region.anchor, 0}}, {});
+}
+
+/// `[&](i64 row, i64 col, auto lanes) { ...; return v; }`
+void emit_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc) {
+  std::string parameters;
+  for (const std::string& name : shape.input.coordinates) parameters += cat("[[maybe_unused]] i64 ", name, ", ");
+  kernel.line("    [&](", parameters, "auto lanes) WEFT_LAMBDA {");
+  Value input = region.anchor->inputs[0];
+  FusedBody body(
+      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
+      [&](Value value) { return lowering.new_result(value); });
+  body.plan(region.prologue, split_outputs(region).before, {}, {input});
+  body.emit();
+  kernel.line("  return convert<", kernel_type(acc), ">(", body.variable(input), ");");
+  kernel.line("    },");
+}
+
+void emit_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc) {
+  region.outputs = split_outputs(region).after;
+  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc);
+  kernel.line("    });");
+}
+
+const char* reduce_op(ReduceFn fn) {
+  switch (fn) {
+    case ReduceFn::sum:
+    case ReduceFn::mean: return "Sum";
+    case ReduceFn::product: return "Product";
+    case ReduceFn::min: return "Min";
+    case ReduceFn::max: return "Max";
+  }
+  return "";
+}
+
+std::string lanes_text(DType acc) { return bits(acc) > 32 ? "native_lanes / 2" : "native_lanes"; }
+
+PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+  KernelBuilder kernel("row.h");
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc), name = "softmax";
+  std::string epsilon;
+  if (const auto* op = region.anchor->as<Softmax>(); op && op->logarithm) name = "log_softmax";
+  if (const auto* op = region.anchor->as<Normalize>()) {
+    name = op->centred ? "layer_norm" : "rms_norm";
+    epsilon = cat(", ", number_text(acc, op->epsilon));
+  }
+  kernel.line("constexpr int W = ", lanes_text(acc), ";");
+  kernel.line(name, "<", type, ", W>(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
+  emit_load(lowering, kernel, region, shape, acc);
+  kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  emit_store(lowering, kernel, region, shape, acc);
+  kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", cols, ")"),
+                   cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"));
+  return kernel.finish(lowering.plan(), name);
+}
+
+/// Mean divides the sum; `acc` is the accumulated value.
+void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& count, DType acc) {
+  bool mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
+  kernel.line(
+      "  const auto acc = ",
+      mean ? cat("fn::op_div(sum, splat<", kernel_type(acc), ", W>(", kernel_type(acc), "(", count, ")))") : "sum",
+      ";");
+}
+
+PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+  KernelBuilder kernel("reduce.h");
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc);
+  kernel.line("constexpr int V = ", lanes_text(acc), ";");
+  kernel.line("reduce_rows<", reduce_op(region.anchor->as<Reduce>()->fn), ", ", type, ", V>(WEFT_LAUNCH, ", rows, ", ",
+              cols, ",");
+  kernel.line("    [&]<int W = V>([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto lanes) WEFT_LAMBDA {");
+  Value input = region.anchor->inputs[0];
+  FusedBody body(
+      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
+      [&](Value value) { return lowering.new_result(value); });
+  body.plan(region.prologue, {}, {}, {input});
+  body.emit();
+  kernel.line("  return convert<", type, ">(", body.variable(input), ");");
+  kernel.line("    },");
+  kernel.line("    [&]([[maybe_unused]] i64 row, ", type, " sum) WEFT_LAMBDA {");
+  kernel.line("  constexpr int W = 1;");
+  kernel.line("  [[maybe_unused]] const Full lanes{};");
+  emit_mean(kernel, region, cols, acc);
+  emit_store(lowering, kernel, region, shape, acc);
+  kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", cols, ")"));
+  return kernel.finish(lowering.plan(),
+                       cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
+}
+
+PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+  KernelBuilder kernel("reduce.h");
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), inner = kernel.size(shape.inner),
+              type = kernel_type(acc);
+  kernel.line("constexpr int W = ", lanes_text(acc), ";");
+  kernel.line("reduce_columns<", reduce_op(region.anchor->as<Reduce>()->fn), ", ", type, ", W>(WEFT_LAUNCH, ", rows,
+              ", ", cols, ", ", inner, ",");
+  emit_load(lowering, kernel, region, shape, acc);
+  kernel.line("    [&]([[maybe_unused]] i64 outer, [[maybe_unused]] i64 col, auto sum, auto lanes) WEFT_LAMBDA {");
+  emit_mean(kernel, region, cols, acc);
+  emit_store(lowering, kernel, region, shape, acc);
+  kernel.set_tasks(cat("tasks::column_tasks(", rows, ", ", cols, ", ", inner, ", ", lanes_text(acc), ")"));
+  return kernel.finish(lowering.plan(),
+                       cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
+}
+
+}  // namespace
+
+void lower_rows(Lowering& lowering, const Region& given) {
+  RowShape shape = shape_of(*given.anchor);
+  Region region = split_what_does_not_fit(lowering, given, shape);
+  Region after;
+  if (!epilogue_fits(lowering, region, shape)) {
+    after = {.epilogue = std::move(region.epilogue), .dims = region.dims, .outputs = split_outputs(region).after};
+    std::vector<Value> outputs = split_outputs(region).before;
+    outputs.push_back({region.anchor, 0});
+    region.epilogue = {};
+    region.outputs = std::move(outputs);
+    std::erase(after.outputs, Value{region.anchor, 0});
+  }
+  DType acc = compute_type(region.anchor->inputs[0].dtype());
+  PlanStep step = !region.anchor->is<Reduce>() ? row_kernel(lowering, region, shape, acc)
+                  : shape.columns              ? reduce_columns_kernel(lowering, region, shape, acc)
+                                               : reduce_rows_kernel(lowering, region, shape, acc);
+  step.flops = shape.rows * shape.cols * shape.inner;
+  lowering.add_step(std::move(step),
+                    shape.columns ? "vectors along the axes that stay" : "rows in parallel, vectors along the row");
+  if (!after.epilogue.empty()) lower_pointwise(lowering, after);
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "lower/kernel_builder.h"
+
+namespace weft {
+
+/// Geometry of a convolution or pooling over channels-last tensors: what ConvSizes (kernels/window.h) holds, as sizes.
+/// Spatial lists have one entry for each spatial axis (1 to 3).
+struct Window {
+  Dim batch, groups = 1, channels_in, channels_out = 1;  ///< channels of one group
+  Dims in, out, kernel, stride, dilation, pad;
+  Dim pixel;  ///< elements from one input pixel to the next
+  bool transposed = false;
+
+  Dim rows() const { return batch * product(out); }
+  Dim taps() const { return product(kernel); }
+};
+
+/// Refuses more than three spatial axes (E402).
+void check_spatial_rank(size_t spatial, std::string_view op);
+/// Text of three run-time sizes, ones in front: `{1, s4, s5}`; `fill` stands in front of pads.
+std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill = "1");
+/// Text of the ConvSizes initialiser: `{.batch = s0, ...}`.
+std::string window_text(KernelBuilder& kernel, const Window& window);
+/// Text of the number of output pixels of all images, and of the taps: products of sizes.
+std::string rows_text(KernelBuilder& kernel, const Window& window);
+std::string taps_text(KernelBuilder& kernel, const Window& window);
+
+}  // namespace weft

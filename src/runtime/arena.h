@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace weft {
+
+/// A piece of working memory that is in use from step `first` to step `last`, both included.
+struct ArenaRequest {
+  int64_t bytes = 0;
+  int first = 0, last = 0;
+};
+
+struct ArenaLayout {
+  std::vector<int64_t> offsets;  ///< of each request, multiples of 64
+  int64_t bytes = 0;
+};
+
+/// Places requests so that those in use at the same time do not overlap: largest first, each into the lowest gap that
+/// fits (greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+ArenaLayout place(std::span<const ArenaRequest> requests);
+
+}  // namespace weft

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "base/file.h"
+#include "runtime/executable.h"
+
+namespace weft {
+
+/// A plan and the machine code of its kernels (an x86 image of Codegen::link), ready to run. Loading runs the plan's
+/// load steps: weights are packed once and shared by all contexts.
+std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, int threads, CompileReport report);
+
+}  // namespace weft

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "targets/cpu/thread_pool.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "base/knobs.h"
+
+namespace weft {
+namespace {
+
+constexpr auto spin_time = std::chrono::microseconds(20);
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Cores that the cgroup's quota allows; a large number without one.
+double quota_cores() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1e6;
+  return std::atof(quota.c_str()) / period;
+}
+
+int affinity_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+int available_threads() {
+  int cores = std::min(affinity_cores(), static_cast<int>(std::ceil(std::min(quota_cores(), 1e6))));
+  int hint = std::atoi(environment("OMP_NUM_THREADS").c_str());
+  if (hint > 0) cores = std::min(cores, hint);
+  return std::max(cores, 1);
+}
+
+std::shared_ptr<ThreadPool> ThreadPool::shared(int width) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<ThreadPool>> pools;
+  std::scoped_lock lock(mutex);
+  auto pool = pools[width].lock();
+  if (!pool) pools[width] = pool = std::make_shared<ThreadPool>(width);
+  return pool;
+}
+
+ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)) {}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  wake();
+  // After a fork the threads do not exist in the child; their handles are only dropped.
+  bool ours = started_in_ == getpid();
+  for (std::thread& thread : threads_) ours ? thread.join() : thread.detach();
+}
+
+void ThreadPool::start() {
+  std::scoped_lock lock(start_mutex_);
+  if (started_in_ == getpid()) return;
+  for (std::thread& thread : threads_) thread.detach();
+  threads_.clear();
+  sleepers_ = 0;
+  for (int worker = 1; worker < width_; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  started_in_ = getpid();
+}
+
+ThreadPool::Slot* ThreadPool::acquire_slot() {
+  for (Slot& slot : slots_) {
+    bool expected = false;
+    if (!slot.taken.load(std::memory_order_relaxed) && slot.taken.compare_exchange_strong(expected, true)) return &slot;
+  }
+  return nullptr;
+}
+
+void ThreadPool::wake() {
+  signal_.fetch_add(1);
+  if (sleepers_.load() > 0) signal_.notify_all();
+}
+
+void ThreadPool::run(int64_t tasks, Body body, void* context) {
+  if (tasks <= 0) return;
+  Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
+  if (!slot) return body(context, 0, tasks, 0);  // nothing to share, or sixteen callers share the threads already
+  if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
+  slot->total.store(tasks, std::memory_order_relaxed);
+  slot->piece.store(std::max<int64_t>(1, tasks / (width_ * 8)), std::memory_order_relaxed);
+  slot->body.store(body, std::memory_order_relaxed);
+  slot->context.store(context, std::memory_order_relaxed);
+  slot->done.store(0, std::memory_order_relaxed);
+  uint64_t epoch = (slot->state.load(std::memory_order_relaxed) >> 32) + 1;
+  slot->state.store(epoch << 32, std::memory_order_release);
+  wake();
+  while (help(*slot, 0)) {
+  }
+  for (int spins = 0; slot->done.load(std::memory_order_acquire) < tasks; ++spins) {
+    if (spins < 2000) pause();
+    else std::this_thread::yield();
+  }
+  slot->taken.store(false, std::memory_order_release);
+}
+
+/// Takes one piece; false when none is left.
+bool ThreadPool::help(Slot& slot, int worker) {
+  uint64_t state = slot.state.load(std::memory_order_acquire);
+  for (;;) {
+    auto next = static_cast<int64_t>(state & 0xffffffff);
+    int64_t total = slot.total.load(std::memory_order_relaxed), piece = slot.piece.load(std::memory_order_relaxed);
+    Body body = slot.body.load(std::memory_order_relaxed);
+    void* context = slot.context.load(std::memory_order_relaxed);
+    if (next >= total || !body) return false;
+    int64_t end = std::min(next + piece, total);
+    uint64_t taken = (state >> 32 << 32) | static_cast<uint64_t>(end);
+    // Success proves that the call is still the one whose fields were read.
+    if (!slot.state.compare_exchange_weak(state, taken, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    body(context, next, end, worker);
+    slot.done.fetch_add(end - next, std::memory_order_release);
+    return true;
+  }
+}
+
+bool ThreadPool::help_any(int worker) {
+  bool helped = false;
+  for (Slot& slot : slots_) {
+    while (help(slot, worker)) helped = true;
+  }
+  return helped;
+}
+
+void ThreadPool::work(int worker) {
+  auto idle_since = std::chrono::steady_clock::now();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    uint32_t seen = signal_.load();
+    if (help_any(worker)) {
+      idle_since = std::chrono::steady_clock::now();
+    } else if (std::chrono::steady_clock::now() - idle_since < spin_time) {
+      for (int i = 0; i < 16; ++i) pause();
+    } else {
+      sleepers_.fetch_add(1);
+      signal_.wait(seen);
+      sleepers_.fetch_sub(1);
+      idle_since = std::chrono::steady_clock::now();
+    }
+  }
+}
+
+}  // namespace weft

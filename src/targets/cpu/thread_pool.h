@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weft {
+
+/// Cores that this process may use: affinity, lowered by a cgroup quota and by OMP_NUM_THREADS.
+int available_threads();
+
+/// Threads that run the tasks of kernels. One pool of each width serves the whole process; any number of callers may
+/// use it at once.
+///
+/// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that another process
+/// keeps from running delays nothing but the piece that it holds. Idle threads look for work for some 20 microseconds
+/// and then sleep (a spinning barrier collapses on a shared machine).
+class ThreadPool {
+ public:
+  /// Runs tasks [begin, end). `worker` is below width() and belongs to one thread at a time: it may index scratch
+  /// memory.
+  using Body = void (*)(void* context, int64_t begin, int64_t end, int worker);
+
+  /// The process's pool of `width` threads, the caller's among them.
+  static std::shared_ptr<ThreadPool> shared(int width);
+  explicit ThreadPool(int width);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+
+  int width() const { return width_; }
+  /// Runs body over [0, tasks) and returns when all are done. The body must not throw.
+  void run(int64_t tasks, Body body, void* context);
+
+ private:
+  /// A place for one running call. `state` is (epoch << 32 | next task), so that a late thread cannot take a piece of a
+  /// later call for one of an earlier.
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> state{0};
+    std::atomic<int64_t> total{0}, piece{1};
+    std::atomic<Body> body{nullptr};
+    std::atomic<void*> context{nullptr};
+    alignas(64) std::atomic<int64_t> done{0};
+    std::atomic<bool> taken{false};
+  };
+  static constexpr int slot_count = 16;
+
+  void start();
+  void work(int worker);
+  bool help(Slot& slot, int worker);
+  bool help_any(int worker);
+  Slot* acquire_slot();
+  void wake();
+
+  const int width_;
+  Slot slots_[slot_count];
+  std::atomic<uint32_t> signal_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex start_mutex_;
+  std::atomic<int64_t> started_in_{0};  // process id, so that a forked child starts threads of its own
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weft
