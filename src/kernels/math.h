@@ -220,7 +220,7 @@ WEFT_INLINE V power_of_two(IntOf<V> n) {
 /// x * 2^n, rounded once; n may reach twice beyond the normal exponents.
 template <class V>
 WEFT_INLINE V scale_by(V x, IntOf<V> n) {
-  const IntOf<V> half = n / 2;
+  const IntOf<V> half = n >> 1;
   return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 

@@ -56,15 +56,14 @@ WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inne
                                 const Store& store) {
   using V = Vec<Acc, N>;
   for_columns<N>(launch, outer, reduce, inner, [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA {
-    V total = neutral<Op, V>();
-    // In blocks, for the rounding error of long sums.
+    Total<Op, V> total;
     WEFT_NO_UNROLL for (i64 r = 0; r < reduce;) {
       const i64 end = least(r + 128, reduce);
       V part = neutral<Op, V>();
       WEFT_NO_UNROLL for (; r < end; r++) part = combine<Op>(part, load(row, r, col, lanes));
-      total = combine<Op>(total, part);
+      total.add(part);
     }
-    store(row, col, total, lanes);
+    store(row, col, total.value, lanes);
   });
 }
 

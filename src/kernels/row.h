@@ -77,6 +77,22 @@ template <class Op, class V>
 WEFT_INLINE V neutral() {
   return Op::template identity<V>();
 }
+/// A running total of blocks; sums of floats carry what rounding lost (Kahan), so that their error does not grow with
+/// the number of blocks.
+template <class Op, class V>
+struct Total {
+  V value = neutral<Op, V>(), lost = splat<Elem<V>, lanes_of<V>>(Elem<V>(0));
+  WEFT_INLINE void add(V part) {
+    if constexpr (is_same<Op, Sum> && is_float<V>) {
+      const V corrected = part - lost, sum = value + corrected;
+      const V rest = (sum - value) - corrected;
+      lost = select(rest == rest, rest, splat<Elem<V>, lanes_of<V>>(Elem<V>(0)));  // infinities stay what they are
+      value = sum;
+    } else {
+      value = combine<Op>(value, part);
+    }
+  }
+};
 /// v with its invalid lanes made neutral.
 template <class Op, class V>
 WEFT_INLINE V mask_lanes(V v, Full) {
@@ -96,14 +112,12 @@ WEFT_INLINE Elem<V> reduce_with(V v) {
 }
 
 #ifdef WEFT_CPU
-/// Reduces f(col, lanes) -> Vec<Acc, N> over a row. `Ways` running vectors for each block of the row, then block by
-/// block: the rounding error of a long sum grows with the length of a block and the number of blocks, not with their
-/// product. f stands Ways + 1 times in the code.
+/// Reduces f(col, lanes) -> Vec<Acc, N> over a row: `Ways` running vectors for each block of the row, then block by
+/// block. f stands Ways + 1 times in the code.
 template <class Op, class Acc, int N, int Ways, class F>
 WEFT_INLINE Acc fold_row(i64 cols, const F& f) {
   using V = Vec<Acc, N>;
-  V total[Ways];
-  for (auto& t : total) t = neutral<Op, V>();
+  Total<Op, V> total;
   i64 col = 0;
   WEFT_NO_UNROLL while (col + Ways * N <= cols) {
     const i64 end = least(col + 128 * N, cols);
@@ -112,14 +126,16 @@ WEFT_INLINE Acc fold_row(i64 cols, const F& f) {
     WEFT_NO_UNROLL for (; col + Ways * N <= end; col += Ways * N) {
       WEFT_UNROLL for (int i = 0; i < Ways; i++) part[i] = combine<Op>(part[i], f(col + i * N, Full{}));
     }
-    WEFT_UNROLL for (int i = 0; i < Ways; i++) total[i] = combine<Op>(total[i], part[i]);
+    WEFT_UNROLL for (int i = 1; i < Ways; i++) part[0] = combine<Op>(part[0], part[i]);
+    total.add(part[0]);
   }
+  V part = neutral<Op, V>();
   WEFT_NO_UNROLL for (; col < cols; col += N) {
     const Part lanes{int(least(N, cols - col))};
-    total[0] = combine<Op>(total[0], mask_lanes<Op>(f(col, lanes), lanes));
+    part = combine<Op>(part, mask_lanes<Op>(f(col, lanes), lanes));
   }
-  WEFT_UNROLL for (int i = 1; i < Ways; i++) total[0] = combine<Op>(total[0], total[i]);
-  return reduce_with<Op>(total[0]);
+  total.add(part);
+  return reduce_with<Op>(total.value);
 }
 
 /// One row, kept in scratch as Acc.
@@ -130,6 +146,8 @@ struct Row {
   i64 cols;
 
   WEFT_INLINE bool leads() const { return true; }
+  /// The first element; 0 of an empty row.
+  WEFT_INLINE Acc first() const { return cols > 0 ? at[0] : Acc(0); }
   /// Reduces f(Vec) over the row.
   template <class Op, class F>
   WEFT_INLINE Acc fold(const F& f) const {
@@ -191,6 +209,8 @@ struct Row {
 
   /// True for the one thread of the team that writes what a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
+  /// The first element; 0 of an empty row.
+  WEFT_INLINE Acc first() const { return lane(load(row, 0, Part{int(least(cols, 1))}), 0); }
   template <class F>
   WEFT_INLINE void each(const F& f) const {
     WEFT_NO_UNROLL for (i64 col = (thread_id() % size) * N; col < cols; col += size * N) {
@@ -255,13 +275,19 @@ WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, co
                             const Finish& finish) {
   using V = Vec<Acc, N>;
   for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
-    const Acc mean = x.template fold<Sum>([](V v) WEFT_LAMBDA { return v; }) / Acc(cols);
+    // All counted from the first element, so that a mean far from zero costs no accuracy.
+    const Acc origin = x.first();
+    const V from = splat<Acc, N>(origin);
+    const Acc mean = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return v - from; }) / Acc(cols);
     const V middle = splat<Acc, N>(mean);
-    const Acc square = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return (v - middle) * (v - middle); });
+    const Acc square = x.template fold<Sum>([&](V v) WEFT_LAMBDA {
+      const V d = (v - from) - middle;
+      return d * d;
+    });
     const Acc inverse = rsqrt(square / Acc(cols) + epsilon);
-    if (x.leads()) finish(row, mean, inverse);
+    if (x.leads()) finish(row, origin + mean, inverse);
     const V scale = splat<Acc, N>(inverse);
-    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, (v - middle) * scale, lanes); });
+    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, ((v - from) - middle) * scale, lanes); });
   });
 }
 template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
