@@ -42,15 +42,17 @@ void bench(const Case& c) {
   const auto blocks = tasks::attention_blocks(native_tile, 1, c.kv_heads, c.heads / c.kv_heads * c.queries, c.keys);
   Floats scratch(tasks::attention_scratch_bytes(native_tile, blocks, c.d, c.d) / 4);
   const weft::LaunchArgs args{.scratch = scratch.data()};
+  f32* to = y.data();
+  const i64 d = c.d, late = c.keys - c.queries;
+  const bool causal = c.causal;
   const double seen = c.causal ? 0.5 * c.queries * (2.0 * c.keys - c.queries + 1) : 1.0 * c.queries * c.keys;
   const Rate rate = best_rate(4.0 * c.heads * seen * c.d, [&] {
     attention<native_tile>(
         Launch<>{&args, 0, blocks.tasks}, s, q.data(), k.data(), v.data(),
-        [&](i64, i64, i64 query)
-            WEFT_LAMBDA { return KeyRange{0, c.causal ? c.keys - c.queries + query + 1 : c.keys}; },
+        [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, causal ? late + query + 1 : s.keys}; },
         [&](i64, i64, i64, i64, auto raw, auto) WEFT_LAMBDA { return raw * 0.125f; },
         [&](i64, i64 head, i64 query, i64 col, auto value, auto lanes)
-            WEFT_LAMBDA { store(y.data() + query * hq + head * c.d + col, value, lanes); });
+            WEFT_LAMBDA { store(to + query * hq + head * d + col, value, lanes); });
   });
   printf("%-16s %2ld/%2ld heads %4ld x %4ld x %3ld  tasks %3ld mq %3ld nk %3ld  %6.1f GFLOP/s  %3.0f %%\n", c.what,
          long(c.heads), long(c.kv_heads), long(c.queries), long(c.keys), long(c.d), long(blocks.tasks), long(blocks.mq),

@@ -58,12 +58,15 @@ void bench(const Case& c) {
   Floats scratch(tasks::conv_scratch(native_tile, mode, 1, s.rows(), c.out, taps, units) / 4 + 1);
   const weft::LaunchArgs args{.scratch = scratch.data()};
   const auto blocks = tasks::conv_blocks(native_tile, mode, 1, s.rows(), c.out, taps, units).gemm;
+  const f32 *from = x.data(), *weights = packed.data(), *b = bias.data();
+  f32* to = y.data();
+  const i64 channels = c.out;
   const Rate rate = best_rate(2.0 * s.rows() * c.out * c.in * s.taps(), [&] {
-    conv<MacF32, native_tile, mode>(Launch<>{&args, 0, blocks.tasks}, s, x.data(), packed.data(), 0.0f,
+    conv<MacF32, native_tile, mode>(Launch<>{&args, 0, blocks.tasks}, s, from, weights, 0.0f,
                                     [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-                                      v += load<native_tile.lanes>(bias.data() + col, lanes);
+                                      v += load<native_tile.lanes>(b + col, lanes);
                                       v = v > 0 ? v : decltype(v)(0);
-                                      store(y.data() + row * c.out + col, v, lanes);
+                                      store(to + row * channels + col, v, lanes);
                                     });
   });
   printf("%-16s %-6s %ld x %3ld^2 x %3ld -> %3ld  tasks %3ld mc %3ld nc %3ld kc %3ld  %6.1f GFLOP/s  %3.0f %%\n",

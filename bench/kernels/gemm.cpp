@@ -58,16 +58,17 @@ Buffers make(const Case& s) {
 }
 
 __attribute__((noinline)) void run(const Case& s, Buffers& x, i64 begin, i64 end) {
-  const i64 packed = tasks::packed_b_elements(native_tile, 1, s.n, s.k);
+  const i64 m = s.m, n = s.n, k = s.k, packed = tasks::packed_b_elements(native_tile, 1, n, k);
+  const f32 *a = x.a.data(), *b = x.packed.data(), *bias = x.bias.data();
+  f32* c = x.c.data();
   const weft::LaunchArgs args{.scratch = x.scratch.data()};
   gemm<MacF32, native_tile>(
-      Launch<>{&args, begin, end}, {s.batch, s.m, s.n, s.k},
-      DirectRows{[&](i64 b) { return x.a.data() + b * s.m * s.k; }, s.k},
-      [&](i64 b) { return x.packed.data() + b * packed; },
-      [&](i64 b, i64 row, i64 col, auto v, auto lanes) {
-        v += load<native_tile.lanes>(x.bias.data() + col, lanes);
-        v = v > 0 ? v : decltype(v)(0);
-        store(x.c.data() + (b * s.m + row) * s.n + col, v, lanes);
+      Launch<>{&args, begin, end}, {s.batch, m, n, k},
+      DirectRows{[&](i64 at) WEFT_LAMBDA { return a + at * m * k; }, k},
+      [&](i64 at) WEFT_LAMBDA { return b + at * packed; },
+      [&](i64 at, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
+        v += load<native_tile.lanes>(bias + col, lanes);
+        store(c + (at * m + row) * n + col, v > 0 ? v : decltype(v)(0), lanes);
       });
 }
 

@@ -50,14 +50,17 @@ void bench_depthwise(const Case& c) {
              bias = numbers(c.channels);
   Floats y(s.rows() * c.channels);
   const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
+  const f32 *from = x.data(), *weights = w.data(), *b = bias.data();
+  f32* to = y.data();
+  const i64 channels = c.channels;
   const double flop = 2.0 * s.rows() * c.channels * s.taps();
   report("depthwise", c,
          best_rate(flop,
                    [&] {
-                     depthwise(Launch<>{nullptr, 0, all}, s, x.data(), w.data(),
+                     depthwise(Launch<>{nullptr, 0, all}, s, from, weights,
                                [&](i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-                                 v += load<native_lanes>(bias.data() + col, lanes);
-                                 store(y.data() + row * c.channels + col, v > 0 ? v : decltype(v)(0), lanes);
+                                 v += load<native_lanes>(b + col, lanes);
+                                 store(to + row * channels + col, v > 0 ? v : decltype(v)(0), lanes);
                                });
                    }),
          4.0 * (x.size() + y.size()) / flop);
@@ -70,16 +73,19 @@ void bench_pool(const Case& c) {
   const auto x = numbers(c.image * c.image * c.channels);
   Floats y(s.rows() * c.channels);
   const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
+  const f32* from = x.data();
+  f32* to = y.data();
+  const i64 channels = c.channels;
   const double flop = 1.0 * s.rows() * c.channels * s.taps();
   report("max pool", c,
          best_rate(flop,
                    [&] {
                      pool(
                          Launch<>{nullptr, 0, all}, p, -__builtin_inff(),
-                         [&](i64 at, auto lanes) WEFT_LAMBDA { return load<native_lanes>(x.data() + at, lanes); },
+                         [&](i64 at, auto lanes) WEFT_LAMBDA { return load<native_lanes>(from + at, lanes); },
                          [](auto a, auto b) WEFT_LAMBDA { return pool_max(a, b); },
                          [&](i64 row, i64 col, auto v, i64, auto lanes)
-                             WEFT_LAMBDA { store(y.data() + row * c.channels + col, v, lanes); });
+                             WEFT_LAMBDA { store(to + row * channels + col, v, lanes); });
                    }),
          4.0 * (x.size() + y.size()) / flop);
 }

@@ -18,7 +18,7 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 /// vector FMAs that the machine starts in a cycle. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
-  int rows2 = 5, rows3 = 4, rows4 = 0;
+  int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
@@ -26,8 +26,8 @@ struct GemmTile {
 
 /// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
 inline constexpr GemmTile avx2_tile{};
-inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 8, .rows3 = 4, .rows4 = 1, .fma = 1};
-inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 5, .rows3 = 4, .rows4 = 0, .fma = 2};
+inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1};
+inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// How elements of k are grouped in packed B and in the rows of A: `group` consecutive k make one unit

@@ -27,20 +27,16 @@ std::vector<T> random_values(i64 count, unsigned seed) {
   std::vector<T> v(static_cast<size_t>(count));
   for (T& x : v) {
     const int draw = static_cast<int>(random() % 255);
-    if constexpr (sizeof(T) == 1)
-      x = static_cast<T>(draw - (T(-1) < T(0) ? 127 : 0));
-    else
-      x = convert<T>(static_cast<f32>(draw - 127) / 64);
+    if constexpr (sizeof(T) == 1) x = static_cast<T>(draw - (T(-1) < T(0) ? 127 : 0));
+    else x = convert<T>(static_cast<f32>(draw - 127) / 64);
   }
   return v;
 }
 
 template <class T>
 double wide(T x) {
-  if constexpr (is_packed<T>)
-    return convert<f32>(x);
-  else
-    return static_cast<double>(x);
+  if constexpr (is_packed<T>) return convert<f32>(x);
+  else return static_cast<double>(x);
 }
 
 struct Run {
@@ -49,9 +45,8 @@ struct Run {
 };
 
 /// Runs pack_b and gemm in two halves of the task range and compares with plain sums.
-template <class Mac, class A, class B>
+template <class Mac, class A, class B, GemmTile tile = tile_of<Mac>>
 double worst_error(const Run& r) {
-  constexpr GemmTile tile = tile_of<Mac>;
   const GemmSizes& s = r.s;
   const auto a = random_values<A>(s.batch * s.m * s.k, 1);
   const auto b = random_values<B>(s.batch * s.k * s.n, 2);
@@ -87,8 +82,7 @@ double worst_error(const Run& r) {
   const i64 all = tasks::gemm_blocks(tile, s.batch, s.m, s.n, units, r.fill).tasks;
   for (i64 half = 0; half < 2; ++half) {
     const Launch<> launch{&args, half * (all / 2), half ? all : all / 2};
-    if (r.fill)
-      gemm<Mac, tile>(launch, s, FilledRows{load_a}, b_at, store_sum);
+    if (r.fill) gemm<Mac, tile>(launch, s, FilledRows{load_a}, b_at, store_sum);
     else if constexpr (is_same<A, typename Mac::Unit>) {
       gemm<Mac, tile>(launch, s, DirectRows{[&](i64 batch) { return a.data() + batch * s.m * s.k; }, s.k}, b_at,
                       store_sum);
@@ -128,6 +122,16 @@ TEST_CASE("gemm f32, rows in place and filled") {
     CAPTURE(s.k);
     CHECK(worst_error<MacF32, f32, f32>({s, false, false, false}) < 1e-6);
     CHECK(worst_error<MacF32, f32, f32>({s, true, true, true}) < 1e-6);
+  }
+}
+
+TEST_CASE("gemm f32 with the tiles of other processors") {
+  for (const GemmSizes& s : sizes) {
+    CAPTURE(s.m);
+    CAPTURE(s.n);
+    CAPTURE(s.k);
+    CHECK(worst_error<MacF32, f32, f32, tasks::avx512_tile>({s, false, false, false}) < 1e-6);
+    CHECK(worst_error<MacF32, f32, f32, tasks::neon_tile>({s, true, false, true}) < 1e-6);
   }
 }
 
