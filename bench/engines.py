@@ -6,7 +6,7 @@ names the model file and how to run it; nothing here knows how time is measured 
 """
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass
@@ -85,10 +85,16 @@ def weft_engine(job, precision):
     return program.run, program.version()
 
 
-ENGINES = {
+def free(load):
+    """The same engine, told no sizes when it loads: what a run brings must do."""
+    return lambda job: load(replace(job, sizes={}))
+
+
+BOUND = {
     "weft": lambda job: weft_engine(job, "f32"),
     "weft_bf16": lambda job: weft_engine(job, "bf16"),
     "onnxruntime": onnxruntime_engine,
     "openvino": lambda job: openvino_engine(job, "f32"),
     "openvino_bf16": lambda job: openvino_engine(job, "bf16"),
 }
+ENGINES = {**BOUND, **{f"{name}_free": free(load) for name, load in BOUND.items()}}

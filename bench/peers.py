@@ -3,7 +3,7 @@
 
   ./x bench peers [--models resnet50,bert_base] [--engines weft,onnxruntime,openvino] [--threads 1,2] [--rounds 11]
   ./x bench peers --accuracy                   # how far each engine's answers are from exact ones
-  ./x bench peers --free                       # sizes stay free when loading, and are bound by the inputs
+  ./x bench peers --engines weft_free,weft     # sizes left free when loading, by sizes bound then
 
 Every engine runs in a process of its own. In each round each engine in turn runs for a moment. A ratio is the median,
 over the rounds, of the first engine's time by another's in the same round, so that a machine that slows down slows
@@ -25,7 +25,7 @@ from engines import ENGINES, Job
 from machine import Record, load
 from worker import EngineError, Worker
 
-DEFAULT = [name for name in ENGINES if "bf16" not in name]
+DEFAULT = ["weft", "onnxruntime", "openvino"]
 CLOCKS = ("wall", "cpu")
 
 
@@ -112,11 +112,10 @@ def compare(model, sizes, threads, arguments, record, caches):
     """One model at one size: starts all engines, lets them take turns, prints a table. False if the first is too far
     off."""
     path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
-    bound = {} if arguments.free else sizes
     text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
-    print(f"{model} {text} threads={threads}{' free' if arguments.free else ''}  load {load()}", flush=True)
-    race = Race(arguments.engines, lambda name: Job(name, path, threads, bound), feeds, caches, not arguments.accuracy)
-    context = {"model": model, "sizes": sizes, "free": arguments.free, "threads": threads, "command": COMMAND}
+    print(f"{model} {text} threads={threads}  load {load()}", flush=True)
+    race = Race(arguments.engines, lambda name: Job(name, path, threads, sizes), feeds, caches, not arguments.accuracy)
+    context = {"model": model, "sizes": sizes, "threads": threads, "command": COMMAND}
 
     def note(engine, figure, value, unit, **more):
         record.add(figure, value, unit, engine=engine, version=race.version(engine), **context, **more)
@@ -141,12 +140,16 @@ def parse():
     parser = argparse.ArgumentParser(prog="./x bench peers", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("--models", type=lambda text: text.split(","), default=fill.names(), help="of bench/models (default: all)")
-    add("--engines", type=lambda text: text.split(","), default=DEFAULT, help=f"of {', '.join(ENGINES)}")
+    add(
+        "--engines",
+        type=lambda text: text.split(","),
+        default=DEFAULT,
+        help=f"of {', '.join(ENGINES)}; the first is compared with the rest",
+    )
     add("--threads", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2])
     add("--cases", type=int, default=2, help="how many of a model's sizes to take, from the first")
     add("--rounds", type=int, default=11)
     add("--seconds", type=float, default=0.3, help="how long an engine runs in a round; one run at least")
-    add("--free", action="store_true", help="leave the sizes free when loading")
     add(
         "--accuracy",
         action="store_true",
