@@ -157,7 +157,11 @@ struct MacInt8 {
   }
   template <class V>
   static WEFT_INLINE V mac(V a, V b, V c) {
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+    using Shorts = short __attribute__((__vector_size__(64)));
+    return c + __builtin_bit_cast(
+                   V, __builtin_ia32_pmaddwd512(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+#elif defined(__AVX2__)
     using Shorts = short __attribute__((__vector_size__(32)));
     return c + __builtin_bit_cast(
                    V, __builtin_ia32_pmaddwd256(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
