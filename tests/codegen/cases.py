@@ -209,6 +209,12 @@ def all_cases(small=False):
             yield arg_columns(*shape)
 
 
+def raise_fault(fault):
+    """Says what a checked kernel found; `fault` is a KernelFault as four 64-bit words."""
+    if fault[0] & 0xFFFFFFFF:
+        raise RuntimeError(f"buffer {fault[0] >> 32}: {fault[2]} bytes at {fault[1]} are outside its {fault[3]} bytes")
+
+
 def error_of(got, want):
     """Largest |y - r| / max(1, |r|); infinite where one is NaN or infinite and the other is not the same."""
     if got.dtype.kind == "i":

@@ -55,18 +55,19 @@ class Amd:
     def run(self, case):
         outputs = [np.full(shape, -1, dtype) for shape, dtype in case.outputs]
         arrays = [np.ascontiguousarray(a) for a in case.inputs] + outputs
-        arrays.append(np.array(case.sizes, np.int64))
-        held = [self.upload(a) for a in arrays]
-        block = np.array([h.value for h in held] + [0, 0], np.uint64)  # buffers, sizes, no checks
+        nbytes, fault = np.array([a.nbytes for a in arrays], np.int64), np.zeros(4, np.int64)
+        held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64), nbytes, fault]]
+        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and what checked kernels want
         params = (pointer * 1)(block.ctypes.data)
         self.call("hipModuleLaunchKernel", self.kernel(case.kernel), case.blocks, 1, 1, case.threads, 1, 1, 0, None, params,
                   None)
         self.call("hipDeviceSynchronize")
-        for array, at in zip(arrays[len(case.inputs):], held[len(case.inputs):]):
+        for array, at in zip([*outputs, fault], [*held[len(case.inputs):len(arrays)], held[-1]], strict=True):
             if array.nbytes:
                 self.call("hipMemcpy", pointer(array.ctypes.data), at, ctypes.c_size_t(array.nbytes), 2)
         for at in held:
             self.call("hipFree", at)
+        cases.raise_fault(fault)
         return outputs
 
 

@@ -38,8 +38,7 @@ class Cpu:
         entry = self.kernel(case.kernel)
         for begin, end in ranges:
             entry(ctypes.byref(args), ctypes.c_int64(begin), ctypes.c_int64(end))
-        if fault[0] & 0xFFFFFFFF:
-            raise RuntimeError(f"buffer {fault[0] >> 32}: {fault[2]} bytes at {fault[1]} are outside its {fault[3]} bytes")
+        cases.raise_fault(fault)
         return outputs
 
     def run(self, case):

@@ -54,27 +54,32 @@ class Cuda:
         return at
 
     def launch(self, case, held):
-        block = np.array([h.value for h in held] + [0, 0], np.uint64)  # buffers, sizes, no checks
+        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and what checked kernels want
         params = (pointer * 1)(block.ctypes.data)
         self.call("cuLaunchKernel", self.kernel(case.kernel), case.blocks, 1, 1, case.threads, 1, 1, 0, None, params, None)
+
+    def upload_all(self, case, arrays):
+        nbytes = np.array([a.nbytes for a in arrays], np.int64)
+        return [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64), nbytes, np.zeros(4, np.int64)]]
 
     def run(self, case):
         outputs = [np.full(shape, -1, dtype) for shape, dtype in case.outputs]
         arrays = [np.ascontiguousarray(a) for a in case.inputs] + outputs
-        held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64)]]
+        held, fault = self.upload_all(case, arrays), np.zeros(4, np.int64)
         self.launch(case, held)
         self.call("cuCtxSynchronize")
-        for array, at in zip(outputs, held[len(case.inputs):]):
+        for array, at in zip([*outputs, fault], [*held[len(case.inputs):len(arrays)], held[-1]], strict=True):
             if array.nbytes:
                 self.call("cuMemcpyDtoH_v2", pointer(array.ctypes.data), at, ctypes.c_size_t(array.nbytes))
         for at in held:
             self.call("cuMemFree_v2", at)
+        cases.raise_fault(fault)
         return outputs
 
     def milliseconds(self, case, repeats=20):
         """Median time of one launch, by events; inputs stay as they are."""
         arrays = [np.ascontiguousarray(a) for a in case.inputs] + [np.zeros(s, d) for s, d in case.outputs]
-        held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64)]]
+        held = self.upload_all(case, arrays)
         start, stop, times = pointer(), pointer(), []
         self.call("cuEventCreate", ctypes.byref(start), 0)
         self.call("cuEventCreate", ctypes.byref(stop), 0)
