@@ -30,8 +30,8 @@ ALLOWED = {
     "ort": ["weft"],
     "generate": ["weft"],
 }
-# Plain constexpr formulas on how a kernel's work is cut, which the host and the kernels must agree on.
-SHARED = {"kernels/tasks.h"}
+# What the host and the kernels must agree on: how a kernel's work is cut (plain constexpr formulas), and its arguments.
+SHARED = {"kernels/tasks.h", "kernels/launch.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 
