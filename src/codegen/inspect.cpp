@@ -75,11 +75,14 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
   }
 }
 
+/// The memory functions and the sanitizers' runtime come from the process, the bounds of a section from the linker.
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
+  constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_"};
   if (name.empty()) return true;
   if (kind != ChipKind::x86) return false;
-  return name.starts_with("__asan_") || name.starts_with("__tsan_") || std::ranges::find(memory, name) != memory.end();
+  auto starts = [&](const char* prefix) { return name.starts_with(prefix); };
+  return std::ranges::any_of(prefixes, starts) || std::ranges::find(memory, name) != memory.end();
 }
 
 /// LLVM's machine-code layer for one chip, with what its parts need of each other.

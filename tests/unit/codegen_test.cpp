@@ -199,6 +199,19 @@ TEST_CASE("codegen: a kernel that includes headers starts from the prepared ones
   CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
 }
 
+TEST_CASE("codegen: kernels are instrumented for the sanitizer that is asked for") {
+  for (auto [sanitizer, call] :
+       {std::pair{Sanitizer::address, "__asan_report_store4"}, {Sanitizer::thread, "__tsan_write4"}}) {
+    KernelSource stores = source("stores", "extern \"C\" void stores(int* x, long i) { x[i] = 7; }");
+    stores.sanitizer = sanitizer;
+    auto object = codegen().compile(stores, host_chip());
+    INFO(object.diagnostics);
+    REQUIRE(object.ok);
+    CHECK(has(text_of(object), call));
+    CHECK(link(object, host_chip()).ok);
+  }
+}
+
 TEST_CASE("codegen: PTX of several kernels is one module") {
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"}) {
     Chip chip{.kind = ChipKind::nvidia, .arch = arch};
