@@ -8,6 +8,7 @@
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/wide.h"
 
 namespace weft::onnx {
 namespace {
@@ -194,8 +195,36 @@ void Call::check_attributes() const {
   }
 }
 
+namespace {
+
+constexpr int64_t small_constant = 4096;  // elements: more is left to the compiler, which can share and time it
+
+bool is_small_constant(Value value) {
+  auto* op = value.def->as<Constant>();
+  return op && op->tensor.elements() <= small_constant && op->tensor.dtype != DType::string &&
+         !is_complex(op->tensor.dtype);
+}
+
+/// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
+std::optional<Tensor> computed(const Instruction& i) {
+  if (!i.op.info().evaluate || i.types.size() != 1 || i.is<Constant>() || i.is<Sizes>() || !i.types[0].is_tensor())
+    return {};
+  const Shape& shape = i.types[0].shape;
+  bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);
+  if (!is_small || !std::ranges::all_of(i.inputs, is_small_constant)) return {};
+  std::vector<Wide> in;
+  for (Value input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
+  return weft::to_tensor(i.op.info().evaluate(i.op, in).at(0));
+}
+
+}  // namespace
+
 Value Call::emit(Op op, Values inputs) const {
-  return fold_sizes(module(), module().append(std::move(op), std::move(inputs)));
+  Value value = module().append(std::move(op), std::move(inputs));
+  auto tensor = computed(*value.def);
+  if (!tensor) return fold_sizes(module(), value);
+  module().erase(*value.def);
+  return weft::constant(module(), std::move(*tensor));
 }
 
 Values Call::emit_all(Op op, Values inputs) const {

@@ -125,5 +125,9 @@ std::span<const Operator> attention_operators();
 std::span<const Operator> quantized_operators();
 std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();
+std::span<const Operator> control_operators();
+std::span<const Operator> recurrent_operators();
+std::span<const Operator> signal_operators();
+std::span<const Operator> einsum_operators();
 
 }  // namespace weft::onnx

@@ -19,7 +19,8 @@ const std::map<Key, Operator>& operators() {
   static const std::map<Key, Operator> table = [] {
     std::map<Key, Operator> all;
     for (auto part : {elementwise_operators(), math_operators(), layout_operators(), network_operators(),
-                      attention_operators(), quantized_operators(), indexing_operators(), image_operators()}) {
+                      attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
+                      control_operators(), recurrent_operators(), signal_operators(), einsum_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }
@@ -286,6 +287,11 @@ void Importer::add_parameters(Scope& scope) {
   for (const auto& input : model_.graph.inputs) {
     // Until IR version 4 every initializer had to be an input too, without being meant as one.
     if (given.contains(input.name) && model_.ir_version < 4) continue;
+    auto fixed = options_.constants.find(std::string(input.name));
+    if (fixed != options_.constants.end()) {
+      scope.values[input.name] = constant(program_->main(), fixed->second);
+      continue;
+    }
     Type type = declared_type(input);
     auto wanted = options_.shapes.find(std::string(input.name));
     if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;

@@ -15,6 +15,8 @@ struct ImportOptions {
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
+  /// Graph inputs that are fixed to a value, by name: they are no inputs of the program.
+  std::map<std::string, Tensor> constants = {};
   int64_t max_nodes = 10'000'000;  ///< after functions are expanded
   int64_t max_nesting = 256;       ///< of graphs within graphs and of functions calling functions
 };

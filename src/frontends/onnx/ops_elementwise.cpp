@@ -41,11 +41,15 @@ Values modulo(Call& c) {
   return {apply(fn, arg(c, 0), arg(c, 1))};
 }
 
+/// Shifts by the whole width or more (or by less than nothing) leave only the sign.
 Values bit_shift(Call& c) {
   std::string direction = c.text("direction");
-  if (direction != "LEFT" && direction != "RIGHT")
-    c.fail("E145", cat("direction '", printable(direction), "' is not LEFT or RIGHT"));
-  return {apply(direction == "LEFT" ? Fn::shift_left : Fn::shift_right, arg(c, 0), arg(c, 1))};
+  bool left = direction == "LEFT";
+  if (!left && direction != "RIGHT") c.fail("E145", cat("direction '", printable(direction), "' is not LEFT or RIGHT"));
+  Expr x = arg(c, 0), by = arg(c, 1);
+  if (left || !is_signed_integer(x.dtype())) return {apply(left ? Fn::shift_left : Fn::shift_right, x, by)};
+  double most = bits(x.dtype()) - 1;
+  return {apply(Fn::shift_right, x, select((by < 0) | (by > most), most, by))};
 }
 
 Expr clamp(Expr x, double low, double high) { return min(max(x, low), high); }
@@ -162,21 +166,21 @@ void refuse_conversion(Call& c, DType from, DType to) {
     c.unsupported(cat("from ", from, " to ", to, " is not supported"));
 }
 
-Values cast(Call& c) {
-  DType to = c.element("to");
-  refuse_conversion(c, c.dtype(), to);
-  if (c.text("round_mode", "up") != "up") c.unsupported("supports only round_mode 'up'");
+Value casted(Call& c, DType to) {
+  Expr x = arg(c, 0);
+  refuse_conversion(c, x.dtype(), to);
   bool saturate = c.flag("saturate", true);
-  return {c.dtype() == to ? c.input(0) : c.emit(Convert{.to = to, .saturate = saturate}, {c.input(0)})};
+  std::string rounding = c.text("round_mode", "up");
+  if (rounding != "up" && to == DType::f8e8m0)
+    c.unsupported(cat("with round_mode '", printable(rounding), "' is not supported"));
+  if (x.dtype() == to) return x;
+  // Floats to integers narrower than a byte wrap, as integers do.
+  if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
+  return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }
 
-Values cast_like(Call& c) {
-  DType to = c.dtype(1);
-  refuse_conversion(c, c.dtype(), to);
-  if (c.text("round_mode", "up") != "up") c.unsupported("supports only round_mode 'up'");
-  bool saturate = c.flag("saturate", true);
-  return {c.dtype() == to ? c.input(0) : c.emit(Convert{.to = to, .saturate = saturate}, {c.input(0)})};
-}
+Values cast(Call& c) { return {casted(c, c.element("to"))}; }
+Values cast_like(Call& c) { return {casted(c, c.dtype(1))}; }
 
 Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }
 

@@ -184,6 +184,7 @@ Values range(Call& c) {
     int64_t count = count_steps(c, start, c.number_input(1, "limit"), delta);
     return {convert(convert(iota(c, count), DType::f64) * delta + start, type)};
   }
+  if (type != DType::i64 && type != DType::i32) c.unsupported(cat("of ", type, " is not supported"));
   Dim start = c.sizes(0).at(0), limit = c.sizes(1).at(0), delta = c.sizes(2).at(0);
   if (known_equal(delta, 0)) c.fail("E156", "has a step of 0");
   Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);

@@ -9,7 +9,7 @@
 
 namespace weft::onnx {
 
-constexpr int64_t oldest_opset = 7;
+constexpr int64_t oldest_opset = 1;
 constexpr int64_t newest_opset = 28;
 constexpr int64_t newest_ir_version = 14;
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals: windows, Fourier transforms (as matrix products), mel filters.
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/onnx/expr.h"
+#include "ops/indexed.h"
+
+namespace weft::onnx {
+namespace {
+
+/// a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N one less for a symmetric window.
+Values cosine_window(Call& c, double a0, double a1, double a2) {
+  Dim size = c.sizes(0).at(0);
+  bool periodic = c.flag("periodic", true);
+  DType type = c.element("output_datatype", DType::f32);
+  Expr whole = convert(reshape(sizes(c, {periodic ? size : size - 1}), {}), DType::f64);
+  Expr angle = convert(iota(c, size), DType::f64) * (2 * M_PI) / whole;
+  Expr w = cos(angle) * a1 + a0;
+  if (a2 != 0) w = w + cos(angle * 2) * a2;
+  return {convert(w, type)};
+}
+
+/// Real and imaginary parts of e^(i 2 pi j k / n): [rows, columns].
+struct Twiddles {
+  Expr cosine, sine;
+};
+Twiddles twiddles(Call& c, const Dim& rows, const Dim& columns, const Dim& n, DType type) {
+  Expr turns = along(iota(c, rows), 0, 2) * along(iota(c, columns), 1, 2);
+  Expr whole = reshape(sizes(c, {n}), {});
+  // Whole turns are taken off in integers, where nothing is lost.
+  Expr angle = convert(floor_mod(turns, whole), DType::f64) * (2 * M_PI) / convert(whole, DType::f64);
+  return {convert(cos(angle), type), convert(sin(angle), type)};
+}
+
+/// x cut or filled with zeros to `size` elements along `axis`.
+Expr fitted(Call& c, Expr x, int64_t axis, const Dim& size) {
+  Dim have = x.dims()[static_cast<size_t>(axis)];
+  if (known_equal(have, size)) return x;
+  x = slice(x, axis, 0, min(have, size));
+  Pad pad{.before = Dims(x.dims().size(), 0), .after = Dims(x.dims().size(), 0)};
+  pad.after[static_cast<size_t>(axis)] = size - min(have, size);
+  return {&c, c.emit(pad, {x, number(c, x.dtype(), 0)})};
+}
+
+/// The Fourier transform along the axis before the last of x[..., n, 1 or 2]; the last holds real and imaginary part.
+Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
+  int64_t last = x.rank() - 1;
+  bool is_real = known_equal(x.dims().back(), 1), gives_real = inverse && onesided;
+  if (gives_real && is_real) c.unsupported("inverse and onesided of a real input is not supported");
+  Dim bins = onesided ? floordiv(n, 2) + 1 : n;
+  Dim used = gives_real ? bins : n;
+  x = fitted(c, x, last - 1, used);
+  Twiddles t = twiddles(c, used, gives_real ? n : bins, n, x.dtype());
+  Dims flat = x.dims();
+  flat.pop_back();
+  auto part = [&](int64_t i) { return reshape(slice(x, last, i, 1), flat); };
+  Expr re = part(0), im = is_real ? re : part(1);
+  Expr whole = convert(reshape(sizes(c, {n}), {}), x.dtype());
+  auto column = [](Expr v) {
+    Dims dims = v.dims();
+    dims.push_back(1);
+    return reshape(v, dims);
+  };
+  if (gives_real) {  // bins between the first and the middle stand for their mirror images too
+    Expr k = iota(c, bins);
+    Expr twice = select(equal(k, 0) | equal(k * 2, reshape(sizes(c, {n}), {})), number(c, x.dtype(), 1),
+                        number(c, x.dtype(), 2));
+    return column((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);
+  }
+  double sign = inverse ? 1 : -1;
+  Expr y_re = matmul(re, t.cosine), y_im = matmul(re, t.sine) * sign;
+  if (!is_real) y_re = y_re - matmul(im, t.sine) * sign, y_im = y_im + matmul(im, t.cosine);
+  if (inverse) y_re = y_re / whole, y_im = y_im / whole;
+  return concat(c, {column(y_re), column(y_im)}, last);
+}
+
+Values dft(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.opset() < 20 ? c.integer("axis", 1) : c.has_input(2) ? c.numbers(2).at(0) : -2;
+  axis = c.axis(axis, x.rank());
+  int64_t last = x.rank() - 1;
+  if (axis == last) c.fail("E143", cat("axis ", axis, " is the one of the real and imaginary parts"));
+  bool inverse = c.flag("inverse"), onesided = c.flag("onesided");
+  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Dim n = c.has_input(1) ? c.sizes(1).at(0) : inverse && onesided ? (size - 1) * 2 : size;
+  std::vector<int64_t> order;
+  for (int64_t a = 0; a < last; ++a) {
+    if (a != axis) order.push_back(a);
+  }
+  order.push_back(axis), order.push_back(last);
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return {transpose(transform(c, transpose(x, order), n, inverse, onesided), back)};
+}
+
+Values stft(Call& c) {
+  Expr x = arg(c, 0);
+  if (x.rank() == 2) x = reshape(x, {x.dims()[0], x.dims()[1], 1});
+  Dim step = c.sizes(1).at(0);
+  Dim length = c.has_input(3) ? c.sizes(3).at(0) : c.has_input(2) ? c.input(2).dims()[0] : x.dims()[1];
+  Dim frames = floordiv(x.dims()[1] - length, step) + 1;
+  Expr start = iota(c, frames) * reshape(sizes(c, {step}), {});
+  Expr position = along(start, 0, 2) + along(iota(c, length), 1, 2);
+  Expr windows{&c, c.emit(Gather{.axis = 1}, {x, position})};
+  if (c.has_input(2)) windows = windows * along(arg(c, 2), 2, 4);
+  return {transform(c, windows, length, false, c.flag("onesided", true))};
+}
+
+double hertz_to_mel(double f) { return 2595 * std::log10(1 + f / 700); }
+double mel_to_hertz(double m) { return 700 * (std::pow(10, m / 2595) - 1); }
+
+/// Triangles in the spectrum, evenly spaced on the mel scale: [spectrum bins, mel bins].
+Values mel_weight_matrix(Call& c) {
+  auto bins = static_cast<int64_t>(c.number_input(0, "num_mel_bins")),
+       length = static_cast<int64_t>(c.number_input(1, "dft_length"));
+  double rate = c.number_input(2, "sample_rate");
+  double low = hertz_to_mel(c.number_input(3, "lower_edge_hertz")),
+         high = hertz_to_mel(c.number_input(4, "upper_edge_hertz"));
+  DType type = c.element("output_datatype", DType::f32);
+  constexpr int64_t most = 1 << 20;
+  if (bins < 1 || length < 1 || bins > most || length > most || !(rate > 0))
+    c.fail("E145", "needs positive sizes and rate");
+  int64_t spectrum = length / 2 + 1;
+  if (bins * spectrum > most * 16) c.fail("E401", cat("of ", spectrum, " x ", bins, " is too large"));
+  std::vector<int64_t> edges;
+  for (int64_t i = 0; i < bins + 2; ++i) {
+    double hertz = mel_to_hertz(low + static_cast<double>(i) * (high - low) / static_cast<double>(bins + 2));
+    edges.push_back(std::clamp<int64_t>(
+        static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0, spectrum - 1));
+  }
+  std::vector<double> weights(static_cast<size_t>(spectrum * bins));
+  for (int64_t i = 0; i < bins; ++i) {
+    auto e = edges.begin() + i;
+    auto weight = [&](int64_t j) -> double& { return weights[static_cast<size_t>(j * bins + i)]; };
+    for (int64_t j = e[0]; j <= e[1]; ++j)
+      weight(j) = e[1] == e[0] ? 1 : static_cast<double>(j - e[0]) / static_cast<double>(e[1] - e[0]);
+    for (int64_t j = e[1]; j < e[2]; ++j) weight(j) = static_cast<double>(e[2] - j) / static_cast<double>(e[2] - e[1]);
+  }
+  return {constant(c.module(), make_tensor(type, {spectrum, bins}, std::span<const double>(weights)))};
+}
+
+constexpr Operator table[] = {
+    {"", "HannWindow", [](Call& c) { return cosine_window(c, 0.5, -0.5, 0); }},
+    {"", "HammingWindow", [](Call& c) { return cosine_window(c, 25.0 / 46, -21.0 / 46, 0); }},
+    {"", "BlackmanWindow", [](Call& c) { return cosine_window(c, 0.42, -0.5, 0.08); }},
+    {"", "DFT", dft},
+    {"", "STFT", stft},
+    {"", "MelWeightMatrix", mel_weight_matrix},
+};
+
+}  // namespace
+
+std::span<const Operator> signal_operators() { return table; }
+
+}  // namespace weft::onnx
