@@ -2,8 +2,12 @@
 #include "passes/passes.h"
 
 #include "base/error.h"
+#include "passes/canonicalise_views.h"
 #include "passes/fold_constants.h"
 #include "passes/merge_common.h"
+#include "passes/raise_composites.h"
+#include "passes/simplify_algebra.h"
+#include "passes/simplify_indices.h"
 
 namespace weft {
 namespace {
@@ -15,7 +19,8 @@ struct NamedPass {
 
 /// Single rewrites, each of which may open the way for another.
 constexpr NamedPass rewrites[] = {
-    {"fold_constants", fold_constants},
+    {"fold_constants", fold_constants},     {"simplify_indices", simplify_indices},
+    {"simplify_algebra", simplify_algebra}, {"canonicalise_views", canonicalise_views},
     {"merge_common", merge_common},
 };
 
@@ -30,9 +35,21 @@ bool normalise_once(Module& module) {
 }
 bool normalise(Module& module) { return until_settled(normalise_once)(module); }
 
+/// What was raised may stand on views that then merge, and open the way for more.
+bool raise_once(Module& module) {
+  bool changed = raise_composites(module);
+  module.remove_dead();
+  return changed && (normalise(module), true);
+}
+bool raise(Module& module) { return until_settled(raise_once)(module); }
+
 /// The way of every program, in order.
 constexpr NamedPass stages[] = {
     {"normalise", normalise},
+    {"raise", raise},
+};
+constexpr NamedPass others[] = {
+    {"raise_composites", raise_composites},
 };
 
 }  // namespace
@@ -43,7 +60,8 @@ void add_passes(Pipeline& run) {
 
 Pass find_pass(std::string_view name) {
   std::vector<std::string_view> known;
-  for (std::span<const NamedPass> list : {std::span<const NamedPass>(rewrites), std::span<const NamedPass>(stages)}) {
+  using List = std::span<const NamedPass>;
+  for (List list : {List(rewrites), List(others), List(stages)}) {
     for (const NamedPass& pass : list) {
       if (pass.name == name) return pass.run;
       known.push_back(pass.name);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/canonicalise_views.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "passes/view_chain.h"
+
+namespace weft {
+namespace {
+
+bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
+
+/// The longest chain of reshapes and transposes that ends in `i`, in its short form.
+std::optional<Value> shorter_chain(Module& module, Instruction& i) {
+  if (!is_chained(i)) return std::nullopt;
+  std::vector<Instruction*> chain{&i};
+  while (is_chained(*chain.back()->inputs[0].def)) chain.push_back(chain.back()->inputs[0].def);
+  // From the longest chain on: sizes that do not factor end it.
+  for (; !chain.empty(); chain.pop_back()) {
+    Value x = chain.back()->inputs[0];
+    ViewChain views(x.dims());
+    bool fits = true;
+    for (size_t k = chain.size(); k-- > 0 && fits;) {
+      if (const auto* op = chain[k]->as<Transpose>()) views.transpose(op->permutation);
+      else fits = views.reshape(chain[k]->as<Reshape>()->dims);
+    }
+    if (!fits) continue;
+    ViewChain::Form form = views.form();
+    if (form.length() > chain.size() || form.is_written(x, i.result())) return std::nullopt;
+    return form.write(module, x);
+  }
+  return std::nullopt;
+}
+
+/// Views of the same kind in a row as one; views that change nothing.
+std::optional<Value> merged_view(Module& module, Instruction& i) {
+  if (i.inputs.empty()) return std::nullopt;
+  Value x = i.inputs[0];
+  bool same_type = i.types.size() == 1 && i.types[0] == x.type();
+  if (const auto* op = i.as<Broadcast>()) {
+    if (same_type) return x;
+    if (x.def->is<Broadcast>()) return module.append(*op, {x.def->inputs[0]});
+  }
+  if (const auto* op = i.as<Slice>()) {
+    bool plain = std::ranges::all_of(op->starts, [](const Dim& d) { return d == Dim(0); }) &&
+                 std::ranges::all_of(op->steps, [](int64_t step) { return step == 1; });
+    if (same_type && plain) return x;
+    if (const auto* inner = x.def->as<Slice>()) {
+      Slice both = *op;
+      for (size_t a = 0; a < both.starts.size(); ++a) {
+        both.starts[a] = inner->starts[a] + op->starts[a] * Dim(inner->steps[a]);
+        both.steps[a] = op->steps[a] * inner->steps[a];
+      }
+      return module.append(both, {x.def->inputs[0]});
+    }
+  }
+  if (const auto* op = i.as<Pad>()) {
+    auto none = [](const Dims& dims) { return std::ranges::all_of(dims, [](const Dim& d) { return d == Dim(0); }); };
+    if (none(op->before) && none(op->after)) return x;
+  }
+  if (i.is<Concat>() && i.inputs.size() == 1) return x;
+  if (const auto* op = i.as<Reduce>(); op && op->axes.empty()) return x;
+  return std::nullopt;
+}
+
+/// True when every value of `from` is also one of `to`.
+bool widens(DType from, DType to) {
+  if (from == DType::boolean) return is_integer(to) || is_float(to);
+  if (is_float(from) && is_float(to)) {
+    constexpr std::array order = {DType::f16, DType::f32, DType::f64};
+    auto place = [&](DType type) { return std::ranges::find(order, type == DType::bf16 ? DType::f16 : type); };
+    bool both_narrow = bits(from) == 16 && bits(to) == 16;
+    return !both_narrow && place(from) != order.end() && place(to) != order.end() && place(from) < place(to);
+  }
+  return is_signed_integer(from) && is_signed_integer(to) && bits(from) < bits(to);
+}
+
+std::optional<Value> merged_convert(Module& module, Instruction& i) {
+  const auto* op = i.as<Convert>();
+  if (!op) return std::nullopt;
+  Value x = i.inputs[0];
+  if (x.dtype() == op->to) return x;
+  const auto* inner = x.def->as<Convert>();
+  if (!inner || !widens(x.def->inputs[0].dtype(), inner->to)) return std::nullopt;
+  Value source = x.def->inputs[0];
+  return source.dtype() == op->to ? source : module.append(*op, {source});
+}
+
+/// fn(broadcast(x), broadcast(y)) -> broadcast(fn(x, y)), when x and y together are smaller than the result.
+std::optional<Value> before_broadcast(Module& module, Instruction& i) {
+  if ((!i.is<Elementwise>() && !i.is<Convert>()) || i.inputs.empty()) return std::nullopt;
+  std::vector<Dims> sources;
+  for (const Value& input : i.inputs) {
+    if (!input.def->is<Broadcast>()) return std::nullopt;
+    sources.push_back(input.def->inputs[0].dims());
+  }
+  const Dims& result = i.types[0].shape.dims;
+  Dims joint(result.size(), 1);
+  for (const Dims& dims : sources) {
+    size_t added = result.size() - dims.size();
+    for (size_t a = 0; a < dims.size(); ++a) {
+      if (dims[a] != Dim(1)) joint[added + a] = result[added + a];
+    }
+  }
+  if (joint == result) return std::nullopt;
+  size_t rank = 0;
+  for (const Dims& dims : sources) rank = std::max(rank, dims.size());
+  joint.erase(joint.begin(), joint.end() - static_cast<std::ptrdiff_t>(rank));
+  std::vector<Value> inputs;
+  for (const Value& input : i.inputs) inputs.push_back(broadcast(module, input.def->inputs[0], joint));
+  return module.append(Broadcast{.dims = result}, {module.append(i.op, inputs)});
+}
+
+}  // namespace
+
+bool canonicalise_views(Module& module) {
+  constexpr std::array rules = {shorter_chain, merged_view, merged_convert, before_broadcast};
+  bool changed = false;
+  for (Instruction& i : module) {
+    if (i.users.empty() && !module.is_result(i.result())) continue;
+    ReplaceScope scope(module, i);
+    for (auto rule : rules) {
+      auto better = rule(module, i);
+      if (!better) continue;
+      module.replace(i.result(), *better);
+      changed = true;
+      break;
+    }
+  }
+  return changed;
+}
+
+}  // namespace weft

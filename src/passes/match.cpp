@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/match.h"
+
+#include <algorithm>
+
+#include "ir/core_ops.h"
+#include "ops/views.h"
+
+namespace weft {
+
+std::optional<double> splat_of(Value value) {
+  Instruction* def = value.def;
+  while (def->is<Broadcast>() || def->is<Reshape>() || def->is<Transpose>() || def->is<Slice>())
+    def = def->inputs[0].def;
+  const auto* constant = def->as<Constant>();
+  return constant ? splat_value(constant->tensor) : std::nullopt;
+}
+
+Value without_broadcast(Value value) {
+  while (value.def->is<Broadcast>()) value = value.def->inputs[0];
+  return value;
+}
+
+Instruction* as_fn(Value value, Fn fn) {
+  const auto* op = value.def->as<Elementwise>();
+  return op && op->fn == fn ? value.def : nullptr;
+}
+
+std::optional<Value> other_operand(Value value, Fn fn, Value known) {
+  Instruction* i = as_fn(value, fn);
+  if (!i) return std::nullopt;
+  if (i->inputs[0] == known) return i->inputs[1];
+  return i->inputs[1] == known ? std::optional(i->inputs[0]) : std::nullopt;
+}
+
+Scaled without_scale(Value value) {
+  if (Instruction* i = as_fn(value, Fn::mul)) {
+    for (size_t side : {0, 1}) {
+      if (auto number = splat_of(i->inputs[side])) return {i->inputs[1 - side], *number};
+    }
+  }
+  if (Instruction* i = as_fn(value, Fn::div)) {
+    if (auto number = splat_of(i->inputs[1])) return {i->inputs[0], 1 / *number};
+  }
+  return {value, 1};
+}
+
+bool only_read_by(Value value, const Instruction* user) {
+  return std::ranges::all_of(value.def->users, [&](const Instruction* u) { return u == user; }) &&
+         !value.def->parent->is_result(value);
+}
+
+}  // namespace weft

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+
+#include "ir/module.h"
+
+namespace weft {
+
+/// The attention that ends in the dot `i`, written before it; nothing when `i` is no such dot.
+std::optional<Value> raised_attention(Module& module, Instruction& i);
+
+/// attention over keys and values that were repeated for several query heads -> attention over them as they were.
+std::optional<Value> shared_heads(Module& module, Instruction& i);
+
+}  // namespace weft

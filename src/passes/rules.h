@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/module.h"
+#include "ops/elementwise.h"
+
+/// Rewrite rules as data, both sides in the same notation:
+///
+///     const Rule algebra[] = {
+///         {x / sqrt(y), x * rsqrt(y)},
+///         {(x * c) * d, x * (c * d)},                  // c and d match numbers only
+///         {x / c, x * reciprocal(c), inverse_is_exact},
+///     };
+///
+/// Operands are matched through broadcasts of numbers, commutative functions in both orders; the replacement is
+/// broadcast by itself.
+namespace weft {
+
+/// A variable, a number, or a function of terms.
+struct Term {
+  enum class Kind : uint8_t { variable, number, call };
+  Kind kind = Kind::number;
+  int variable = 0;
+  bool must_be_number = false;  ///< of a variable
+  double number = 0;
+  Fn fn = Fn::add;
+  std::vector<Term> operands = {};
+
+  Term(double value) : number(value) {}  // NOLINT: numbers are terms
+  Term(Fn function, std::vector<Term> args) : kind(Kind::call), fn(function), operands(std::move(args)) {}
+  static Term of_variable(int index, bool must_be_number);
+};
+
+/// What the variables of a pattern stand for.
+struct Bindings {
+  std::array<Value, 6> values = {};
+  Value operator[](const Term& variable) const { return values[static_cast<size_t>(variable.variable)]; }
+};
+
+struct Rule {
+  Term pattern, replacement;
+  bool (*guard)(const Bindings&) = nullptr;
+};
+
+/// Rules by the function at the root of their patterns.
+class RuleSet {
+ public:
+  explicit RuleSet(std::vector<Rule> rules);
+  /// What the first rule that fits gives for `i`, written at the module's place.
+  std::optional<Value> apply(Module& module, Instruction& i) const;
+
+ private:
+  std::vector<std::vector<Rule>> by_root_;
+};
+
+namespace notation {
+
+inline Term operator+(Term a, Term b) { return {Fn::add, {std::move(a), std::move(b)}}; }
+inline Term operator-(Term a, Term b) { return {Fn::sub, {std::move(a), std::move(b)}}; }
+inline Term operator*(Term a, Term b) { return {Fn::mul, {std::move(a), std::move(b)}}; }
+inline Term operator/(Term a, Term b) { return {Fn::div, {std::move(a), std::move(b)}}; }
+inline Term operator-(Term a) { return {Fn::neg, {std::move(a)}}; }
+
+// sqrt(x), max(x, y) ...: one for each line of elementwise.def.
+#define ELEMENTWISE(name, arity, ...)                        \
+  template <class... T>                                      \
+    requires(sizeof...(T) == arity)                          \
+  Term name(T... operands) {                                 \
+    return {Fn::name, std::vector<Term>{Term(operands)...}}; \
+  }
+#include "ops/elementwise.def"
+#undef ELEMENTWISE
+
+}  // namespace notation
+}  // namespace weft

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/simplify_algebra.h"
+
+#include <cmath>
+
+#include "passes/match.h"
+#include "passes/rules.h"
+
+namespace weft {
+namespace {
+
+using namespace notation;
+
+Term variable(int index) { return Term::of_variable(index, false); }
+Term any_number(int index) { return Term::of_variable(index, true); }
+const int x_index = 0, c_index = 2;
+
+bool is_real(const Bindings& bound) { return is_float(bound.values[x_index].dtype()); }
+
+bool inverse_is_exact(const Bindings& bound) {
+  int exponent = 0;
+  double number = *splat_of(bound.values[c_index]);
+  return is_real(bound) && std::fabs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 14;
+}
+
+RuleSet algebra() {
+  Term x = variable(0), y = variable(1), c = any_number(2), d = any_number(3), z = variable(4);
+  return RuleSet({
+      // units
+      {x + 0.0, x},
+      {x - 0.0, x},
+      {x * 1.0, x},
+      {x / 1.0, x},
+      {x * -1.0, -x},
+      {-(-x), x},
+      {x + -y, x - y},
+      {x - -y, x + y},
+      // numbers meet
+      {x * c * d, x * (c * d), is_real},
+      {x + c + d, x + (c + d), is_real},
+      {x / c, x * reciprocal(c), inverse_is_exact},
+      // powers and roots
+      {pow(x, 1.0), x},
+      {pow(x, 2.0), x * x},
+      {pow(x, 3.0), x * x * x},
+      {pow(x, 0.5), sqrt(x)},
+      {pow(x, -0.5), rsqrt(x)},
+      {pow(x, -1.0), reciprocal(x)},
+      {1.0 / x, reciprocal(x), is_real},
+      {reciprocal(sqrt(x)), rsqrt(x)},
+      {x / sqrt(y), x * rsqrt(y)},
+      // functions that were spelt out
+      {max(x, 0.0), relu(x)},
+      {relu(relu(x)), relu(x)},
+      {reciprocal(1.0 + exp(-x)), sigmoid(x)},
+      // logic
+      {logical_not(logical_not(x)), x},
+      {logical_and(x, 1.0), x},
+      {logical_or(x, 0.0), x},
+      {logical_and(x, x), x},
+      {logical_or(x, x), x},
+      {select(1.0, x, y), x},
+      {select(0.0, x, y), y},
+      {select(z, x, x), x},
+      {select(logical_not(z), x, y), select(z, y, x)},
+  });
+}
+
+}  // namespace
+
+bool simplify_algebra(Module& module) {
+  static const RuleSet rules = algebra();
+  bool changed = false;
+  for (Instruction& i : module) {
+    ReplaceScope scope(module, i);
+    auto better = rules.apply(module, i);
+    if (!better) continue;
+    module.replace(i.result(), *better);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace weft

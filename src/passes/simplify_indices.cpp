@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/simplify_indices.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/indexed.h"
+#include "passes/index_forms.h"
+
+namespace weft {
+namespace {
+
+/// Values that say plainly what they are.
+bool is_plain(const Instruction& i) {
+  if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
+  return (i.is<Broadcast>() || i.is<Reshape>()) && is_plain(*i.inputs[0].def);
+}
+
+std::optional<Value> as_number(Module& module, Instruction& i) {
+  if (is_plain(i) || i.types.size() != 1) return std::nullopt;
+  auto form = index_form(i.result());
+  if (!form || !form->is_constant() || !form->offset.is_constant()) return std::nullopt;
+  Value number = constant(module, i.types[0].shape.dtype, static_cast<double>(form->offset.value()));
+  return broadcast(module, number, i.types[0].shape.dims);
+}
+
+/// The result axis along which a coordinate counts from 0 through all `size` elements.
+std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
+  auto form = index_form(coordinate);
+  if (!form || form->offset != Dim(0)) return std::nullopt;
+  std::optional<size_t> axis;
+  for (size_t a = 0; a < form->slopes.size(); ++a) {
+    if (form->slopes[a] == 0) continue;
+    if (axis || form->slopes[a] != 1) return std::nullopt;
+    axis = a;
+  }
+  return axis && coordinate.dims()[*axis] == size ? axis : std::nullopt;
+}
+
+/// gather_nd(x, concat(counter of axis 0, counter of axis 1 ...)) -> a view of x.
+std::optional<Value> as_view(Module& module, Instruction& i) {
+  const auto* op = i.as<GatherNd>();
+  if (!op || op->batch != 0) return std::nullopt;
+  Value x = i.inputs[0], indices = i.inputs[1];
+  const auto* joined = indices.def->as<Concat>();
+  if (!joined || joined->axis != indices.rank() - 1 || !all_constant({indices.dims().back()})) return std::nullopt;
+  size_t count = indices.def->inputs.size();
+  if (indices.dims().back() != Dim(static_cast<int64_t>(count))) return std::nullopt;
+  std::vector<size_t> axes;
+  for (size_t c = 0; c < count; ++c) {
+    auto axis = counted_axis(indices.def->inputs[c], x.dims()[c]);
+    if (!axis) return std::nullopt;
+    axes.push_back(*axis);
+  }
+  // In the order of the result's axes; equal axes (a diagonal) are no view.
+  std::vector<int64_t> order(static_cast<size_t>(x.rank()));
+  for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
+  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
+            [&](int64_t a, int64_t b) { return axes[static_cast<size_t>(a)] < axes[static_cast<size_t>(b)]; });
+  std::ranges::sort(axes);
+  if (std::ranges::adjacent_find(axes) != axes.end()) return std::nullopt;
+  const Dims& result = i.types[0].shape.dims;
+  Dims dims(result.size(), 1);
+  for (size_t axis : axes) dims[axis] = result[axis];
+  for (size_t a = static_cast<size_t>(indices.rank()) - 1; a < result.size(); ++a) dims[a] = result[a];
+  return broadcast(module, reshape(module, transpose(module, x, order), dims), result);
+}
+
+}  // namespace
+
+bool simplify_indices(Module& module) {
+  constexpr std::array rules = {as_number, as_view};
+  bool changed = false;
+  for (Instruction& i : module) {
+    ReplaceScope scope(module, i);
+    for (auto rule : rules) {
+      auto better = rule(module, i);
+      if (!better) continue;
+      module.replace(i.result(), *better);
+      changed = true;
+      break;
+    }
+  }
+  return changed;
+}
+
+}  // namespace weft

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/view_chain.h"
+
+#include <algorithm>
+
+#include "ops/build.h"
+
+namespace weft {
+
+ViewChain::ViewChain(const Dims& source) : source_(source) {
+  for (size_t a = 0; a < source.size(); ++a) {
+    Axis axis;
+    if (source[a] != Dim(1)) axis.push_back({source[a], {static_cast<int>(a)}});
+    axes_.push_back(std::move(axis));
+  }
+}
+
+bool ViewChain::reshape(const Dims& dims) {
+  std::vector<Factor> rest;  // the factors not used yet, last first
+  for (const Axis& axis : axes_) rest.insert(rest.end(), axis.begin(), axis.end());
+  std::ranges::reverse(rest);
+  std::vector<Axis> axes;
+  for (const Dim& dim : dims) {
+    Axis axis;
+    Dim wanted = dim;
+    while (wanted != Dim(1)) {
+      if (rest.empty()) return false;
+      Factor next = rest.back();
+      rest.pop_back();
+      if (auto remaining = exact_divide(wanted, next.size)) {
+        wanted = *remaining;
+      } else if (auto inner = exact_divide(next.size, wanted)) {
+        Factor tail{*inner, next.place};
+        tail.place.push_back(1);
+        next = {wanted, next.place};
+        next.place.push_back(0);
+        rest.push_back(std::move(tail));
+        wanted = 1;
+      } else {
+        return false;
+      }
+      axis.push_back(std::move(next));
+    }
+    axes.push_back(std::move(axis));
+  }
+  if (!rest.empty()) return false;
+  axes_ = std::move(axes);
+  return true;
+}
+
+void ViewChain::transpose(const std::vector<int64_t>& permutation) {
+  std::vector<Axis> axes;
+  for (int64_t from : permutation) axes.push_back(axes_[static_cast<size_t>(from)]);
+  axes_ = std::move(axes);
+}
+
+ViewChain::Form ViewChain::form() const {
+  std::vector<Factor> order;
+  for (const Axis& axis : axes_) order.insert(order.end(), axis.begin(), axis.end());
+  std::vector<Factor> sorted = order;
+  std::ranges::sort(sorted, {}, &Factor::place);
+  auto rank_of = [&](const Factor& f) {
+    return static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin());
+  };
+  // Factors that lie side by side before and after are one axis of the transpose.
+  std::vector<size_t> group_of(sorted.size());
+  std::vector<bool> starts_group(sorted.size(), true);
+  for (size_t i = 1; i < order.size(); ++i) {
+    if (rank_of(order[i]) == rank_of(order[i - 1]) + 1) starts_group[rank_of(order[i])] = false;
+  }
+  Dims split;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (starts_group[i]) split.push_back(sorted[i].size);
+    else split.back() *= sorted[i].size;
+    group_of[i] = split.size() - 1;
+  }
+  std::vector<int64_t> permutation;
+  for (const Factor& f : order) {
+    if (starts_group[rank_of(f)]) permutation.push_back(static_cast<int64_t>(group_of[rank_of(f)]));
+  }
+  Dims permuted, result;
+  for (int64_t group : permutation) permuted.push_back(split[static_cast<size_t>(group)]);
+  for (const Axis& axis : axes_) {
+    Dim size = 1;
+    for (const Factor& f : axis) size *= f.size;
+    result.push_back(size);
+  }
+  Form form;
+  if (std::ranges::is_sorted(permutation)) {
+    if (result != source_) form.merge = result;
+    return form;
+  }
+  if (split != source_) form.split = split;
+  form.permutation = permutation;
+  if (result != permuted) form.merge = result;
+  return form;
+}
+
+Value ViewChain::Form::write(Module& module, Value x) const {
+  if (split) x = module.append(Reshape{.dims = *split}, {x});
+  if (permutation) x = module.append(Transpose{.permutation = *permutation}, {x});
+  if (merge) x = module.append(Reshape{.dims = *merge}, {x});
+  return x;
+}
+
+bool ViewChain::Form::is_written(Value x, Value result) const {
+  auto undo = [&](const Op& op) {
+    if (result == x || !(result.def->op == op)) return false;
+    result = result.def->inputs[0];
+    return true;
+  };
+  if (merge && !undo(Reshape{.dims = *merge})) return false;
+  if (permutation && !undo(Transpose{.permutation = *permutation})) return false;
+  if (split && !undo(Reshape{.dims = *split})) return false;
+  return result == x;
+}
+
+}  // namespace weft
