@@ -22,10 +22,8 @@ std::vector<T> random_values(i64 count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<T> v(static_cast<size_t>(count));
   for (T& x : v) {
-    if constexpr (sizeof(T) == 1)
-      x = static_cast<T>(random() % 256);
-    else
-      x = convert<T>(static_cast<f32>(static_cast<int>(random() % 255) - 127) / 64);
+    if constexpr (sizeof(T) == 1) x = static_cast<T>(random() % 256);
+    else x = convert<T>(static_cast<f32>(static_cast<int>(random() % 255) - 127) / 64);
   }
   return v;
 }
