@@ -8,7 +8,7 @@
 
 namespace weft {
 
-std::optional<double> splat_of(Value value) {
+std::optional<double> splat_number(Value value) {
   Instruction* def = value.def;
   while (def->is<Broadcast>() || def->is<Reshape>() || def->is<Transpose>() || def->is<Slice>())
     def = def->inputs[0].def;
@@ -36,11 +36,11 @@ std::optional<Value> other_operand(Value value, Fn fn, Value known) {
 Scaled without_scale(Value value) {
   if (Instruction* i = as_fn(value, Fn::mul)) {
     for (size_t side : {0, 1}) {
-      if (auto number = splat_of(i->inputs[side])) return {i->inputs[1 - side], *number};
+      if (auto number = splat_number(i->inputs[side])) return {i->inputs[1 - side], *number};
     }
   }
   if (Instruction* i = as_fn(value, Fn::div)) {
-    if (auto number = splat_of(i->inputs[1])) return {i->inputs[0], 1 / *number};
+    if (auto number = splat_number(i->inputs[1])) return {i->inputs[0], 1 / *number};
   }
   return {value, 1};
 }

@@ -9,7 +9,7 @@
 namespace weft {
 
 /// The number when every element of `value` is one known number (seen through views).
-std::optional<double> splat_of(Value value);
+std::optional<double> splat_number(Value value);
 /// The operand before any broadcasts.
 Value without_broadcast(Value value);
 /// The instruction when `value` is fn of something, else null.

@@ -54,7 +54,7 @@ std::optional<Masked> match_masked(Module& module, Value value) {
     }
   }
   if (Instruction* select = as_fn(value, Fn::select)) {
-    auto hidden = splat_of(select->inputs[2]);
+    auto hidden = splat_number(select->inputs[2]);
     auto scores = match_scores(select->inputs[1]);
     if (!hidden || *hidden > as_good_as_minus_infinity || !scores) return std::nullopt;
     Value zero = constant(module, value.dtype(), 0), low = constant(module, value.dtype(), *hidden);
@@ -68,7 +68,7 @@ Instruction* match_softmax(Value probabilities) {
   Instruction* guarded = as_fn(probabilities, Fn::select);
   if (!guarded) return probabilities.def->is<Softmax>() ? probabilities.def : nullptr;
   Instruction* test = as_fn(guarded->inputs[0], Fn::is_nan);
-  bool fits = test && test->inputs[0] == guarded->inputs[2] && splat_of(guarded->inputs[1]) == 0.0;
+  bool fits = test && test->inputs[0] == guarded->inputs[2] && splat_number(guarded->inputs[1]) == 0.0;
   return fits && guarded->inputs[2].def->is<Softmax>() ? guarded->inputs[2].def : nullptr;
 }
 
@@ -98,7 +98,7 @@ Value with_heads(Module& module, Value x) {
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
   if (!select || mask.rank() < 2) return std::nullopt;
-  auto seen = splat_of(select->inputs[1]), hidden = splat_of(select->inputs[2]);
+  auto seen = splat_number(select->inputs[1]), hidden = splat_number(select->inputs[2]);
   if (seen != 0.0 || !hidden || *hidden > as_good_as_minus_infinity) return std::nullopt;
   auto offset = lower_triangle(select->inputs[0]);
   return offset && offset->lower_bound() >= 0 ? offset : std::nullopt;

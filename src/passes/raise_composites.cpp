@@ -39,7 +39,7 @@ std::optional<Value> raised_softmax(Module& module, Instruction& i) {
 bool is_square_of(Value square, Value y) {
   if (Instruction* i = as_fn(square, Fn::mul)) return i->inputs[0] == y && i->inputs[1] == y;
   Instruction* i = as_fn(square, Fn::pow);
-  return i && i->inputs[0] == y && splat_of(i->inputs[1]) == 2.0;
+  return i && i->inputs[0] == y && splat_number(i->inputs[1]) == 2.0;
 }
 
 /// The value under the root, when `value` is 1 / sqrt of it broadcast back.
@@ -64,7 +64,7 @@ std::optional<Spread> without_epsilon(Value value) {
   Instruction* sum = as_fn(value, Fn::add);
   if (!sum) return std::nullopt;
   for (size_t side : {0, 1}) {
-    if (auto epsilon = splat_of(sum->inputs[side])) return Spread{sum->inputs[1 - side], *epsilon};
+    if (auto epsilon = splat_number(sum->inputs[side])) return Spread{sum->inputs[1 - side], *epsilon};
   }
   return std::nullopt;
 }

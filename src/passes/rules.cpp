@@ -16,7 +16,7 @@ bool is_commutative(Fn fn) {
 bool match(const Term& term, Value value, Bindings& bound);
 
 bool match_variable(const Term& term, Value value, Bindings& bound) {
-  if (term.must_be_number && !splat_of(value)) return false;
+  if (term.must_be_number && !splat_number(value)) return false;
   Value& known = bound.values[static_cast<size_t>(term.variable)];
   if (known) return known == value;
   known = value;
@@ -35,7 +35,7 @@ bool match_operands(const Term& term, const Instruction& i, Bindings& bound, boo
 
 bool match(const Term& term, Value value, Bindings& bound) {
   if (term.kind == Term::Kind::variable) return match_variable(term, value, bound);
-  if (term.kind == Term::Kind::number) return splat_of(value) == term.number;
+  if (term.kind == Term::Kind::number) return splat_number(value) == term.number;
   Instruction* i = as_fn(value, term.fn);
   if (!i) return false;
   return match_operands(term, *i, bound, false) || (is_commutative(term.fn) && match_operands(term, *i, bound, true));
@@ -47,7 +47,7 @@ Value build(const Term& term, Module& module, const Bindings& bound, DType type)
   std::vector<Value> operands;
   for (const Term& operand : term.operands) operands.push_back(build(operand, module, bound, type));
   // Numbers stay small, so that they fold.
-  for (Value& operand : operands) operand = splat_of(operand) ? without_broadcast(operand) : operand;
+  for (Value& operand : operands) operand = splat_number(operand) ? without_broadcast(operand) : operand;
   return apply(module, term.fn, operands);
 }
 

@@ -19,7 +19,7 @@ bool is_real(const Bindings& bound) { return is_float(bound.values[x_index].dtyp
 
 bool inverse_is_exact(const Bindings& bound) {
   int exponent = 0;
-  double number = *splat_of(bound.values[c_index]);
+  double number = *splat_number(bound.values[c_index]);
   return is_real(bound) && std::fabs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 14;
 }
 
