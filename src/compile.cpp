@@ -6,10 +6,19 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/knobs.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
+#include "lower/lower.h"
+#include "passes/channels_last.h"
+#include "passes/expand_quantize.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/rows_last.h"
+#include "plan/lifetimes.h"
+#include "runtime/cpu_executable.h"
+#include "runtime/kernel_build.h"
+#include "targets/cpu/thread_pool.h"
 #include "targets/ref/ref.h"
 
 namespace weft {
@@ -25,6 +34,14 @@ void optimise(Program& program, const CompileOptions& options, std::string_view 
 
 // --- devices
 // -----------------------------------------------------------------------------------------------------------
+
+class Timer {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 struct Job {
   std::unique_ptr<Program> program;
@@ -42,12 +59,48 @@ std::shared_ptr<Executable> compile_reference(Job job) {
   return make_reference(std::move(job.program), std::move(job.report));
 }
 
+/// Kernel sources -> machine code -> something that runs.
+std::shared_ptr<Executable> load(Plan plan, int threads, CompileReport report, const CompileOptions& options) {
+  std::vector<KernelSource> sources;
+  for (const PlanKernel& kernel : plan.kernels) {
+    sources.push_back({.name = kernel.name, .code = kernel.code, .checked = knobs().checked});
+  }
+  BuildCounts before = build_counts();
+  auto progress = [&](int done, int total) {
+    if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
+  };
+  Timer timer;
+  BuiltKernels built = build_kernels_or_throw(sources, plan.chip, {.progress = progress});
+  report.phase_seconds.emplace_back("kernels", timer.seconds());
+  BuildCounts after = build_counts();
+  report.kernels = static_cast<int64_t>(plan.kernels.size());
+  report.kernels_compiled = after.compiles - before.compiles;
+  report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
+  return make_cpu_executable(std::move(plan), built.image, threads, std::move(report));
+}
+
+std::shared_ptr<Executable> compile_cpu(Job job) {
+  Program& program = *job.program;
+  optimise(program, job.options, {}, job.report);
+  Pipeline run(program, {.dump_directory = job.options.dump_directory});
+  run("expand_quantize", expand_quantize);
+  run("channels_last", channels_last);
+  run("rows_last", rows_last);
+  Timer timer;
+  Plan plan = lower(program, host_chip());
+  plan_lifetimes(plan);
+  job.report.phase_seconds.emplace_back("lower", timer.seconds());
+  int threads = job.options.threads ? job.options.threads : static_cast<int>(knobs().threads);
+  return load(std::move(plan), threads ? threads : available_threads(), std::move(job.report), job.options);
+}
+
 struct Device {
   std::string_view name;
   std::shared_ptr<Executable> (*compile)(Job);
 };
 /// "auto" takes the first.
 constexpr Device devices[] = {
+    {"cpu", compile_cpu},
     {"ref", compile_reference},
 };
 

@@ -16,7 +16,7 @@ using u64 = __UINT64_TYPE__;
 
 /// The first access outside its buffer that a checked kernel met. The access itself was dropped (a load gave zero).
 struct KernelFault {
-  i32 raised = 0;  // 0: no fault
+  i32 raised = 0;  // 0: none; 1: an access out of bounds; 2: an index (offset) out of an axis of `size` elements
   i32 buffer = 0;  // index into the kernel's buffers
   i64 offset = 0;  // first byte of the access, from the start of the buffer; may be negative
   i64 size = 0;    // bytes of the access

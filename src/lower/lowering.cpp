@@ -7,6 +7,7 @@
 #include "ir/core_ops.h"
 #include "lower/lower.h"
 #include "ops/dot.h"
+#include "ops/indexed.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 
@@ -177,6 +178,22 @@ View Lowering::new_result(Value value) {
   return view;
 }
 
+View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
+  View view = new_result(value);
+  if (plan_.buffers[static_cast<size_t>(view.buffer)].kind == BufferKind::output) return view;
+  Dim stride = 1;
+  for (size_t i = stored.size(); i-- > 0;) {
+    view.strides[stored[i]] = stride;
+    stride = stride * view.dims[stored[i]];
+  }
+  set_view(value, view);
+  return view;
+}
+
+void Lowering::copy_into(Value value, const View& to, const std::string& reason) {
+  copy(view_of(value), to, value, reason, region_load_time_);
+}
+
 View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const std::string& name) {
   Shape shape{type, {elements}};
   return contiguous_view(new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
@@ -245,6 +262,12 @@ LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<Dot>()) return lower_dot;
   if (anchor.is<Convolution>()) return lower_convolution;
   if (anchor.is<Pool>()) return lower_pool;
+  if (anchor.is<Attention>()) return lower_attention;
+  if (anchor.is<Gather>()) return lower_gather;
+  if (anchor.is<Concat>()) return lower_concat;
+  if (anchor.is<Pad>() && anchor.as<Pad>()->mode == PadMode::constant) return lower_pad;
+  if (anchor.is<Iota>()) return lower_iota;
+  if (anchor.is<Sizes>()) return lower_sizes;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }

@@ -30,6 +30,13 @@ class Lowering {
   View copy_of(const View& from, Value value, const std::string& reason);
   /// A buffer for a value that the current region computes.
   View new_result(Value value);
+  /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
+  View new_result(Value value, const std::vector<size_t>& stored);
+  /// Copies elements, `value` being where they come from; or a whole value into a part of a result.
+  void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
+    copy(from, to, value, reason, region_load_time_);
+  }
+  void copy_into(Value value, const View& to, const std::string& reason);
   /// A buffer of a layout of its own, such as packed weights: `elements` of `type`.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
@@ -75,5 +82,11 @@ void lower_dot(Lowering& lowering, const Region& region);
 void lower_convolution(Lowering& lowering, const Region& region);
 void lower_pool(Lowering& lowering, const Region& region);
 void lower_rows(Lowering& lowering, const Region& region);
+void lower_attention(Lowering& lowering, const Region& region);
+void lower_gather(Lowering& lowering, const Region& region);
+void lower_concat(Lowering& lowering, const Region& region);
+void lower_pad(Lowering& lowering, const Region& region);
+void lower_iota(Lowering& lowering, const Region& region);
+void lower_sizes(Lowering& lowering, const Region& region);
 
 }  // namespace weft

@@ -143,15 +143,17 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                 int64_t scratch_stride) const {
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
-    StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry,
-                {.buffers = buffers.data(),
-                 .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
-                 .scratch_bytes = scratch_stride},
-                scratch,
-                scratch_stride};
+    KernelFault fault;
+    LaunchArgs args{.buffers = buffers.data(),
+                    .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
+                    .scratch_bytes = scratch_stride,
+                    .fault = &fault};
+    StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry, args, scratch, scratch_stride};
     pool_->run(bound.tasks, &StepRun::run, &run);
-    if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos)
+    if (fault.raised) report_fault(step, fault);
+    if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos) {
       damage(step, memory);
+    }
   }
 
  private:
@@ -169,6 +171,18 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     bound.tasks = out[0];
     bound.scratch_bytes = out[1];
     return bound;
+  }
+
+  [[noreturn]] void report_fault(const PlanStep& step, const KernelFault& fault) const {
+    if (fault.raised == 2) {
+      throw Error({.kind = ErrorKind::usage,
+                   .code = "E301",
+                   .what = cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"),
+                   .where = step.source});
+    }
+    int buffer = step.buffers[static_cast<size_t>(fault.buffer)];
+    internal_error(cat("kernel ", kernel_name(step), " touches bytes ", fault.offset, " to ", fault.offset + fault.size,
+                       " of '", plan_.buffers[static_cast<size_t>(buffer)].value, "', which has ", fault.bytes));
   }
 
   /// Testing aid: see the WEFT_BREAK_KERNEL knob.

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "lower/lowering.h"
+#include "ops/indexed.h"
+#include "ops/views.h"
+
+namespace weft {
+namespace {
+
+Dim size_of(const Dims& dims, size_t begin, size_t end) {
+  return product({dims.begin() + static_cast<std::ptrdiff_t>(begin), dims.begin() + static_cast<std::ptrdiff_t>(end)});
+}
+
+/// A part of `whole`: `size` elements of one axis from `start` on.
+View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size) {
+  View part = whole;
+  part.offset += start * whole.strides[axis];
+  part.dims[axis] = size;
+  return part;
+}
+
+std::string lanes_text(const Lowering& lowering, DType type) {
+  return cat(bits(compute_type(type)) > 32 ? lowering.tile().lanes : 2 * lowering.tile().lanes);
+}
+
+}  // namespace
+
+/// [before, indices, after]: whole slices are copied with vectors along `after`; without `after`, lanes run along the
+/// indices.
+void lower_gather(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  auto axis = static_cast<size_t>(i.as<Gather>()->axis);
+  View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
+  size_t index_end = axis + indices.dims.size();
+  Dim before = size_of(x.dims, 0, axis), count = product(indices.dims),
+      after = size_of(x.dims, axis + 1, x.dims.size());
+  bool has_after = x.dims.size() > axis + 1;
+
+  KernelBuilder kernel("pointwise.h");
+  std::string data = kernel.buffer(x.buffer, x.dtype, false),
+              index = kernel.buffer(indices.buffer, indices.dtype, false);
+  std::string b = kernel.size(before), n = kernel.size(count), a = kernel.size(after),
+              limit = kernel.size(x.dims[axis]);
+  std::string first = cat(index, " + ", kernel.size(indices.offset)), base = cat(data, " + ", kernel.size(x.offset));
+  kernel.line("constexpr int W = ", lanes_text(lowering, x.dtype), ";");
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", b, ", ", has_after ? n : "1", ", ", has_after ? a : n,
+              "}}, [&](const Coords<3>& at, auto lanes) WEFT_LAMBDA {");
+  std::string compute = kernel_type(compute_type(x.dtype));
+  bool is_stored_bool = x.dtype == DType::boolean;
+  auto converted = [&](const std::string& text) {
+    return is_stored_bool ? text : cat("convert<", compute, ">(", text, ")");
+  };
+  if (has_after) {
+    kernel.line("  [[maybe_unused]] const i64 outer = at[0], row = at[1], col = at[2];");
+    kernel.line("  const i64 from = checked_index(WEFT_LAUNCH, (", first, ")[row], ", limit, ");");
+    kernel.line("  const auto acc = ",
+                converted(cat("load<W>(", base, " + (outer * ", limit, " + from) * ", a, " + col, lanes)")), ";");
+  } else {
+    kernel.line("  [[maybe_unused]] const i64 outer = at[0], col = at[2];");
+    kernel.line("  const auto acc = ",
+                converted(cat("gather_lanes<W>(WEFT_LAUNCH, ", base, " + outer * ", limit, ", ", first, " + col, ",
+                              limit, ", lanes)")),
+                ";");
+  }
+  Iteration iteration = has_after ? Iteration{region.dims, {0, axis, index_end}, {"outer", "row", "col"}}
+                                  : Iteration{region.dims, {0, axis}, {"outer", "col"}};
+  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(x.dtype));
+  kernel.line("});");
+  std::string rows = has_after ? cat(b, " * ", n) : b;
+  kernel.set_tasks(
+      cat("tasks::pointwise_tasks(", rows, ", ", has_after ? a : n, ", ", lanes_text(lowering, x.dtype), ")"));
+  lowering.add_step(kernel.finish(lowering.plan(), "gather"), has_after ? "slices copied whole" : "element by element");
+}
+
+void lower_concat(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  auto axis = static_cast<size_t>(i.as<Concat>()->axis);
+  View whole = lowering.new_result({region.anchor, 0});
+  Dim start = 0;
+  for (const Value& input : i.inputs) {
+    const Dim& size = input.dims()[axis];
+    lowering.copy_into(input, part_of(whole, axis, start, size), "a part of a concatenation");
+    start = start + size;
+  }
+}
+
+/// The fill first, then the operand over it; what negative padding cuts off is left out.
+void lower_pad(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Pad>();
+  View whole = lowering.new_result({region.anchor, 0});
+  View fill = lowering.view_of(i.inputs[1]);
+  fill.dims = whole.dims;
+  fill.strides.assign(whole.dims.size(), 0);
+  lowering.copy_view(fill, whole, i.inputs[1], "the fill of a padding");
+  View from = lowering.view_of(i.inputs[0]), to = whole;
+  for (size_t axis = 0; axis < to.dims.size(); ++axis) {
+    Dim cut_before = max(Dim(0) - op.before[axis], 0), cut_after = max(Dim(0) - op.after[axis], 0);
+    Dim kept = max(from.dims[axis] - cut_before - cut_after, 0);
+    from = part_of(from, axis, cut_before, kept);
+    to = part_of(to, axis, max(op.before[axis], 0), kept);
+  }
+  lowering.copy_view(from, to, i.inputs[0], "the inside of a padding");
+}
+
+void lower_iota(Lowering& lowering, const Region& region) {
+  const auto& op = *region.anchor->as<Iota>();
+  size_t rank = op.dims.size();
+  KernelBuilder kernel("pointwise.h");
+  std::string sizes, rows = "1", type = kernel_type(compute_type(op.type)), lanes = lanes_text(lowering, DType::i64);
+  Iteration iteration{.dims = op.dims, .group_begin = {}, .coordinates = {}};
+  for (size_t a = 0; a < rank; ++a) {
+    sizes += cat(a ? ", " : "", kernel.size(op.dims[a]));
+    if (a + 1 < rank) rows += cat(" * ", kernel.size(op.dims[a]));
+    iteration.group_begin.push_back(a);
+    iteration.coordinates.push_back(cat("at[", a, "]"));
+  }
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<", rank, ">{{", sizes, "}}, [&](const Coords<", rank,
+              ">& at, auto lanes) WEFT_LAMBDA {");
+  std::string first = cat("splat<", type, ", W>(", type, "(at[", op.axis, "]))");
+  bool last_axis = op.axis + 1 == static_cast<int64_t>(rank);
+  kernel.line("  const auto acc = ", first, last_axis ? cat(" + iota<", type, ", W>()") : "", ";");
+  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(op.type));
+  kernel.line("});");
+  kernel.set_tasks(cat("tasks::pointwise_tasks(", rows, ", ", kernel.size(op.dims.back()), ", ", lanes, ")"));
+  lowering.add_step(kernel.finish(lowering.plan(), "iota"), "positions");
+}
+
+void lower_sizes(Lowering& lowering, const Region& region) {
+  View out = lowering.new_result({region.anchor, 0});
+  KernelBuilder kernel("pointwise.h");
+  std::string y = kernel.buffer(out.buffer, DType::i64, true);
+  const Dims& dims = region.anchor->as<Sizes>()->dims;
+  for (size_t i = 0; i < dims.size(); ++i) kernel.line(y, "[", i, "] = ", kernel.size(dims[i]), ";");
+  lowering.add_step(kernel.finish(lowering.plan(), "sizes"), "sizes as data");
+}
+
+}  // namespace weft

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/channels_last.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/indexed.h"
+
+namespace weft {
+namespace {
+
+/// The axis of a channels-first tensor that stands at each place of the channels-last one.
+std::vector<int64_t> to_last(int64_t rank) {
+  std::vector<int64_t> permutation{0};
+  for (int64_t axis = 2; axis < rank; ++axis) permutation.push_back(axis);
+  permutation.push_back(1);
+  return permutation;
+}
+
+std::vector<int64_t> to_first(int64_t rank) {
+  std::vector<int64_t> permutation{0, rank - 1};
+  for (int64_t axis = 1; axis < rank - 1; ++axis) permutation.push_back(axis);
+  return permutation;
+}
+
+int64_t axis_in_last(int64_t axis, int64_t rank) { return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1; }
+
+template <class T>
+std::vector<T> permuted(const std::vector<T>& list) {
+  std::vector<T> result;
+  for (int64_t axis : to_last(static_cast<int64_t>(list.size()))) result.push_back(list[static_cast<size_t>(axis)]);
+  return result;
+}
+
+class LayoutChange {
+ public:
+  explicit LayoutChange(Module& module) : module_(module) {}
+
+  bool run() {
+    for (Instruction& i : module_) {
+      Value last = rewritten(i);
+      if (!last) continue;
+      Value first = turned_back(i, last);
+      last_of_[first.def] = last;
+      module_.replace({&i, 0}, first);
+      changed_ = true;
+    }
+    return changed_;
+  }
+
+ private:
+  /// The channels-last form of a result, or nothing where the instruction stays.
+  Value rewritten(Instruction& i) {
+    if (i.types.size() != 1 || !i.types[0].is_tensor()) return {};
+    if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
+    if (const auto* op = i.as<Pool>(); op && !op->indices) return windowed(i, *op);
+    if (!carries(i)) return {};
+    return followed(i);
+  }
+
+  template <class T>
+  Value windowed(Instruction& i, T op) {
+    if (op.layout == Layout::channels_last) return {};
+    op.layout = Layout::channels_last;
+    std::vector<Value> inputs = i.inputs;
+    inputs[0] = last_form(i, inputs[0]);
+    return insert(i, std::move(op), std::move(inputs));
+  }
+
+  /// True when the layout should be carried through: some operand has it and the others are cheap to read in it.
+  bool carries(const Instruction& i) const {
+    auto has = [&](const Value& v) { return last_of_.contains(v.def); };
+    if (i.inputs.empty() || i.inputs[0].rank() < 3) return false;
+    bool is_elementwise = i.is<Elementwise>() || i.is<Convert>();
+    if (is_elementwise || i.is<Concat>()) {
+      return std::ranges::any_of(i.inputs, has) &&
+             std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || is_small(v); });
+    }
+    return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
+  }
+
+  /// Constants and what is broadcast along the spatial axes.
+  static bool is_small(Value value) {
+    while (value.def->is<Reshape>() || value.def->is<Transpose>()) value = value.def->inputs[0];
+    return value.def->is<Constant>() || value.def->is<Broadcast>();
+  }
+
+  Value followed(Instruction& i) {
+    int64_t rank = i.inputs[0].rank();
+    if (i.is<Elementwise>() || i.is<Convert>()) return insert(i, i.op, all_last(i));
+    if (i.is<Concat>()) return insert(i, Concat{.axis = axis_in_last(i.as<Concat>()->axis, rank)}, all_last(i));
+    if (const auto* op = i.as<Reduce>()) return reduced(i, *op, rank);
+    std::vector<Value> inputs = i.inputs;
+    inputs[0] = last_form(i, inputs[0]);
+    if (const auto* op = i.as<Slice>())
+      return insert(i, Slice{permuted(op->starts), permuted(op->sizes), permuted(op->steps)}, inputs);
+    if (const auto* op = i.as<Pad>())
+      return insert(i, Pad{permuted(op->before), permuted(op->after), op->mode}, inputs);
+    Resize resize = *i.as<Resize>();
+    if (!resize.roi.empty()) return {};
+    resize.dims = permuted(resize.dims);
+    resize.scales = permuted(resize.scales);
+    return insert(i, resize, inputs);
+  }
+
+  /// A reduction that keeps its axes keeps the layout too; one that drops them gives back only what is in order anyway.
+  Value reduced(Instruction& i, Reduce op, int64_t rank) {
+    if (!op.keep) return {};
+    for (int64_t& axis : op.axes) axis = axis_in_last(axis, rank);
+    std::ranges::sort(op.axes);
+    return insert(i, std::move(op), {last_form(i, i.inputs[0])});
+  }
+
+  std::vector<Value> all_last(Instruction& i) {
+    std::vector<Value> inputs;
+    for (const Value& input : i.inputs) inputs.push_back(last_form(i, input));
+    return inputs;
+  }
+
+  Value last_form(Instruction& user, Value value) {
+    auto found = last_of_.find(value.def);
+    if (found != last_of_.end()) return found->second;
+    return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
+  }
+
+  Value insert(Instruction& place, Op op, std::vector<Value> inputs) {
+    SourceScope scope(module_, place.source);
+    return module_.insert_before(&place, std::move(op), std::move(inputs));
+  }
+
+  /// With spatial axes of size 1 the layouts differ in name only.
+  Value turned_back(Instruction& place, Value last) {
+    const Dims& dims = place.types[0].shape.dims;
+    bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });
+    if (is_flat) return insert(place, Reshape{.dims = dims}, {last});
+    return insert(place, Transpose{.permutation = to_first(last.rank())}, {last});
+  }
+
+  Module& module_;
+  std::unordered_map<const Instruction*, Value> last_of_;  // channels-first instruction -> its channels-last form
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool channels_last(Module& module) { return LayoutChange(module).run(); }
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/rows_last.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/build.h"
+
+namespace weft {
+namespace {
+
+std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> result(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) result[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  return result;
+}
+
+/// All axes but `moved` in order, then those.
+std::vector<int64_t> moved_last(int64_t rank, const std::vector<int64_t>& moved) {
+  std::vector<int64_t> permutation;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (std::ranges::find(moved, axis) == moved.end()) permutation.push_back(axis);
+  }
+  permutation.insert(permutation.end(), moved.begin(), moved.end());
+  return permutation;
+}
+
+class RowsLast {
+ public:
+  explicit RowsLast(Module& module) : module_(module) {}
+
+  bool run() {
+    for (Instruction& i : module_) {
+      if (const auto* op = i.as<Softmax>()) along_axis(i, *op);
+      else if (const auto* op = i.as<Scan>()) along_axis(i, *op);
+      else if (const auto* op = i.as<TopK>()) along_axis(i, *op);
+      else if (const auto* op = i.as<ArgReduce>()) along_axis(i, *op);
+      else if (const auto* op = i.as<Reduce>()) reduce_neighbours(i, *op);
+      else if (const auto* op = i.as<Normalize>()) normalize_one_axis(i, *op);
+    }
+    return changed_;
+  }
+
+ private:
+  Value insert(Instruction& place, Op op, Value input) {
+    SourceScope scope(module_, place.source);
+    return module_.insert_before(&place, std::move(op), {input});
+  }
+
+  Value transposed(Instruction& place, Value x, const std::vector<int64_t>& permutation) {
+    return std::ranges::is_sorted(permutation) ? x : insert(place, Transpose{.permutation = permutation}, x);
+  }
+
+  void replace(Instruction& i, uint32_t index, Value value) {
+    module_.replace({&i, index}, value);
+    changed_ = true;
+  }
+
+  template <class T>
+  void along_axis(Instruction& i, T op) {
+    int64_t rank = i.inputs[0].rank();
+    if (op.axis == rank - 1) return;
+    std::vector<int64_t> permutation = moved_last(rank, {op.axis});
+    bool drops_axis = i.types[0].shape.rank() < rank;
+    op.axis = rank - 1;
+    Value y = insert(i, std::move(op), transposed(i, i.inputs[0], permutation));
+    for (uint32_t index = 0; index < i.types.size(); ++index) {
+      Value result{y.def, index};
+      replace(i, index, drops_axis ? result : transposed(i, result, inverse(permutation)));
+    }
+  }
+
+  void reduce_neighbours(Instruction& i, Reduce op) {
+    int64_t rank = i.inputs[0].rank();
+    if (op.axes.empty()) return replace(i, 0, i.inputs[0]);
+    if (op.axes.back() - op.axes.front() + 1 == static_cast<int64_t>(op.axes.size())) return;
+    std::vector<int64_t> permutation = moved_last(rank, op.axes);
+    auto kept = rank - static_cast<int64_t>(op.axes.size());
+    std::iota(op.axes.begin(), op.axes.end(), kept);
+    bool keep = op.keep;
+    Value y = insert(i, std::move(op), transposed(i, i.inputs[0], permutation));
+    replace(i, 0, keep ? transposed(i, y, inverse(permutation)) : y);
+  }
+
+  void normalize_one_axis(Instruction& i, Normalize op) {
+    const Dims& dims = i.inputs[0].dims();
+    if (op.axis + 1 == static_cast<int64_t>(dims.size())) return;
+    Dims merged(dims.begin(), dims.begin() + op.axis);
+    merged.push_back(product({dims.begin() + op.axis, dims.end()}));
+    Value y = insert(i, op, insert(i, Reshape{.dims = merged}, i.inputs[0]));
+    replace(i, 0, insert(i, Reshape{.dims = dims}, y));
+  }
+
+  Module& module_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool rows_last(Module& module) { return RowsLast(module).run(); }
+
+}  // namespace weft
