@@ -32,12 +32,12 @@ struct Progress {
 struct CompileOptions {
   std::string device = "auto";       ///< "auto", "cpu", "ref"; later "amd:0", "nvidia:0". A named device is strict.
   int threads = 0;                   ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
-  std::vector<ShapeRequest> shapes;  ///< inputs not named keep the model's own sizes
-  std::map<std::string, int64_t> symbols;  ///< symbols fixed to a number
+  std::vector<ShapeRequest> shapes = {}; ///< inputs not named keep the model's own sizes
+  std::map<std::string, int64_t> symbols = {};  ///< symbols fixed to a number
   Precision precision = Precision::f32;
-  std::vector<std::string> keep_f32;  ///< source node names (glob patterns) that stay in f32
-  std::function<void(const Progress&)> progress;
-  std::string dump_directory;  ///< receives the IR after every pass
+  std::vector<std::string> keep_f32 = {}; ///< source node names (glob patterns) that stay in f32
+  std::function<void(const Progress&)> progress = {};
+  std::string dump_directory = {};///< receives the IR after every pass
   bool use_cache = true;       ///< of compiled kernels, on disk
 };
 
