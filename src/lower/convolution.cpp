@@ -186,8 +186,9 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
     units = cat(kernel.size(w.kernel.back()), " * ", kernel.size(w.channels_in));
   }
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
-                              rows_text(kernel, w), ", ", kernel.size(w.channels_out), ", ", taps, ", ", units, ")");
-  kernel.set_tasks(cat("tasks::conv_blocks", arguments, ".gemm.tasks"), cat("tasks::conv_scratch", arguments));
+                              rows_text(kernel, w), ", ", kernel.size(w.channels_out), ", ", taps, ", ", units);
+  kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),
+                   cat("tasks::conv_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));
   step.flops = work(w);
   lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode));

@@ -62,7 +62,7 @@ double plain(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& 
 
 template <class Mac, ConvMode mode, class X, class W>
 double worst_error(const ConvSizes& s, X outside) {
-  constexpr GemmTile tile = native_tile;
+  constexpr GemmTile tile = sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile) : native_tile;
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
   const PackB pack{.batch = s.groups,
@@ -79,8 +79,9 @@ double worst_error(const ConvSizes& s, X outside) {
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group);
-  std::vector<char> scratch(
-      static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units)) + 64);
+  std::vector<char> scratch(static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out,
+                                                                    taps, units, sizeof(typename Mac::Acc))) +
+                            64);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
   const i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
   const i64 channels = s.groups * s.channels_out;
@@ -179,6 +180,14 @@ TEST_CASE("conv f32, pixels in place and patches filled") {
       CHECK(worst_error<MacF32, ConvMode::Lines, f32, f32>(s, 0.0f) < 1e-6);
     }
     CHECK(worst_error<MacF32, ConvMode::Filled, f32, f32>(s, 0.0f) < 1e-6);
+  }
+}
+
+TEST_CASE("conv f64") {
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CHECK(worst_error<MacF64, ConvMode::Direct, f64, f64>(s, 0.0) < 1e-14);
+    CHECK(worst_error<MacF64, ConvMode::Filled, f32, f64>(s, 0.0f) < 1e-14);
   }
 }
 
