@@ -55,37 +55,48 @@ void ViewChain::transpose(const std::vector<int64_t>& permutation) {
 }
 
 ViewChain::Form ViewChain::form() const {
+  Form best = form(true, false);
+  for (auto [within_source, within_result] : {std::pair(true, true), std::pair(false, true), std::pair(false, false)}) {
+    Form other = form(within_source, within_result);
+    if (other.length() < best.length()) best = other;
+  }
+  return best;
+}
+
+ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   std::vector<Factor> order;
-  for (const Axis& axis : axes_) order.insert(order.end(), axis.begin(), axis.end());
+  std::vector<bool> starts_axis;  // of the result
+  for (const Axis& axis : axes_) {
+    for (const Factor& f : axis) starts_axis.push_back(&f == &axis.front());
+    order.insert(order.end(), axis.begin(), axis.end());
+  }
   std::vector<Factor> sorted = order;
   std::ranges::sort(sorted, {}, &Factor::place);
-  auto rank_of = [&](const Factor& f) {
-    return static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin());
-  };
-  // Factors that lie side by side before and after are one axis of the transpose.
-  std::vector<size_t> group_of(sorted.size());
+  std::vector<size_t> rank, group_of(sorted.size());  // rank: place in the source's order
+  for (const Factor& f : order)
+    rank.push_back(static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin()));
   std::vector<bool> starts_group(sorted.size(), true);
   for (size_t i = 1; i < order.size(); ++i) {
-    if (rank_of(order[i]) == rank_of(order[i - 1]) + 1) starts_group[rank_of(order[i])] = false;
+    bool divided = (within_source && order[i].place[0] != order[i - 1].place[0]) || (within_result && starts_axis[i]);
+    if (rank[i] == rank[i - 1] + 1 && !divided) starts_group[rank[i]] = false;
   }
-  Dims split;
+  Form form;
+  Dims split, permuted, result;
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (starts_group[i]) split.push_back(sorted[i].size);
     else split.back() *= sorted[i].size;
     group_of[i] = split.size() - 1;
   }
   std::vector<int64_t> permutation;
-  for (const Factor& f : order) {
-    if (starts_group[rank_of(f)]) permutation.push_back(static_cast<int64_t>(group_of[rank_of(f)]));
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (starts_group[rank[i]]) permutation.push_back(static_cast<int64_t>(group_of[rank[i]]));
   }
-  Dims permuted, result;
   for (int64_t group : permutation) permuted.push_back(split[static_cast<size_t>(group)]);
   for (const Axis& axis : axes_) {
     Dim size = 1;
     for (const Factor& f : axis) size *= f.size;
     result.push_back(size);
   }
-  Form form;
   if (std::ranges::is_sorted(permutation)) {
     if (result != source_) form.merge = result;
     return form;

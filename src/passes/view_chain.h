@@ -35,6 +35,10 @@ class ViewChain {
   };
   using Axis = std::vector<Factor>;
 
+  /// The form when factors that lie side by side before and after are moved as one, but not across the axes of the
+  /// source, or of the result.
+  Form form(bool within_source, bool within_result) const;
+
   Dims source_;
   std::vector<Axis> axes_;  // of the result; sizes of 1 have no factors
 };

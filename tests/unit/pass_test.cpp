@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass; cases are divided by
+// lines of `===`, a case into before and after by `---`. WEFT_UPDATE=1 rewrites what stands after.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/knobs.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "ops/registry.h"
+#include "passes/passes.h"
+#include "targets/ref/ref.h"
+
+using namespace weft;
+
+namespace {
+
+/// The pieces of `text` between lines that are just `line`.
+std::vector<std::string> pieces(std::string_view text, std::string_view line) {
+  std::vector<std::string> list(1);
+  for (std::string_view row : split(text, '\n')) {
+    if (trim(row) == line) list.emplace_back();
+    else list.back() += cat(row, "\n");
+  }
+  return list;
+}
+
+bool is_declaration(std::string_view row) {
+  return row.starts_with("symbol ") || row.starts_with("guard ") || row.starts_with("default ");
+}
+
+/// A case leaves out the frame of the module.
+std::string framed(std::string_view body) {
+  std::string head, rest;
+  for (std::string_view row : split(body, '\n')) (is_declaration(trim(row)) ? head : rest) += cat(row, "\n");
+  return cat(head, "module main {\n", rest, "}\n");
+}
+
+std::string unframed(const Program& program) {
+  std::string text, whole = print(program);
+  for (std::string_view row : split(whole, '\n')) {
+    bool is_frame = row.starts_with("program ") || row == "module main {" || row == "}" || trim(row).empty();
+    if (!is_frame) text += cat(trim(row), "\n");
+  }
+  return text;
+}
+
+/// What the pass makes of `before`; the program stays valid.
+std::string after(const Pass& pass, const std::string& name, std::string_view before) {
+  auto program = parse_program(framed(before), make_op);
+  pass(program->main());
+  program->main().remove_dead();
+  verify(*program, name);
+  return unframed(*program);
+}
+
+void check_file(const std::filesystem::path& path, bool update) {
+  Bytes file = map_file(path);
+  std::vector<std::string> cases = pieces(as_text(file), "===");
+  size_t end = cases[0].find('\n');
+  std::string header = cases[0].substr(0, end + 1), name(trim(std::string_view(header).substr(1)));
+  cases[0].erase(0, end + 1);
+  std::string rewritten = header;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::vector<std::string> halves = pieces(cases[i], "---");
+    CAPTURE(halves[0]);
+    std::string result = after(find_pass(name), name, halves[0]);
+    if (!update) {
+      REQUIRE(halves.size() == 2);
+      CHECK(std::string(trim(halves[1])) == std::string(trim(result)));
+    }
+    rewritten += cat(i ? "===\n" : "", halves[0], "---\n", result);
+  }
+  if (update) write_file(path, as_bytes(rewritten));
+}
+
+}  // namespace
+
+TEST_CASE("passes: before and after") {
+  bool update = !environment("WEFT_UPDATE").empty();
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/passes")) {
+    if (entry.path().extension() != ".txt") continue;
+    CAPTURE(entry.path().string());
+    check_file(entry.path(), update);
+    ++files;
+  }
+  CHECK(files >= 7);
+}
+
+TEST_CASE("passes: an unknown name is refused with the list") {
+  CHECK_THROWS_WITH_AS(find_pass("polish"), doctest::Contains("normalise"), Error);
+}
