@@ -195,6 +195,19 @@ class Cursor {
   size_t number_;
 };
 
+/// The texts live as long as the line.
+std::vector<Attribute> parse_attributes(Cursor& cursor) {
+  std::vector<Attribute> attributes;
+  if (!cursor.take("{")) return attributes;
+  while (!cursor.take("}")) {
+    if (!attributes.empty()) cursor.expect(",");
+    std::string_view name = cursor.word();
+    cursor.expect("=");
+    attributes.push_back({name, std::string(cursor.balanced('}'))});
+  }
+  return attributes;
+}
+
 class Parser {
  public:
   Parser(const OpFactory& make_op, std::function<Tensor(std::string_view)> blob_of) : make_op_(make_op) {
@@ -311,19 +324,6 @@ class Parser {
     return modules;
   }
 
-  /// The texts live as long as the line.
-  std::vector<Attribute> parse_attributes(Cursor& cursor) {
-    std::vector<Attribute> attributes;
-    if (!cursor.take("{")) return attributes;
-    while (!cursor.take("}")) {
-      if (!attributes.empty()) cursor.expect(",");
-      std::string_view name = cursor.word();
-      cursor.expect("=");
-      attributes.push_back({name, std::string(cursor.balanced('}'))});
-    }
-    return attributes;
-  }
-
   void parse_instruction(Cursor& cursor) {
     if (!current_) cursor.refuse("a module before instructions");
     std::string name(cursor.word());
@@ -385,6 +385,13 @@ class Parser {
 std::string print(const Program& program, const PrintContext& context) { return Printer(context).print(program); }
 
 std::string print(const Instruction& instruction) { return Printer({}).print(instruction); }
+
+OpText parse_op_text(std::string_view text) {
+  Cursor cursor(text, 1);
+  OpText op{.name = cursor.word(), .attributes = parse_attributes(cursor)};
+  if (!cursor.at_end()) cursor.refuse("the end of the operator");
+  return op;
+}
 
 std::unique_ptr<Program> parse_program(std::string_view text, const OpFactory& make_op,
                                        std::function<Tensor(std::string_view)> blob_of) {

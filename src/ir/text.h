@@ -26,6 +26,13 @@ std::string print(const Program& program, const PrintContext& context = {});
 /// One instruction, as in print, with operand names from the ids.
 std::string print(const Instruction& instruction);
 
+/// An operator as written in a program, "softmax {axis=-1}"; the names are parts of `text`. Throws E191.
+struct OpText {
+  std::string_view name;
+  std::vector<Attribute> attributes;
+};
+OpText parse_op_text(std::string_view text);
+
 using OpFactory = std::function<Op(std::string_view name, std::span<const Attribute>, const ParseContext&)>;
 
 /// Throws E191 with the line for text that does not parse, and the errors of the shape rules. `blob_of` supplies the

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "api/c/handles.h"
+#include "ir/core_ops.h"
+#include "ir/text.h"
+#include "ops/registry.h"
+
+using namespace weft;
+
+namespace {
+
+Program& program_of(const weft_graph* graph) {
+  if (!required(graph, "graph").program)
+    usage_error("E211", "the graph has been compiled already", "build a new one; a compiled graph is used up");
+  return *graph->program;
+}
+
+ParseContext parse_context(Program& program) {
+  return {.symbol_of =
+              [&program](std::string_view name) {
+                auto found = program.symbols().find(name);
+                if (found != program.symbols().end()) return found->second;
+                Symbol added{.name = std::string(name)};
+                program.symbol(added);
+                return added;
+              },
+          .blob_of = {}};
+}
+
+weft_value number(weft_graph& graph, Value value) {
+  graph.instructions.push_back(value.def);
+  return {static_cast<uint32_t>(graph.instructions.size() - 1), value.index};
+}
+
+Value value_of(const weft_graph& graph, weft_value handle) {
+  if (handle.instruction >= graph.instructions.size())
+    usage_error("E211", cat("value ", handle.instruction, " is not of this graph, which has ",
+                            graph.instructions.size(), " instructions"));
+  Instruction* def = graph.instructions[handle.instruction];
+  if (handle.result >= def->types.size())
+    usage_error("E211", cat("result ", handle.result, " of ", display_name(def->op), " was asked for, it has ",
+                            def->types.size()));
+  return {def, handle.result};
+}
+
+Op parse_op(Program& program, std::string_view text) {
+  OpText parsed = parse_op_text(text);
+  return make_op(parsed.name, parsed.attributes, parse_context(program));
+}
+
+}  // namespace
+
+weft_status* weft_graph_new(const char* name, weft_graph** graph) {
+  return guarded([&] {
+    required(graph, "graph");
+    auto made = std::make_unique<weft_graph>();
+    made->program = std::make_unique<Program>();
+    made->program->name = name ? name : "";
+    *graph = made.release();
+  });
+}
+
+weft_status* weft_graph_parse(const char* text, weft_graph** graph) {
+  return guarded([&] {
+    required(graph, "graph");
+    auto made = std::make_unique<weft_graph>();
+    made->program = parse_program(&required(text, "text"), make_op);
+    for (Instruction& instruction : made->program->main()) made->instructions.push_back(&instruction);
+    made->results = made->program->main().results();
+    *graph = made.release();
+  });
+}
+
+void weft_graph_free(weft_graph* graph) { delete graph; }
+
+weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    if (min < 0 || max < min) usage_error("E211", cat("a size from ", min, " to ", max, " is impossible"));
+    program.symbol({.name = &required(name, "name"), .min = min, .max = max});
+  });
+}
+
+weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    required(value, "value");
+    Type parsed;
+    fields::parse(&required(type, "type"), parsed, parse_context(program));
+    *value = number(*graph, program.main().parameter(&required(name, "name"), std::move(parsed)));
+  });
+}
+
+weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    required(value, "value");
+    *value = number(*graph, program.main().append(Constant{required(tensor, "tensor").tensor}, {}));
+  });
+}
+
+weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
+                               weft_value* result) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    required(result, "result");
+    if (input_count > 0) required(inputs, "inputs");
+    std::vector<Value> operands;
+    for (size_t i = 0; i < input_count; ++i) operands.push_back(value_of(*graph, inputs[i]));
+    Op parsed = parse_op(program, &required(op, "op"));
+    if (parsed.is<Parameter>()) usage_error("E211", "an input is made by weft_graph_input");
+    *result = number(*graph, program.main().append(std::move(parsed), std::move(operands)));
+  });
+}
+
+weft_status* weft_graph_source(weft_graph* graph, const char* source) {
+  return guarded([&] { program_of(graph).main().set_current_source(source ? source : ""); });
+}
+
+weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    graph->results.push_back({&required(name, "name"), value_of(*graph, value)});
+    program.main().set_results(graph->results);
+  });
+}
+
+weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type) {
+  return guarded([&] {
+    program_of(graph);
+    required(type, "type") = give_text(to_string(value_of(*graph, value).type()));
+  });
+}
+
+weft_status* weft_graph_print(const weft_graph* graph, char** text) {
+  return guarded([&] { required(text, "text") = give_text(print(program_of(graph))); });
+}
+
+weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options, weft_program** program) {
+  return guarded([&] {
+    required(program, "program");
+    program_of(graph);
+    graph->instructions.clear();
+    graph->results.clear();
+    *program = new weft_program(compile(std::move(graph->program), to_compile_options(options)));
+  });
+}

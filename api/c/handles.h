@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "compile.h"
+#include "weft/weft.h"
+
+/// What stands behind the opaque handles of weft.h, and the border where exceptions become statuses.
+
+struct weft_status {
+  weft::ErrorInfo info;
+  std::string text;
+};
+
+struct weft_tensor {
+  weft::Tensor tensor;
+  bool is_shared = true;
+};
+
+struct weft_program {
+  explicit weft_program(std::shared_ptr<weft::Executable> compiled);
+
+  /// A port with the texts and sizes that weft_port points to.
+  struct PortText {
+    std::string type;
+    std::vector<std::string> dim_texts;
+    std::vector<weft_dim> dims;
+  };
+  std::shared_ptr<weft::Executable> executable;
+  std::string device;
+  std::vector<PortText> inputs, outputs;
+};
+
+struct weft_context {
+  std::shared_ptr<weft::Executable> executable;  // outlives the context
+  std::unique_ptr<weft::Context> context;
+};
+
+struct weft_graph {
+  std::unique_ptr<weft::Program> program;
+  std::vector<weft::Instruction*> instructions;  // by the number in weft_value
+  std::vector<weft::Result> results;
+};
+
+namespace weft {
+
+weft_status* status_of(const Error& error);
+/// The status of the exception in flight.
+weft_status* status_of_current_exception();
+[[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
+
+/// Runs `body` and turns what it throws into a status; every call of weft.h that can fail is one.
+template <class Body>
+weft_status* guarded(const Body& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (...) {
+    return status_of_current_exception();
+  }
+}
+
+/// A pointer that the caller must give.
+template <class T>
+T& required(T* pointer, const char* name) {
+  if (!pointer) usage_error("E210", cat("argument '", name, "' is NULL"));
+  return *pointer;
+}
+
+/// A copy of the caller's struct as this version knows it: members that the caller's version lacks keep their defaults.
+template <class T>
+T known_part(const T* given, const T& defaults) {
+  T options = defaults;
+  if (!given) return options;
+  if (given->struct_size < sizeof(size_t) || given->struct_size > 64 * 1024)
+    usage_error("E210", cat("an option struct has struct_size ", given->struct_size),
+                "initialise it with the _INIT macro of its type");
+  std::memcpy(static_cast<void*>(&options), given, std::min(given->struct_size, sizeof(T)));
+  options.struct_size = sizeof(T);
+  return options;
+}
+
+/// malloc'ed text for the caller.
+char* give_text(const std::string& text);
+
+CompileOptions to_compile_options(const weft_compile_options* given);
+
+}  // namespace weft

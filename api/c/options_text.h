@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compile.h"
+
+/// Options as people write them, for the command line and for the interfaces that pass them as text.
+namespace weft {
+
+/// Sizes of inputs, in the form of any of the tools that people come from; `..` gives a range, `?` leaves a size as the
+/// model has it:
+///
+///     x=1,3,224,224      x=1..8,3,224,224      x=?,128
+///     x:1x3x224x224,mask:1x128
+///     x[1,3,224,224],mask[1,128]
+///
+/// Throws E203.
+std::vector<ShapeRequest> parse_shapes(std::string_view text);
+
+/// "batch=4". Throws E203.
+std::pair<std::string, int64_t> parse_symbol(std::string_view text);
+
+/// "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16", "half". Throws E203.
+Precision parse_precision(std::string_view text);
+std::string_view name(Precision precision);
+
+/// A whole number; `what` names the option in the error. Throws E203.
+int64_t parse_number(std::string_view text, std::string_view what);
+
+}  // namespace weft

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "api/c/handles.h"
+#include "api/c/options_text.h"
+#include "api/c/report.h"
+#include "ir/text.h"
+
+namespace weft {
+namespace {
+
+weft_dim to_dim(const Dim& dim, const std::string& text) {
+  auto value = dim.constant();
+  return {value ? *value : -1, dim.lower_bound(), dim.upper_bound(), text.c_str()};
+}
+
+weft_program::PortText describe_port(const Port& port) {
+  weft_program::PortText text{.type = to_string(port.type), .dim_texts = {}, .dims = {}};
+  if (!port.type.is_tensor()) return text;
+  const Dims& dims = port.type.shape.dims;
+  for (const Dim& dim : dims) text.dim_texts.push_back(to_string(dim));
+  for (size_t i = 0; i < dims.size(); ++i) text.dims.push_back(to_dim(dims[i], text.dim_texts[i]));
+  return text;
+}
+
+std::vector<weft_program::PortText> describe_ports(const std::vector<Port>& ports) {
+  std::vector<weft_program::PortText> texts;
+  texts.reserve(ports.size());  // the dims point into their neighbours: nothing may move
+  for (const Port& port : ports) texts.push_back(describe_port(port));
+  return texts;
+}
+
+void fill_port(const std::vector<Port>& ports, const std::vector<weft_program::PortText>& texts, size_t index,
+               weft_port* out) {
+  size_t size = required(out, "port").struct_size;
+  if (index >= ports.size()) usage_error("E210", cat("port ", index, " of ", ports.size(), " was asked for"));
+  const Port& port = ports[index];
+  weft_port filled{.struct_size = size,
+                   .name = port.name.c_str(),
+                   .type = texts[index].type.c_str(),
+                   .is_tensor = port.type.is_tensor(),
+                   .dtype = static_cast<weft_dtype>(port.type.shape.dtype),
+                   .rank = texts[index].dims.size(),
+                   .dims = texts[index].dims.data(),
+                   .has_default = port.default_value.has_value()};
+  std::memcpy(out, &filled, std::min(size, sizeof filled));
+}
+
+std::vector<std::string> texts(const char* const* items, size_t count, const char* what) {
+  std::vector<std::string> copies;
+  if (count > 0) required(items, what);
+  for (size_t i = 0; i < count; ++i) copies.emplace_back(&required(items[i], what));
+  return copies;
+}
+
+void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
+  *out = new weft_program(std::move(executable));
+}
+
+}  // namespace
+
+CompileOptions to_compile_options(const weft_compile_options* given) {
+  weft_compile_options c = known_part(given, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
+  CompileOptions options;
+  if (c.device) options.device = c.device;
+  options.threads = c.threads;
+  if (c.precision < WEFT_PRECISION_F32 || c.precision > WEFT_PRECISION_F16)
+    usage_error("E210", cat("precision ", static_cast<int>(c.precision), " is unknown"));
+  options.precision = static_cast<Precision>(c.precision);
+  for (const std::string& text : texts(c.shapes, c.shape_count, "shapes")) {
+    for (ShapeRequest& request : parse_shapes(text)) options.shapes.push_back(std::move(request));
+  }
+  for (const std::string& text : texts(c.symbols, c.symbol_count, "symbols"))
+    options.symbols.insert(parse_symbol(text));
+  options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
+  if (c.dump_folder) options.dump_directory = c.dump_folder;
+  options.use_cache = c.no_cache == 0;
+  if (c.progress) {
+    options.progress = [call = c.progress, user = c.progress_user](const Progress& p) {
+      call(user, p.phase.c_str(), p.done, p.total);
+    };
+  }
+  return options;
+}
+
+}  // namespace weft
+
+using namespace weft;
+
+weft_program::weft_program(std::shared_ptr<Executable> compiled)
+    : executable(std::move(compiled)),
+      device(executable->device()),
+      inputs(describe_ports(executable->inputs())),
+      outputs(describe_ports(executable->outputs())) {}
+
+weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program) {
+  return guarded([&] {
+    required(program, "program");
+    give_program(program, compile_file(&required(path, "path"), to_compile_options(options)));
+  });
+}
+
+weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
+                                weft_program** program) {
+  return guarded([&] {
+    required(program, "program");
+    if (size > 0) required(static_cast<const char*>(data), "data");
+    std::span<const std::byte> model(static_cast<const std::byte*>(data), size);
+    const char* folder = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).folder;
+    give_program(program, compile_bytes(Bytes::copy(model), to_compile_options(options), folder ? folder : ""));
+  });
+}
+
+weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program) {
+  return guarded([&] {
+    required(program, "program");
+    // Every ONNX file begins with its ir_version, field 1; a saved program begins with letters.
+    if (as_text(map_file(&required(path, "path"))).starts_with('\x08'))
+      usage_error("E102", cat(printable(path), " is a model, not a saved program"), "weft_compile takes both");
+    give_program(program, compile_file(path, to_compile_options(options)));
+  });
+}
+
+weft_status* weft_save(const weft_program* program, const char* path) {
+  return guarded([&] { required(program, "program").executable->save(&required(path, "path")); });
+}
+
+void weft_program_free(weft_program* program) { delete program; }
+
+weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text) {
+  return guarded([&] {
+    required(text, "text");
+    CompileOptions compile_options = to_compile_options(options);
+    auto program = import_file(&required(path, "path"), compile_options);
+    std::string_view wanted = stage ? stage : "";
+    if (!wanted.empty())
+      program = optimised(std::move(program), compile_options, wanted == "final" ? std::string_view() : wanted);
+    *text = give_text(print(*program));
+  });
+}
+
+size_t weft_input_count(const weft_program* program) { return program->inputs.size(); }
+size_t weft_output_count(const weft_program* program) { return program->outputs.size(); }
+
+weft_status* weft_input(const weft_program* program, size_t index, weft_port* port) {
+  return guarded([&] { fill_port(required(program, "program").executable->inputs(), program->inputs, index, port); });
+}
+weft_status* weft_output(const weft_program* program, size_t index, weft_port* port) {
+  return guarded([&] { fill_port(required(program, "program").executable->outputs(), program->outputs, index, port); });
+}
+
+const char* weft_program_device(const weft_program* program) { return program->device.c_str(); }
+
+weft_status* weft_program_report(const weft_program* program, char** json) {
+  return guarded(
+      [&] { required(json, "json") = give_text(describe(*required(program, "program").executable).dump()); });
+}
+
+const char* weft_program_metadata(const weft_program* program, const char* key) {
+  const auto& metadata = program->executable->metadata();
+  auto found = key ? metadata.find(key) : metadata.end();
+  return found == metadata.end() ? nullptr : found->second.c_str();
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "runtime/executable.h"
+
+namespace weft {
+
+using Json = nlohmann::ordered_json;
+
+/// What `weft_program_report` says: device, inputs, outputs, metadata, compile phases and kernels, and every step.
+/// Bytes that are not UTF-8 in a model's names are escaped.
+Json describe(const Executable& executable);
+
+}  // namespace weft

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "api/c/handles.h"
+
+using namespace weft;
+
+namespace {
+
+const Tensor& input_or_default(const weft_tensor* given, const Port& port, size_t index) {
+  if (given) return given->tensor;
+  if (!port.default_value)
+    usage_error("E310", cat("input ", index, " '", printable(port.name), "' is missing"),
+                cat("it is ", to_string(port.type), " and has no default"));
+  return *port.default_value;
+}
+
+std::vector<Tensor> gather_inputs(const Executable& executable, const weft_tensor* const* inputs, size_t count) {
+  const auto& ports = executable.inputs();
+  if (count != ports.size()) usage_error("E310", cat("the program has ", ports.size(), " inputs, ", count, " given"));
+  if (count > 0) required(inputs, "inputs");
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < count; ++i) tensors.push_back(input_or_default(inputs[i], ports[i], i));
+  return tensors;
+}
+
+std::chrono::steady_clock::time_point deadline_after(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) usage_error("E210", cat("deadline_seconds is ", seconds));
+  auto limit = std::chrono::duration<double>(std::min(seconds, 1e9));
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
+}
+
+std::vector<std::span<std::byte>> output_memory(const weft_run_options& options, size_t count) {
+  std::vector<std::span<std::byte>> memory;
+  if (!options.outputs) return memory;
+  if (options.output_count != count)
+    usage_error("E310", cat("the program has ", count, " outputs, memory for ", options.output_count, " given"));
+  for (size_t i = 0; i < count; ++i) {
+    const weft_buffer& buffer = options.outputs[i];
+    memory.emplace_back(static_cast<std::byte*>(buffer.data), buffer.data ? buffer.bytes : 0);
+  }
+  return memory;
+}
+
+bool overlap(const Bytes& a, const Bytes& b) {
+  return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
+}
+
+/// An output may be a view of an input, and the reference hands out constants as they are.
+bool may_be_shared(const Executable& executable, const Tensor& result, std::span<const Tensor> inputs) {
+  auto is_part_of = [&](const Tensor& input) { return overlap(result.data, input.data); };
+  return executable.device().starts_with("ref") || std::ranges::any_of(inputs, is_part_of);
+}
+
+}  // namespace
+
+weft_status* weft_context_new(const weft_program* program, weft_context** context) {
+  return guarded([&] {
+    required(context, "context");
+    auto executable = required(program, "program").executable;
+    auto made = executable->new_context();
+    *context = new weft_context{std::move(executable), std::move(made)};
+  });
+}
+
+void weft_context_free(weft_context* context) { delete context; }
+size_t weft_context_memory(const weft_context* context) { return context->context->memory_bytes(); }
+size_t weft_context_peak_memory(const weft_context* context) { return context->context->peak_memory_bytes(); }
+
+weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,
+                      weft_tensor** outputs, size_t output_count, const weft_run_options* given) {
+  return guarded([&] {
+    const Executable& executable = *required(context, "context").executable;
+    size_t count = executable.outputs().size();
+    if (output_count != count)
+      usage_error("E310", cat("the program has ", count, " outputs, room for ", output_count, " given"));
+    if (count > 0) required(outputs, "outputs");
+    weft_run_options c = known_part(given, weft_run_options WEFT_RUN_OPTIONS_INIT);
+    auto memory = output_memory(c, count);
+    RunOptions options{.output_memory = memory};
+    if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
+    auto tensors = gather_inputs(executable, inputs, input_count);
+    std::vector<std::unique_ptr<weft_tensor>> handles;
+    for (Tensor& result : context->context->run(tensors, options)) {
+      bool is_shared = may_be_shared(executable, result, tensors);
+      handles.push_back(std::make_unique<weft_tensor>(weft_tensor{std::move(result), is_shared}));
+    }
+    for (size_t i = 0; i < count; ++i) outputs[i] = handles[i].release();
+  });
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "api/c/handles.h"
+
+using namespace weft;
+
+#define SAME(number, type) static_assert(static_cast<int>(DType::type) == (number))
+SAME(WEFT_BOOL, boolean);
+SAME(WEFT_U2, u2);
+SAME(WEFT_U4, u4);
+SAME(WEFT_U8, u8);
+SAME(WEFT_U16, u16);
+SAME(WEFT_U32, u32);
+SAME(WEFT_U64, u64);
+SAME(WEFT_I2, i2);
+SAME(WEFT_I4, i4);
+SAME(WEFT_I8, i8);
+SAME(WEFT_I16, i16);
+SAME(WEFT_I32, i32);
+SAME(WEFT_I64, i64);
+SAME(WEFT_F4E2M1, f4e2m1);
+SAME(WEFT_F8E4M3FN, f8e4m3fn);
+SAME(WEFT_F8E4M3FNUZ, f8e4m3fnuz);
+SAME(WEFT_F8E5M2, f8e5m2);
+SAME(WEFT_F8E5M2FNUZ, f8e5m2fnuz);
+SAME(WEFT_F8E8M0, f8e8m0);
+SAME(WEFT_F16, f16);
+SAME(WEFT_BF16, bf16);
+SAME(WEFT_F32, f32);
+SAME(WEFT_F64, f64);
+SAME(WEFT_C64, c64);
+SAME(WEFT_C128, c128);
+SAME(WEFT_STRING, string);
+#undef SAME
+
+namespace {
+
+bool is_type(weft_dtype type) { return type >= WEFT_BOOL && type <= WEFT_STRING; }
+
+std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
+  if (rank > 0) required(dims, "dims");
+  std::vector<int64_t> copy(dims, dims + rank);
+  for (int64_t size : copy) {
+    if (size < 0) usage_error("E210", cat("dims ", copy, " hold a negative size"));
+  }
+  return copy;
+}
+
+/// A tensor without data, its type, sizes and `bytes` checked.
+Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
+  if (!is_type(type)) usage_error("E210", cat("element type ", static_cast<int>(type), " is unknown"));
+  if (type == WEFT_STRING) usage_error("E210", "strings have no bytes of their own", "use weft_tensor_strings");
+  Tensor tensor{.dtype = static_cast<DType>(type), .dims = checked_dims(dims, rank)};
+  size_t wanted = static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
+  if (bytes != wanted)
+    usage_error("E210", cat("a tensor ", to_string(tensor.shape()), " has ", wanted, " bytes, ", bytes, " given"));
+  if (bytes > 0) required(static_cast<const std::byte*>(data), "data");
+  return tensor;
+}
+
+std::span<const std::byte> span_of(const void* data, size_t bytes) {
+  return {static_cast<const std::byte*>(data), bytes};
+}
+
+}  // namespace
+
+const char* weft_dtype_name(weft_dtype type) {
+  return is_type(type) ? name(static_cast<DType>(type)).data() : "";  // names are literals, which end with 0
+}
+int32_t weft_dtype_bits(weft_dtype type) { return is_type(type) ? bits(static_cast<DType>(type)) : 0; }
+
+weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes,
+                              void (*release)(void* user), void* user, weft_tensor** tensor) {
+  // The owner comes first: whatever fails below, `release` is called once.
+  std::shared_ptr<const void> owner;
+  return guarded([&] {
+    if (release) owner = std::shared_ptr<const void>(user, [release, user](const void*) { release(user); });
+    required(tensor, "tensor");
+    Tensor made = checked_tensor(type, dims, rank, data, bytes);
+    made.data = Bytes(span_of(data, bytes), owner);
+    *tensor = new weft_tensor{.tensor = std::move(made)};
+  });
+}
+
+weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes,
+                              weft_tensor** tensor) {
+  return guarded([&] {
+    required(tensor, "tensor");
+    Tensor made = checked_tensor(type, dims, rank, data, bytes);
+    made.data = Bytes::copy(span_of(data, bytes));
+    *tensor = new weft_tensor{.tensor = std::move(made)};
+  });
+}
+
+weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings, const size_t* lengths,
+                                 weft_tensor** tensor) {
+  return guarded([&] {
+    required(tensor, "tensor");
+    Tensor made{.dtype = DType::string, .dims = checked_dims(dims, rank)};
+    size_t count = static_cast<size_t>(element_count(made.dims));
+    if (count > 0) required(strings, "strings");
+    auto elements = std::make_shared<std::vector<std::string>>();
+    for (size_t i = 0; i < count; ++i) {
+      const char* text = &required(strings[i], "strings");
+      elements->push_back(lengths ? std::string(text, lengths[i]) : std::string(text));
+    }
+    made.strings = std::move(elements);
+    *tensor = new weft_tensor{.tensor = std::move(made)};
+  });
+}
+
+weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared) {
+  return guarded([&] { required(shared, "shared") = new weft_tensor{.tensor = required(tensor, "tensor").tensor}; });
+}
+
+void weft_tensor_free(weft_tensor* tensor) { delete tensor; }
+
+weft_dtype weft_tensor_dtype(const weft_tensor* tensor) { return static_cast<weft_dtype>(tensor->tensor.dtype); }
+size_t weft_tensor_rank(const weft_tensor* tensor) { return tensor->tensor.dims.size(); }
+const int64_t* weft_tensor_dims(const weft_tensor* tensor) { return tensor->tensor.dims.data(); }
+int64_t weft_tensor_elements(const weft_tensor* tensor) { return tensor->tensor.elements(); }
+const void* weft_tensor_data(const weft_tensor* tensor) {
+  return tensor->tensor.dtype == DType::string ? nullptr : tensor->tensor.data.data();
+}
+size_t weft_tensor_bytes(const weft_tensor* tensor) { return tensor->tensor.data.size(); }
+
+int32_t weft_tensor_is_shared(const weft_tensor* tensor) { return tensor->is_shared; }
+
+const char* weft_tensor_string(const weft_tensor* tensor, size_t index, size_t* length) {
+  const auto& strings = tensor->tensor.strings;
+  if (!strings || index >= strings->size()) return nullptr;
+  if (length) *length = (*strings)[index].size();
+  return (*strings)[index].c_str();
+}

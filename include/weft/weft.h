@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The C interface of Weft: model in, program out, tensors through it.
+ *
+ *     weft_program* program = NULL;
+ *     weft_status* status = weft_compile("model.onnx", NULL, &program);
+ *     if (status) { fprintf(stderr, "%s\n", weft_status_text(status)); return weft_status_kind(status); }
+ *
+ *     weft_context* context = NULL;
+ *     weft_context_new(program, &context);
+ *     weft_tensor *x = NULL, *y = NULL;
+ *     int64_t dims[] = {1, 1, 8, 8};
+ *     weft_tensor_wrap(WEFT_F32, dims, 4, pixels, sizeof pixels, NULL, NULL, &x);
+ *     weft_run(context, (const weft_tensor*[]){x}, 1, &y, 1, NULL);
+ *     const float* probability = weft_tensor_data(y);
+ *
+ * Rules that hold everywhere:
+ * - A call that can fail returns a status: NULL is success, anything else is freed with weft_status_free. Results are
+ *   written only on success.
+ * - Handles are opaque. Whoever gets one from a `_new`, `_compile`, `_load`, `_wrap` or `_copy` frees it; NULL may be
+ *   freed. Nothing is freed while something else still needs it: a context keeps its program, a tensor its memory.
+ * - Text is UTF-8, ends with 0, and lives as long as the handle it came from. `char*` that a call gives away is freed
+ *   with weft_text_free.
+ * - Option structs begin with their size, so that a later version can add members at the end: set it with the `_INIT`
+ *   macros. NULL instead of options means the defaults.
+ * - No call throws, prints or ends the process. Calls are safe from any thread unless their comment says otherwise.
+ */
+
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_status weft_status;   /* why a call failed */
+typedef struct weft_program weft_program; /* a compiled model; immutable, shared by any number of threads */
+typedef struct weft_context weft_context; /* the working memory of one request; one thread at a time */
+typedef struct weft_tensor weft_tensor;   /* a dense row-major array in host memory; immutable, shared */
+typedef struct weft_graph weft_graph;     /* a program under construction; one thread at a time */
+
+/* "0.1.0" */
+WEFT_API const char* weft_version(void);
+
+/* ---- Status ------------------------------------------------------------------------------------------------------ */
+
+/* What went wrong, in the classes that a caller can act on. The numbers are the exit codes of the `weft` command. */
+typedef enum weft_error_kind {
+  WEFT_OK = 0,
+  WEFT_USAGE = 2,       /* a wrong option, argument or input tensor */
+  WEFT_MODEL = 3,       /* the model or a saved program is invalid */
+  WEFT_UNSUPPORTED = 4, /* valid, but an operator, type or device is not supported */
+  WEFT_RESOURCE = 5,    /* memory, time or disk */
+  WEFT_DEVICE = 6,      /* a device or driver failed */
+  WEFT_INTERNAL = 70    /* a bug of Weft */
+} weft_error_kind;
+
+/* A status of the caller's own, to be returned by its callbacks. `where` and `hint` may be NULL. */
+WEFT_API weft_status* weft_status_new(weft_error_kind kind, const char* code, const char* what, const char* where,
+                                      const char* hint);
+WEFT_API void weft_status_free(weft_status* status);
+WEFT_API weft_error_kind weft_status_kind(const weft_status* status); /* WEFT_OK for NULL */
+WEFT_API const char* weft_status_code(const weft_status* status);     /* "E143"; docs/errors.md lists them */
+WEFT_API const char* weft_status_text(const weft_status* status);     /* the whole message, several lines */
+WEFT_API const char* weft_status_what(const weft_status* status);     /* the facts, one line */
+WEFT_API const char* weft_status_where(const weft_status* status);    /* file, node, output; "" when there is none */
+WEFT_API const char* weft_status_why(const weft_status* status);      /* the shapes involved; "" */
+WEFT_API const char* weft_status_hint(const weft_status* status);     /* what to do; "" */
+
+WEFT_API void weft_text_free(char* text);
+
+/* ---- Log --------------------------------------------------------------------------------------------------------- */
+
+typedef enum weft_log_level {
+  WEFT_LOG_ERROR,
+  WEFT_LOG_WARNING, /* the default */
+  WEFT_LOG_NOTE,
+  WEFT_LOG_INFO,
+  WEFT_LOG_DEBUG,
+  WEFT_LOG_TRACE
+} weft_log_level;
+
+/* Receives every message of the whole process instead of standard error; calls do not overlap. NULL restores standard
+ * error. */
+WEFT_API weft_status* weft_set_logger(void (*logger)(void* user, weft_log_level level, const char* text), void* user);
+/* Messages above `level` are dropped before they are made. */
+WEFT_API void weft_set_log_level(weft_log_level level);
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+/* Element types; the numbers are fixed. Types narrower than a byte are packed, the first element in the low bits. */
+typedef enum weft_dtype {
+  WEFT_BOOL = 0,
+  WEFT_U2 = 1,
+  WEFT_U4 = 2,
+  WEFT_U8 = 3,
+  WEFT_U16 = 4,
+  WEFT_U32 = 5,
+  WEFT_U64 = 6,
+  WEFT_I2 = 7,
+  WEFT_I4 = 8,
+  WEFT_I8 = 9,
+  WEFT_I16 = 10,
+  WEFT_I32 = 11,
+  WEFT_I64 = 12,
+  WEFT_F4E2M1 = 13,
+  WEFT_F8E4M3FN = 14,
+  WEFT_F8E4M3FNUZ = 15,
+  WEFT_F8E5M2 = 16,
+  WEFT_F8E5M2FNUZ = 17,
+  WEFT_F8E8M0 = 18,
+  WEFT_F16 = 19,
+  WEFT_BF16 = 20,
+  WEFT_F32 = 21,
+  WEFT_F64 = 22,
+  WEFT_C64 = 23,
+  WEFT_C128 = 24,
+  WEFT_STRING = 25
+} weft_dtype;
+
+WEFT_API const char* weft_dtype_name(weft_dtype type); /* "f32"; "" for a number that is no type */
+WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for strings */
+
+/* A tensor over the caller's memory, without copying. The memory stays as it is until `release(user)` is called (at
+ * once when the call fails); without `release`, until the tensor and all that runs with it are gone. `bytes` is checked
+ * against the dims. */
+WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
+                                       size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
+/* A tensor of its own memory, aligned to 64 bytes. */
+WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
+                                       size_t bytes, weft_tensor** tensor);
+/* A tensor of strings; `lengths` NULL: they end with 0. Copies. */
+WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
+                                          const size_t* lengths, weft_tensor** tensor);
+/* Another handle on the same tensor. */
+WEFT_API weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared);
+WEFT_API void weft_tensor_free(weft_tensor* tensor);
+
+WEFT_API weft_dtype weft_tensor_dtype(const weft_tensor* tensor);
+WEFT_API size_t weft_tensor_rank(const weft_tensor* tensor);
+WEFT_API const int64_t* weft_tensor_dims(const weft_tensor* tensor);
+WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor);
+WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings */
+WEFT_API size_t weft_tensor_bytes(const weft_tensor* tensor);
+/* 1 when an input or the program may hold the memory too: then it must not be written to. 0: the tensor came of a run
+ * and has memory of its own, which its only owner may write to. */
+WEFT_API int32_t weft_tensor_is_shared(const weft_tensor* tensor);
+/* Element `index` of a tensor of strings and its length; NULL when there is none. */
+WEFT_API const char* weft_tensor_string(const weft_tensor* tensor, size_t index, size_t* length);
+
+/* ---- Compile, load, save ----------------------------------------------------------------------------------------- */
+
+typedef enum weft_precision { WEFT_PRECISION_F32 = 0, WEFT_PRECISION_BF16 = 1, WEFT_PRECISION_F16 = 2 } weft_precision;
+
+typedef struct weft_compile_options {
+  size_t struct_size;
+  const char* device;       /* "auto" (NULL), "cpu", "ref"; a device that is named is used or refused, never replaced */
+  int32_t threads;          /* 0: WEFT_THREADS, else the cores that this process may use */
+  weft_precision precision; /* of matrix products and convolutions of an f32 model */
+  const char* const* shapes; /* "x=1,3,224,224", "x=1..8,3,224,224", "x:1x3x224x224", "x[1,3,224,224]" */
+  size_t shape_count;
+  const char* const* symbols; /* "batch=4": sizes of the model by name */
+  size_t symbol_count;
+  const char* const* keep_f32; /* names of nodes (* and ? match) that stay in f32 */
+  size_t keep_f32_count;
+  const char* folder;      /* weft_compile_bytes: where external weights lie; NULL: nowhere */
+  const char* dump_folder; /* receives the program after every pass */
+  int32_t no_cache;        /* 1: neither read nor write the kernel cache on disk */
+  void (*progress)(void* user, const char* phase, size_t done, size_t total); /* called from the calling thread */
+  void* progress_user;
+} weft_compile_options;
+#define WEFT_COMPILE_OPTIONS_INIT \
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
+WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
+/* The same from memory, which is copied. */
+WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
+                                         weft_program** program);
+/* Maps a saved program; anything else is refused. Of the options only `threads` counts. */
+WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
+/* Writes a saved program: whole, or not at all. */
+WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
+WEFT_API void weft_program_free(weft_program* program);
+
+/* The model as text, before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
+WEFT_API weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text);
+
+/* ---- What a program wants and gives ------------------------------------------------------------------------------ */
+
+typedef struct weft_dim {
+  int64_t value;    /* the size; -1 when it is decided by each run */
+  int64_t min, max; /* the sizes that a run may have; INT64_MAX: no limit known */
+  const char* text; /* "3", "batch", "2*seq + 1" */
+} weft_dim;
+
+typedef struct weft_port {
+  size_t struct_size;
+  const char* name;
+  const char* type;  /* "f32[batch,3,224,224]", "sequence(f32[n])" */
+  int32_t is_tensor; /* 0: a sequence, optional or map; then the members below are empty */
+  weft_dtype dtype;
+  size_t rank;
+  const weft_dim* dims;
+  int32_t has_default; /* an input that may be left out: pass NULL to weft_run */
+} weft_port;
+#define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0}
+
+WEFT_API size_t weft_input_count(const weft_program* program);
+WEFT_API size_t weft_output_count(const weft_program* program);
+/* Fills `port`; its pointers live as long as the program. */
+WEFT_API weft_status* weft_input(const weft_program* program, size_t index, weft_port* port);
+WEFT_API weft_status* weft_output(const weft_program* program, size_t index, weft_port* port);
+
+/* "cpu (x86-64, avx2 fma), 2 threads" */
+WEFT_API const char* weft_program_device(const weft_program* program);
+/* JSON: device, inputs, outputs, metadata, compile phases with seconds, kernel counts, and the steps, each with its
+ * kernel, the nodes it came from, its device and the reason why it was chosen. */
+WEFT_API weft_status* weft_program_report(const weft_program* program, char** json);
+/* A key of the model's own metadata; NULL when the model does not say. */
+WEFT_API const char* weft_program_metadata(const weft_program* program, const char* key);
+
+/* ---- Run --------------------------------------------------------------------------------------------------------- */
+
+WEFT_API weft_status* weft_context_new(const weft_program* program, weft_context** context);
+WEFT_API void weft_context_free(weft_context* context);
+/* Bytes of working memory held now, and the most held since the context was made. */
+WEFT_API size_t weft_context_memory(const weft_context* context);
+WEFT_API size_t weft_context_peak_memory(const weft_context* context);
+
+typedef struct weft_buffer {
+  void* data; /* aligned to 64 bytes is fastest; NULL: memory of the library's */
+  size_t bytes;
+} weft_buffer;
+
+typedef struct weft_run_options {
+  size_t struct_size;
+  const weft_buffer*
+      outputs; /* one for each output, or NULL; results are written there and the output tensors view them */
+  size_t output_count;
+  double deadline_seconds; /* from the call; 0: none. E403 when it passes */
+} weft_run_options;
+#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0}
+
+/* Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
+ * weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its
+ * range), E312 (sizes that contradict each other). */
+WEFT_API weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,
+                               weft_tensor** outputs, size_t output_count, const weft_run_options* options);
+
+/* ---- Building a program ------------------------------------------------------------------------------------------
+ *
+ *     weft_graph* graph = NULL;
+ *     weft_value x, y;
+ *     weft_graph_new("double", &graph);
+ *     weft_graph_input(graph, "x", "f32[batch,64]", &x);
+ *     weft_graph_append(graph, "add", (weft_value[]){x, x}, 2, &y);
+ *     weft_graph_output(graph, "y", y);
+ *     weft_graph_compile(graph, NULL, &program);
+ *     weft_graph_free(graph);
+ *
+ * Operators are written as in Weft's own text form, which `weft ops` lists and weft_print prints. One thread at a time.
+ */
+
+typedef struct weft_value {
+  uint32_t instruction; /* number within the graph */
+  uint32_t result;      /* for operators with several results: add 1 for the next */
+} weft_value;
+
+WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
+/* A whole program in text form. */
+WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
+WEFT_API void weft_graph_free(weft_graph* graph);
+/* A size by name, before its first use in a type; unnamed ones get min 0 and no max. */
+WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
+WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
+WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value);
+/* One operator: "softmax {axis=-1}". Operands are broadcast only by a `broadcast` of their own. */
+WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
+                                        weft_value* result);
+/* Names the place that errors and profiles show for what is appended next; NULL ends it. */
+WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
+WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
+/* "f32[batch,64]" */
+WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
+WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
+/* Compiles; the graph is used up by that, whether it succeeds or not, and only weft_graph_free may follow. */
+WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options,
+                                         weft_program** program);
+
+#ifdef __cplusplus
+}
+#endif

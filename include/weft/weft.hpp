@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "weft.h"
+
+/// Weft for C++20: weft.h with ownership, spans and exceptions. Header only; nothing of the C++ library crosses into
+/// libweft.
+///
+///     auto model = weft::compile("model.onnx");
+///     auto context = model.new_context();
+///     auto outputs = context.run({weft::view<float>(pixels, {1, 1, 8, 8})});
+///     for (float p : outputs[0].as<float>()) std::cout << p << '\n';
+namespace weft {
+inline namespace v0 {
+
+/// What a call threw: `what()` is the whole message, the parts follow docs/errors.md.
+class Error : public std::exception {
+ public:
+  explicit Error(weft_status* status) : status_(status, weft_status_free) {}
+  Error(weft_error_kind kind, const std::string& code, const std::string& text, const std::string& hint = {})
+      : Error(weft_status_new(kind, code.c_str(), text.c_str(), nullptr, hint.c_str())) {}
+
+  const char* what() const noexcept override { return weft_status_text(status_.get()); }
+  weft_error_kind kind() const { return weft_status_kind(status_.get()); }
+  std::string_view code() const { return weft_status_code(status_.get()); }
+  std::string_view facts() const { return weft_status_what(status_.get()); }
+  std::string_view where() const { return weft_status_where(status_.get()); }
+  std::string_view why() const { return weft_status_why(status_.get()); }
+  std::string_view hint() const { return weft_status_hint(status_.get()); }
+
+ private:
+  std::shared_ptr<weft_status> status_;
+};
+
+inline void check(weft_status* status) {
+  if (status) throw Error(status);
+}
+
+/// Ownership of a C handle.
+template <class T, void (*free)(T*)>
+struct Freed {
+  void operator()(T* handle) const { free(handle); }
+};
+template <class T, void (*free)(T*)>
+using Owned = std::unique_ptr<T, Freed<T, free>>;
+
+/// Calls `give(T** out)` and owns what it gives.
+template <class T, void (*free)(T*), class Give>
+Owned<T, free> own(const Give& give) {
+  T* handle = nullptr;
+  check(give(&handle));
+  return Owned<T, free>(handle);
+}
+
+template <class Give>
+std::string own_text(const Give& give) {
+  return own<char, weft_text_free>(give).get();
+}
+
+/// The element type of a C++ type.
+template <class T>
+constexpr weft_dtype dtype_of() {
+  if constexpr (std::is_same_v<T, bool>) return WEFT_BOOL;
+  else if constexpr (std::is_same_v<T, float>) return WEFT_F32;
+  else if constexpr (std::is_same_v<T, double>) return WEFT_F64;
+  else {
+    static_assert(std::is_integral_v<T>, "name the element type: weft::Tensor::view(WEFT_BF16, bytes, dims)");
+    constexpr weft_dtype types[2][4] = {{WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64},
+                                        {WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64}};
+    return types[std::is_signed_v<T>][sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
+  }
+}
+
+/// A dense row-major array in host memory. Copies share the memory; nothing changes it.
+class Tensor {
+ public:
+  Tensor() = default;  ///< no tensor: an input that is left out
+  explicit Tensor(weft_tensor* owned) : tensor_(owned, weft_tensor_free) {}
+
+  /// The caller's memory, without copying: it must outlive the tensor and stay as it is.
+  static Tensor view(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
+    return Tensor(own<weft_tensor, weft_tensor_free>([&](weft_tensor** out) {
+                    return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr,
+                                            nullptr, out);
+                  }).release());
+  }
+  static Tensor copy(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
+    return Tensor(own<weft_tensor, weft_tensor_free>([&](weft_tensor** out) {
+                    return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), out);
+                  }).release());
+  }
+
+  explicit operator bool() const { return tensor_ != nullptr; }
+  weft_dtype dtype() const { return weft_tensor_dtype(get()); }
+  std::span<const int64_t> dims() const { return {weft_tensor_dims(get()), weft_tensor_rank(get())}; }
+  int64_t elements() const { return weft_tensor_elements(get()); }
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(weft_tensor_data(get())), weft_tensor_bytes(get())};
+  }
+  /// The elements; throws unless they are of this type.
+  template <class T>
+  std::span<const T> as() const {
+    if (dtype() != dtype_of<T>())
+      throw Error(
+          WEFT_USAGE, "E210",
+          std::string("the tensor holds ") + weft_dtype_name(dtype()) + ", not " + weft_dtype_name(dtype_of<T>()));
+    return {static_cast<const T*>(weft_tensor_data(get())), static_cast<size_t>(elements())};
+  }
+  std::string_view string(size_t index) const {
+    size_t length = 0;
+    const char* text = weft_tensor_string(get(), index, &length);
+    return text ? std::string_view(text, length) : std::string_view();
+  }
+  const weft_tensor* get() const { return tensor_.get(); }
+
+ private:
+  std::shared_ptr<weft_tensor> tensor_;
+};
+
+/// The caller's numbers as a tensor, without copying; they must outlive it.
+template <class T>
+Tensor view(std::span<const T> values, std::initializer_list<int64_t> dims) {
+  return Tensor::view(dtype_of<T>(), std::as_bytes(values), {dims.begin(), dims.size()});
+}
+
+/// Options of weft.h with their texts owned.
+struct CompileOptions {
+  std::string device = "auto";
+  int threads = 0;
+  weft_precision precision = WEFT_PRECISION_F32;
+  std::vector<std::string> shapes{};   ///< "x=1..8,3,224,224"
+  std::vector<std::string> symbols{};  ///< "batch=4"
+  std::vector<std::string> keep_f32{};
+  std::string folder{};       ///< of the external weights of a model in memory
+  std::string dump_folder{};  ///< receives the program after every pass
+  bool use_cache = true;
+  std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
+};
+
+namespace detail {
+
+inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> list;
+  for (const std::string& text : texts) list.push_back(text.c_str());
+  return list;
+}
+
+/// weft_compile_options over a CompileOptions that outlives it.
+class CompileOptionsView {
+ public:
+  explicit CompileOptionsView(const CompileOptions& o)
+      : shapes_(pointers(o.shapes)), symbols_(pointers(o.symbols)), keep_(pointers(o.keep_f32)) {
+    c_.device = o.device.c_str();
+    c_.threads = o.threads;
+    c_.precision = o.precision;
+    c_.shapes = shapes_.data(), c_.shape_count = shapes_.size();
+    c_.symbols = symbols_.data(), c_.symbol_count = symbols_.size();
+    c_.keep_f32 = keep_.data(), c_.keep_f32_count = keep_.size();
+    c_.folder = o.folder.empty() ? nullptr : o.folder.c_str();
+    c_.dump_folder = o.dump_folder.empty() ? nullptr : o.dump_folder.c_str();
+    c_.no_cache = !o.use_cache;
+    if (!o.progress) return;
+    c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
+    c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
+      (*static_cast<const std::function<void(std::string_view, size_t, size_t)>*>(user))(phase, done, total);
+    };
+  }
+  const weft_compile_options* get() const { return &c_; }
+
+ private:
+  std::vector<const char*> shapes_, symbols_, keep_;
+  weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
+};
+
+}  // namespace detail
+
+/// An input or output of a program; the pointers live as long as the program.
+using Port = weft_port;
+inline std::span<const weft_dim> dims(const Port& port) { return {port.dims, port.rank}; }
+
+struct RunOptions {
+  std::vector<weft_buffer> outputs{};  ///< the caller's memory for the results, one for each output
+  double deadline_seconds = 0;
+};
+
+/// The working memory of one request; for one thread at a time. Keeps its program alive.
+class Context {
+ public:
+  Context(weft_context* owned, size_t output_count) : context_(owned), output_count_(output_count) {}
+
+  /// Inputs in the order of Program::inputs(); outputs in that of Program::outputs().
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) {
+    std::vector<const weft_tensor*> in;
+    for (const Tensor& input : inputs) in.push_back(input.get());
+    std::vector<weft_tensor*> out(output_count_);
+    weft_run_options c WEFT_RUN_OPTIONS_INIT;
+    c.outputs = options.outputs.empty() ? nullptr : options.outputs.data();
+    c.output_count = options.outputs.size();
+    c.deadline_seconds = options.deadline_seconds;
+    check(weft_run(context_.get(), in.data(), in.size(), out.data(), out.size(), &c));
+    std::vector<Tensor> outputs;
+    for (weft_tensor* tensor : out) outputs.emplace_back(tensor);
+    return outputs;
+  }
+  std::vector<Tensor> run(std::initializer_list<Tensor> inputs, const RunOptions& options = {}) {
+    return run(std::span(inputs.begin(), inputs.size()), options);
+  }
+  size_t memory_bytes() const { return weft_context_memory(context_.get()); }
+  size_t peak_memory_bytes() const { return weft_context_peak_memory(context_.get()); }
+
+ private:
+  Owned<weft_context, weft_context_free> context_;
+  size_t output_count_;
+};
+
+/// A compiled model: immutable, for any number of threads. Copies share it.
+class Program {
+ public:
+  explicit Program(weft_program* owned) : program_(owned, weft_program_free) {}
+
+  std::vector<Port> inputs() const { return ports(weft_input_count(get()), weft_input); }
+  std::vector<Port> outputs() const { return ports(weft_output_count(get()), weft_output); }
+  Context new_context() const {
+    auto context = own<weft_context, weft_context_free>([&](auto out) { return weft_context_new(get(), out); });
+    return Context(context.release(), weft_output_count(get()));
+  }
+  std::string device() const { return weft_program_device(get()); }
+  /// JSON; weft_program_report says what is in it.
+  std::string report() const {
+    return own_text([&](char** out) { return weft_program_report(get(), out); });
+  }
+  /// What the model says about itself under `key`; "" when it says nothing.
+  std::string metadata(const std::string& key) const {
+    const char* value = weft_program_metadata(get(), key.c_str());
+    return value ? value : "";
+  }
+  void save(const std::string& path) const { check(weft_save(get(), path.c_str())); }
+  const weft_program* get() const { return program_.get(); }
+
+ private:
+  template <class Get>
+  std::vector<Port> ports(size_t count, Get get_port) const {
+    std::vector<Port> list(count, Port WEFT_PORT_INIT);
+    for (size_t i = 0; i < count; ++i) check(get_port(get(), i, &list[i]));
+    return list;
+  }
+
+  std::shared_ptr<weft_program> program_;
+};
+
+namespace detail {
+template <class Compile>
+Program make_program(const CompileOptions& options, const Compile& compile) {
+  CompileOptionsView view(options);
+  return Program(own<weft_program, weft_program_free>([&](auto out) { return compile(view.get(), out); }).release());
+}
+}  // namespace detail
+
+/// Compiles a model file (.onnx), or takes a saved program (.weft).
+inline Program compile(const std::string& path, const CompileOptions& options = {}) {
+  return detail::make_program(options, [&](auto o, auto out) { return weft_compile(path.c_str(), o, out); });
+}
+inline Program compile(std::span<const std::byte> model, const CompileOptions& options = {}) {
+  return detail::make_program(options,
+                              [&](auto o, auto out) { return weft_compile_bytes(model.data(), model.size(), o, out); });
+}
+/// Maps a saved program.
+inline Program load(const std::string& path, const CompileOptions& options = {}) {
+  return detail::make_program(options, [&](auto o, auto out) { return weft_load(path.c_str(), o, out); });
+}
+
+/// A program under construction, in operators of Weft's text form.
+///
+///     weft::Graph graph("double");
+///     auto x = graph.input("x", "f32[batch,64]");
+///     graph.output("y", graph.append("add", {x, x}));
+///     weft::Program program = graph.compile();
+class Graph {
+ public:
+  explicit Graph(const std::string& name = {})
+      : graph_(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_new(name.c_str(), out); })) {}
+  /// A whole program in text form.
+  static Graph parse(const std::string& text) {
+    return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
+  }
+
+  void symbol(const std::string& name, int64_t min, int64_t max) {
+    check(weft_graph_symbol(graph_.get(), name.c_str(), min, max));
+  }
+  weft_value input(const std::string& name, const std::string& type) {
+    return value([&](weft_value* v) { return weft_graph_input(graph_.get(), name.c_str(), type.c_str(), v); });
+  }
+  weft_value constant(const Tensor& tensor) {
+    return value([&](weft_value* v) { return weft_graph_constant(graph_.get(), tensor.get(), v); });
+  }
+  weft_value append(const std::string& op, std::span<const weft_value> inputs) {
+    return value(
+        [&](weft_value* v) { return weft_graph_append(graph_.get(), op.c_str(), inputs.data(), inputs.size(), v); });
+  }
+  weft_value append(const std::string& op, std::initializer_list<weft_value> inputs) {
+    return append(op, std::span(inputs.begin(), inputs.size()));
+  }
+  void source(const std::string& place) { check(weft_graph_source(graph_.get(), place.c_str())); }
+  void output(const std::string& name, weft_value v) { check(weft_graph_output(graph_.get(), name.c_str(), v)); }
+  std::string type(weft_value v) const {
+    return own_text([&](char** out) { return weft_graph_type(graph_.get(), v, out); });
+  }
+  std::string print() const {
+    return own_text([&](char** out) { return weft_graph_print(graph_.get(), out); });
+  }
+  /// Uses the graph up.
+  Program compile(const CompileOptions& options = {}) {
+    return detail::make_program(options, [&](auto o, auto out) { return weft_graph_compile(graph_.get(), o, out); });
+  }
+
+ private:
+  explicit Graph(Owned<weft_graph, weft_graph_free> graph) : graph_(std::move(graph)) {}
+  template <class Give>
+  static weft_value value(const Give& give) {
+    weft_value v{};
+    check(give(&v));
+    return v;
+  }
+
+  Owned<weft_graph, weft_graph_free> graph_;
+};
+
+inline std::string version() { return weft_version(); }
+
+}  // namespace v0
+}  // namespace weft
