@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "base/chip.h"
+#include "base/text.h"
+#include "driver/machine.h"
+#include "driver/options.h"
+#include "driver/terminal.h"
+#include "driver/verbs.h"
+
+namespace weft::driver {
+namespace {
+
+struct DeviceRow {
+  std::string name, chip, about;
+};
+
+std::vector<DeviceRow> find_devices() {
+  Machine machine = describe_machine();
+  return {{"cpu", to_string(host_chip()), cat(machine.processor, ", ", machine.processors, " processors")},
+          {"ref", "", "the reference: plain and slow, judges the others"}};
+}
+
+}  // namespace
+
+int devices_verb(Words words) {
+  CommandLine line({.name = "devices",
+                    .purpose = "List the devices that --device can name here, and which GPU drivers were looked for.",
+                    .examples = {"weft devices", "weft devices --json -"}});
+  std::string json;
+  line.value("--json", "FILE", json, "write the list as JSON (- is standard output)");
+  if (!line.parse(words)) return exit_done;
+  auto devices = find_devices();
+  auto drivers = find_gpu_drivers();
+  if (!json.empty()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array(), libraries = list;
+    for (const DeviceRow& d : devices) list.push_back({{"name", d.name}, {"chip", d.chip}, {"about", d.about}});
+    for (const DriverLibrary& d : drivers) libraries.push_back({{"library", d.name}, {"found", d.found}});
+    nlohmann::ordered_json whole{{"schema", "weft.devices.1"}, {"devices", list}, {"gpu_drivers", libraries}};
+    return write_result_file(json, whole.dump(1) + "\n"), exit_done;
+  }
+  std::vector<std::vector<std::string>> rows{{"device", "chip", ""}};
+  for (const DeviceRow& d : devices) rows.push_back({d.name, d.chip, d.about});
+  print(table(rows));
+  for (const DriverLibrary& d : drivers)
+    detail(cat("GPU driver ", d.name, ": ", d.found.empty() ? "not found" : d.found));
+  return exit_done;
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/chip.h"
+#include "base/knobs.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "driver/machine.h"
+#include "driver/options.h"
+#include "driver/terminal.h"
+#include "driver/verbs.h"
+#include "runtime/codegen_loader.h"
+#include "runtime/kernel_cache.h"
+
+namespace weft::driver {
+namespace {
+
+struct Fact {
+  std::string name, value;
+};
+
+struct Report {
+  std::vector<Fact> facts;
+  std::vector<std::string> problems;
+  void add(std::string name, std::string value) { facts.push_back({std::move(name), std::move(value)}); }
+};
+
+void add_installation(Report& report) {
+  report.add("weft", std::string(version()));
+  std::string library = find_codegen_library();
+  report.add("code generator", library.empty() ? "not found" : library);
+  if (library.empty())
+    report.problems.push_back("libweft-codegen.so was not found: only saved programs and --device ref work");
+  KernelCache& cache = KernelCache::shared();
+  int64_t bytes = 0;
+  auto entries = cache.list();
+  for (const CacheEntry& entry : entries) bytes += entry.bytes;
+  report.add("kernel cache", cat(printable(cache.folder().string()), ": ", entries.size(), " kernels, ",
+                                 show_bytes(static_cast<double>(bytes))));
+  for (const KnobInfo& knob : knob_list()) {
+    if (knob.value != knob.default_value) report.add(knob.variable, printable(knob.value));
+  }
+  for (const std::string& line : unknown_knobs()) report.problems.push_back(line);
+}
+
+void add_machine(Report& report) {
+  Machine m = describe_machine();
+  double limit = m.memory_limit > 0 ? static_cast<double>(m.memory_limit) : static_cast<double>(m.memory);
+  report.add("system", m.system);
+  report.add("processor", m.processor);
+  report.add("chip", to_string(host_chip()));
+  report.add("processors",
+             cat(m.processors, m.quota > 0 ? cat(", limited to the time of ", show_number(m.quota)) : ""));
+  report.add("caches", m.caches.empty() ? "unknown" : cat(m.caches));
+  report.add("memory", cat(show_bytes(static_cast<double>(m.available)), " available of ",
+                           show_bytes(static_cast<double>(m.memory)),
+                           m.memory_limit > 0 ? cat(", limited to ", show_bytes(limit)) : ""));
+  report.add("load", show_number(load_average()));
+  if (m.processors > 0 && load_average() > m.processors)
+    report.problems.push_back("more processes want to run than there are processors: measurements will be noisy");
+  for (const DriverLibrary& driver : find_gpu_drivers())
+    report.add(driver.name, driver.found.empty() ? "not found" : driver.found);
+}
+
+std::string json_text(const Report& report) {
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();
+  for (const Fact& fact : report.facts) facts[fact.name] = fact.value;
+  return nlohmann::ordered_json{{"schema", "weft.doctor.1"}, {"facts", facts}, {"problems", report.problems}}.dump(1) +
+         "\n";
+}
+
+}  // namespace
+
+int doctor_verb(Words words) {
+  CommandLine line({.name = "doctor",
+                    .purpose =
+                        "Describe this machine and this installation, for your own eyes or for a bug report; nothing\n"
+                        "is sent anywhere.",
+                    .examples = {"weft doctor", "weft doctor --json -"}});
+  std::string json;
+  line.value("--json", "FILE", json, "write the facts as JSON (- is standard output)");
+  if (!line.parse(words)) return exit_done;
+  Report report;
+  add_installation(report);
+  add_machine(report);
+  if (!json.empty()) return write_result_file(json, json_text(report)), exit_done;
+  std::vector<std::vector<std::string>> rows;
+  for (const Fact& fact : report.facts) rows.push_back({fact.name, fact.value});
+  print(table(rows));
+  for (const std::string& problem : report.problems) print(cat(paint("problem: ", Ink::yellow), problem));
+  return exit_done;
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "base/shape.h"
+#include "base/tensor.h"
+
+/// Pictures as inputs. What a model wants is said by its metadata or by options; an element is (pixel - mean) * scale.
+namespace weft::driver {
+
+struct ImageOptions {
+  std::string mean;    ///< one number or one per channel, on the scale 0 to 255; default 0
+  std::string scale;   ///< default 1/255
+  std::string layout;  ///< "NCHW" or "NHWC"; default: NHWC when the last size is 1 or 3 and the second is not
+};
+
+/// Fills what is empty from the keys image.mean, image.scale and image.layout.
+ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std::string>& metadata);
+
+bool is_image(const std::filesystem::path& path);  ///< by its first bytes: PNG or JPEG
+
+/// The picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch),
+/// 1 or 3 channels; bilinear resizing where the sizes differ. Sizes that the shape leaves open are the picture's.
+/// Throws E212 (file) and E213 (an input that is no picture).
+Tensor read_image(const std::filesystem::path& path, const Shape& wanted, const ImageOptions& options);
+
+}  // namespace weft::driver

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/inputs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "api/c/options_text.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "driver/tensor_files.h"
+#include "driver/terminal.h"
+
+namespace weft::driver {
+namespace {
+
+[[noreturn]] void refuse(std::string code, std::string what, std::string hint) {
+  throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
+}
+
+std::vector<std::string> names_of(const std::vector<Port>& ports) {
+  std::vector<std::string> names;
+  for (const Port& port : ports) names.push_back(port.name);
+  return names;
+}
+
+/// Collects tensors for the inputs of a program.
+class Inputs {
+ public:
+  Inputs(const Executable& executable, const InputOptions& options)
+      : ports_(executable.inputs()),
+        options_(options),
+        image_(with_metadata(options.image, executable.metadata())),
+        tensors_(ports_.size()),
+        is_given_(ports_.size(), false) {}
+
+  std::vector<Tensor> make() {
+    for (const std::string& file : options_.files) take(file);
+    for (size_t i = 0; i < ports_.size(); ++i) {
+      if (!is_given_[i]) fill(i);
+    }
+    return std::move(tensors_);
+  }
+
+ private:
+  /// The port called `name`; E310 with the nearest names.
+  size_t find(std::string_view name) const {
+    for (size_t i = 0; i < ports_.size(); ++i) {
+      if (ports_[i].name == name) return i;
+    }
+    std::string near = nearest_names(name, names_of(ports_));
+    refuse("E310", cat("the model has no input '", printable(name), "'"),
+           near.empty() ? cat("its inputs: ", printable(cat(names_of(ports_)))) : cat("did you mean ", near, "?"));
+  }
+
+  size_t first_free() const {
+    for (size_t i = 0; i < ports_.size(); ++i) {
+      if (!is_given_[i]) return i;
+    }
+    refuse("E310", cat("more files than inputs: the model has ", ports_.size()), "name the input: --input x=file.npy");
+  }
+
+  bool is_input(std::string_view name) const { return std::ranges::find(ports_, name, &Port::name) != ports_.end(); }
+
+  void take(const std::string& text) {
+    size_t equals = text.find('=');
+    bool is_named = equals != std::string::npos && (is_input(text.substr(0, equals)) || !std::filesystem::exists(text));
+    std::string file = is_named ? text.substr(equals + 1) : text;
+    if (is_named) return take_file(find(text.substr(0, equals)), file);
+    if (std::filesystem::is_directory(file)) return take_folder(file);
+    if (file.ends_with(".npz")) return take_archive(file);
+    take_file(first_free(), file);
+  }
+
+  /// A folder of ONNX test data: input_0.pb, input_1.pb, ...
+  void take_folder(const std::filesystem::path& folder) {
+    if (!std::filesystem::exists(folder / "input_0.pb"))
+      refuse("E212", cat(printable(folder.string()), " is a folder without input_0.pb"),
+             "give files, or a test_data_set folder");
+    for (size_t i = 0; i < ports_.size(); ++i) {
+      auto file = folder / cat("input_", i, ".pb");
+      if (std::filesystem::exists(file)) take_file(i, file);
+    }
+  }
+
+  void take_archive(const std::string& file) {
+    for (auto& [name, tensor] : read_tensors(file)) accept(find(name), std::move(tensor), file);
+  }
+
+  void take_file(size_t i, const std::filesystem::path& file) {
+    if (is_image(file)) return accept(i, read_image(file, port_shape(i), image_), file.string());
+    auto tensors = read_tensors(file);
+    if (tensors.size() == 1) return accept(i, std::move(tensors[0].second), file.string());
+    for (auto& [name, tensor] : tensors) {
+      if (name == ports_[i].name) return accept(i, std::move(tensor), file.string());
+    }
+    refuse("E310", cat(printable(file.string()), " holds no '", printable(ports_[i].name), "'"), "");
+  }
+
+  const Shape& port_shape(size_t i) const {
+    if (!ports_[i].type.is_tensor())
+      refuse("E310", cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type)),
+             "the command line gives tensors only; use the Python interface");
+    return ports_[i].type.shape;
+  }
+
+  void accept(size_t i, Tensor tensor, const std::string& file) {
+    DType wanted = port_shape(i).dtype;
+    if (tensor.dtype != wanted) {
+      if (!options_.cast || tensor.dtype == DType::string || wanted == DType::string)
+        refuse("E310",
+               cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type), ", ", printable(file),
+                   " holds ", to_string(tensor.shape())),
+               "--cast-inputs converts");
+      tensor = is_integer(wanted) ? make_tensor(wanted, tensor.dims, to_int64s(tensor))
+                                  : make_tensor(wanted, tensor.dims, to_doubles(tensor));
+    }
+    tensors_[i] = std::move(tensor);
+    is_given_[i] = true;
+    learn_symbols(i);
+  }
+
+  /// Sizes of given inputs decide those of the filled ones.
+  void learn_symbols(size_t i) {
+    const Dims& dims = port_shape(i).dims;
+    for (size_t axis = 0; axis < dims.size() && axis < tensors_[i].dims.size(); ++axis) {
+      if (const Symbol* symbol = dims[axis].as_symbol()) sizes_.emplace(symbol->name, tensors_[i].dims[axis]);
+    }
+  }
+
+  int64_t size_of(const Symbol& symbol) const {
+    if (auto given = options_.at.find(symbol.name); given != options_.at.end()) return given->second;
+    if (auto learnt = sizes_.find(symbol.name); learnt != sizes_.end()) return learnt->second;
+    return std::max<int64_t>(symbol.min, symbol.multiple_of);
+  }
+
+  std::string fill_kind(const std::string& name) const {
+    std::string kind;
+    for (const std::string& fill : options_.fills) {
+      size_t equals = fill.find('=');
+      if (equals == std::string::npos) kind = fill;
+      else if (find(fill.substr(0, equals)) < ports_.size() && fill.substr(0, equals) == name)
+        return fill.substr(equals + 1);
+    }
+    return kind;
+  }
+
+  void fill(size_t i) {
+    const Port& port = ports_[i];
+    std::string kind = fill_kind(port.name);
+    if (kind.empty() && port.default_value) {
+      tensors_[i] = *port.default_value;
+      return;
+    }
+    std::vector<int64_t> dims;
+    for (const Dim& dim : port_shape(i).dims) dims.push_back(dim.evaluate([&](const Symbol& s) { return size_of(s); }));
+    if (kind.empty()) {
+      kind = "rand";
+      note(cat("note: input '", printable(port.name), "' gets random numbers, ", name(port.type.shape.dtype), dims,
+               port.type.shape.is_static() ? "" : "; --at NAME=SIZE chooses open sizes"));
+    }
+    uint64_t seed = static_cast<uint64_t>(options_.seed) ^ hash128(port.name).low;
+    tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
+  }
+
+  const std::vector<Port>& ports_;
+  const InputOptions& options_;
+  ImageOptions image_;
+  std::vector<Tensor> tensors_;
+  std::vector<bool> is_given_;
+  std::map<std::string, int64_t> sizes_;
+};
+
+/// Random numbers for a fill "rand" or "rand:LOW..HIGH" (integers include HIGH).
+class Random {
+ public:
+  Random(const std::string& kind, DType type, uint64_t seed) : engine_(seed), is_whole_(!is_float(type)) {
+    if (kind.size() > 4) parse_range(kind);
+    else if (is_whole_) low_ = 0, high_ = 1;
+  }
+  double operator()() {
+    auto bits =
+        static_cast<double>(engine_() >> 11) * 0x1p-53;  // the same on every machine, unlike std's distributions
+    return is_whole_ ? low_ + std::floor(bits * (high_ - low_ + 1)) : low_ + bits * (high_ - low_);
+  }
+
+ private:
+  void parse_range(const std::string& kind) {
+    size_t dots = kind.find("..");
+    if (kind[4] != ':' || dots == std::string::npos)
+      refuse("E203", cat("'", printable(kind), "' is no fill"), "write rand:0..999");
+    low_ = static_cast<double>(parse_number(kind.substr(5, dots - 5), "the low end of rand"));
+    high_ = static_cast<double>(parse_number(kind.substr(dots + 2), "the high end of rand"));
+  }
+
+  std::mt19937_64 engine_;
+  bool is_whole_;
+  double low_ = -1, high_ = 1;
+};
+
+}  // namespace
+
+void add_input_options(CommandLine& line, InputOptions& options) {
+  line.group("Inputs");
+  line.value("--input,-i", "X=FILE", options.files,
+             "tensor of input X: .npy, .npz, .pb, a picture (.png, .jpg); without X= the next one; repeatable");
+  line.value("--fill", "X=KIND", options.fills,
+             "rand, rand:0..999, zeros, ones or range for input X; without X= for all");
+  line.value(
+      "--at", "NAME=SIZE", [&](std::string_view text) { options.at.insert(parse_symbol(text)); },
+      "a size that the program leaves open, for filled inputs: batch=4");
+  line.value("--seed", "N", options.seed, "of the random numbers");
+  line.flag("--cast-inputs", options.cast, "convert files of another element type");
+  line.value("--image-mean", "M", options.image.mean,
+             "pictures: subtracted from 0..255, one number or one per channel");
+  line.value("--image-scale", "S", options.image.scale, "pictures: then multiplied by this");
+  line.value("--image-layout", "L", options.image.layout,
+             "pictures: NCHW or NHWC (these three default to what the model says)");
+}
+
+std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options) {
+  return Inputs(executable, options).make();
+}
+
+Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, uint64_t seed) {
+  std::vector<double> values(static_cast<size_t>(element_count(dims)));
+  if (kind == "ones") std::ranges::fill(values, 1);
+  else if (kind == "range")
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  else if (kind.starts_with("rand")) std::ranges::generate(values, Random(kind, type, seed));
+  else if (kind != "zeros")
+    refuse("E203", cat("'", printable(kind), "' is no fill"), "rand, rand:0..999, zeros, ones, range");
+  if (type == DType::string) {
+    Tensor tensor{.dtype = type, .dims = std::move(dims)};
+    tensor.strings = std::make_shared<std::vector<std::string>>(values.size());
+    return tensor;
+  }
+  return make_tensor(type, std::move(dims), values);
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "driver/machine.h"
+#include "runtime/executable.h"
+
+/// Measuring a program, and the figures that come of it.
+namespace weft::driver {
+
+struct MeasureOptions {
+  int64_t iterations = 0;  ///< 0: as many as fit into `duration`
+  double duration = 3;     ///< seconds
+  double warmup = 0.3;     ///< seconds
+};
+
+/// One step of the program over all profiled runs.
+struct StepFigures {
+  StepInfo info;
+  double seconds = 0;  ///< median over the runs
+  double share = 0;    ///< of the whole
+  int64_t flops = 0, bytes = 0;
+};
+
+struct Measurement {
+  std::vector<double> seconds;  ///< of each run, in order
+  double first_seconds = 0;     ///< of the first run ever, with page faults and lazy work
+  double cpu_seconds = 0;       ///< per run, all threads
+  double load_before = 0, load_after = 0;
+  int64_t peak_memory = 0;      ///< of the process
+  size_t arena = 0;             ///< of the context
+  int64_t items = 1;            ///< first size of the first input
+  std::vector<StepTime> trace;  ///< of the fastest profiled run
+  std::vector<StepFigures> steps;
+  Peaks peaks;
+};
+
+Measurement measure(const Executable& executable, std::span<const Tensor> inputs, const MeasureOptions& options);
+
+/// Latencies of a measurement in seconds.
+struct Latency {
+  double min, mean, median, p90, p95, p99, max;
+};
+Latency latency_of(const Measurement& measurement);
+
+/// Everything above with the program's own report; the schema is "weft.perf.1".
+nlohmann::ordered_json to_json(const Measurement& measurement, const Executable& executable);
+/// Events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
+std::string chrome_trace(const Measurement& measurement, const Executable& executable);
+/// "kernel,source,device,microseconds,share,flops,bytes", one row for each step.
+std::string csv_text(const Measurement& measurement);
+/// One page that needs nothing else: figures, timeline, roofline, steps, graph.
+std::string html_page(const Measurement& measurement, const Executable& executable,
+                      const nlohmann::ordered_json& graph);
+
+}  // namespace weft::driver

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/model_options.h"
+
+#include "api/c/options_text.h"
+#include "base/text.h"
+#include "driver/terminal.h"
+
+namespace weft::driver {
+
+void add_model_options(CommandLine& line, ModelOptions& options) {
+  CompileOptions& compile = options.compile;
+  line.positional("MODEL", options.model, "a model (.onnx) or a compiled program (.weft)");
+  line.group("Sizes, device, precision");
+  line.value(
+      "--shape,--shapes", "X=SIZES",
+      [&](std::string_view text) {
+        for (ShapeRequest& request : parse_shapes(text)) compile.shapes.push_back(std::move(request));
+      },
+      "sizes of input X: x=1,3,224,224; a range x=1..8,3,224,224; also x:1x3x224x224 and x[1,3,224,224]");
+  line.value(
+      "--symbol", "NAME=SIZE", [&](std::string_view text) { compile.symbols.insert(parse_symbol(text)); },
+      "fix a size that the model names: batch=4");
+  line.value("--device", "NAME", compile.device, "auto, cpu or ref; a named device is used or refused");
+  line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
+  line.value(
+      "--precision", "TYPE", [&](std::string_view text) { compile.precision = parse_precision(text); },
+      "f32, bf16 or f16 for matrix products and convolutions");
+  line.flag("--bf16", [&] { compile.precision = Precision::bf16; }, "the same as --precision bf16");
+  line.flag("--fp16", [&] { compile.precision = Precision::f16; }, "the same as --precision f16");
+  line.value("--keep-f32", "NODE", compile.keep_f32, "a node that stays in f32; * and ? match; repeatable");
+  line.flag("--no-cache", [&] { compile.use_cache = false; }, "neither read nor write the cache of kernels");
+  line.value("--dump", "FOLDER", compile.dump_directory, "write the program after every pass");
+}
+
+std::shared_ptr<Executable> compile_model(const ModelOptions& options) {
+  CompileOptions compile = options.compile;
+  ProgressLine line;
+  compile.progress = [&](const Progress& progress) { line.show(progress); };
+  auto executable = compile_file(options.model, compile);
+  detail(cat("device: ", executable->device()));
+  for (const auto& [phase, seconds] : executable->report().phase_seconds)
+    detail(cat("  ", phase, ": ", show_seconds(seconds)));
+  return executable;
+}
+
+}  // namespace weft::driver

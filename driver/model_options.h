@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+
+#include "compile.h"
+#include "driver/options.h"
+
+/// The options that every verb with a model shares: sizes, device, precision.
+namespace weft::driver {
+
+struct ModelOptions {
+  std::string model;
+  CompileOptions compile;
+};
+
+/// MODEL and how to compile it.
+void add_model_options(CommandLine& line, ModelOptions& options);
+
+/// Compiles with a progress line.
+std::shared_ptr<Executable> compile_model(const ModelOptions& options);
+
+}  // namespace weft::driver

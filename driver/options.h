@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The command line of one verb, declared as data, from which parsing and help follow:
+///
+///     CommandLine line({.name = "run", .purpose = "Run a model once.", .examples = {"weft run m.onnx"}});
+///     line.positional("MODEL", path, "the model");
+///     line.value("--threads", "N", threads, "threads of the CPU");
+///     if (!line.parse(words)) return 0;  // help was printed
+///
+/// `--name value`, `--name=value`, `-n value` and `-nvalue` are the same; `--` ends the options.
+namespace weft::driver {
+
+struct CommandInfo {
+  std::string name;                   ///< "run"
+  std::string purpose;                ///< a sentence or two
+  std::vector<std::string> examples;  ///< command lines
+};
+
+class CommandLine {
+ public:
+  explicit CommandLine(CommandInfo info);
+
+  /// A heading in the help for the options that follow.
+  void group(std::string title);
+  void flag(std::string names, bool& target, std::string help);
+  void flag(std::string names, std::function<void()> set, std::string help);
+  void value(std::string names, std::string metavar, std::string& target, std::string help);
+  void value(std::string names, std::string metavar, int& target, std::string help);
+  void value(std::string names, std::string metavar, int64_t& target, std::string help);
+  void value(std::string names, std::string metavar, double& target, std::string help);
+  /// May be given several times.
+  void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
+  void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
+  void positional(std::string metavar, std::string& target, std::string help, bool required = true);
+
+  /// False when help was asked for and printed. Throws E202 for what does not fit, with the nearest names.
+  bool parse(std::span<const std::string> words);
+  std::string help() const;
+
+ private:
+  struct Option {
+    std::vector<std::string> names{};  // "-n", "--iterations"
+    std::string metavar{};             // empty for a flag
+    std::string help{};
+    std::function<void(std::string_view)> set{};
+    bool is_heading = false;
+  };
+  struct Positional {
+    std::string metavar, help;
+    std::string* target;
+    bool required;
+  };
+
+  void add(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
+  const Option& find(const std::string& name) const;
+  /// Takes the option at words[i], and its value; returns how many words it was.
+  size_t take_option(std::span<const std::string> words, size_t i);
+  [[noreturn]] void refuse(std::string what, std::string hint = {}) const;
+  std::string usage() const;
+
+  CommandInfo info_;
+  std::vector<Option> options_;
+  std::vector<Positional> positionals_;
+};
+
+}  // namespace weft::driver

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "driver/model_options.h"
+
+namespace weft::driver {
+
+/// The optimised main module for drawing: {"nodes": [{"op", "source", "type"}], "edges": [[from, to], ...]}, constants
+/// left out. Empty for a saved program, which holds no graph, and for a graph of more than 5,000 nodes.
+nlohmann::ordered_json program_graph(const ModelOptions& model);
+
+}  // namespace weft::driver

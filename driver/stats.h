@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+
+/// How far two tensors are apart.
+namespace weft::driver {
+
+struct Tolerance {
+  double norm = 1e-4;  ///< of ||y - r|| / ||r||
+  double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not asked for
+  double atol = -1;
+  /// Without rtol and atol no element may be further off than this times the largest |r|.
+  double peak = 1e-3;
+};
+
+struct Difference {
+  double norm = 0;  ///< ||y - r|| / ||r||; ||y|| when r is zero
+  double max_abs = 0, max_rel = 0, rms = 0, cosine = 1;
+  int64_t elements = 0;
+  int64_t mismatches = 0;  ///< elements outside the tolerance
+  int64_t first_bad = -1;  ///< linear index of the first of them
+  double first_value = 0, first_reference = 0;
+  bool is_equal = true;  ///< within the tolerance in every respect
+  std::string reason{};  ///< why not: "shapes differ: ..."
+};
+
+/// NaNs agree with NaNs, infinities with the same infinity; whole numbers, booleans and strings must be equal unless
+/// `tolerance` names an rtol or atol.
+Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance);
+
+/// "[0, 3, 17]": the place of element `index`.
+std::string place(int64_t index, const std::vector<int64_t>& dims);
+
+/// The value below which `fraction` of the sorted `values` lie.
+double percentile(const std::vector<double>& sorted, double fraction);
+
+}  // namespace weft::driver

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+/// The verbs of the command line. Each takes the words after its name, prints results on standard output and gives the
+/// exit code; errors are thrown.
+namespace weft::driver {
+
+using Words = std::span<const std::string>;
+
+int run_verb(Words words);
+int compile_verb(Words words);
+int perf_verb(Words words);
+int verify_verb(Words words);
+int compare_verb(Words words);
+int inspect_verb(Words words);
+int devices_verb(Words words);
+int doctor_verb(Words words);
+int ops_verb(Words words);
+int knobs_verb(Words words);
+int cache_verb(Words words);
+int explain_verb(Words words);
+
+struct Verb {
+  std::string_view name;
+  int (*call)(Words words);  ///< null: the name is kept for a later version
+  std::string_view purpose;
+};
+std::span<const Verb> verbs();
+
+/// Exit codes besides those of ErrorKind.
+constexpr int exit_done = 0, exit_differs = 1;
+
+}  // namespace weft::driver

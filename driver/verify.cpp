@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "driver/difference_table.h"
+#include "driver/inputs.h"
+#include "driver/model_options.h"
+#include "driver/onnxruntime.h"
+#include "driver/terminal.h"
+#include "driver/verbs.h"
+
+namespace weft::driver {
+namespace {
+
+struct VerifySettings {
+  ModelOptions model;
+  InputOptions input;
+  Tolerance tolerance;
+  std::string against = "ref", python = "python3", json;
+  bool per_instruction = false, bisect = false;
+};
+
+/// What each type of arithmetic may lose against exact arithmetic, unless the caller says.
+Tolerance default_tolerance(Precision precision) {
+  switch (precision) {
+    case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
+    case Precision::bf16: return {.norm = 3e-2, .peak = 1e-1};
+    case Precision::f16: return {.norm = 4e-3, .peak = 2e-2};
+  }
+  return {};
+}
+
+std::shared_ptr<Executable> compile_reference(const ModelOptions& model) {
+  ModelOptions reference = model;
+  reference.compile.device = "ref";
+  reference.compile.precision = Precision::f32;
+  reference.compile.dump_directory.clear();
+  return compile_model(reference);
+}
+
+nlohmann::ordered_json to_json(const std::string& name, const Difference& d) {
+  return {{"name", printable(name)},  {"same", d.is_equal},         {"norm", d.norm},
+          {"max_abs", d.max_abs},     {"max_rel", d.max_rel},       {"rms", d.rms},
+          {"cosine", d.cosine},       {"mismatches", d.mismatches}, {"elements", d.elements},
+          {"first_bad", d.first_bad}, {"reason", d.reason}};
+}
+
+/// Every output of the program against what it should be.
+class OutputCheck {
+ public:
+  explicit OutputCheck(const Tolerance& tolerance) : tolerance_(tolerance) {}
+  void check(const std::string& name, const Tensor& value, const Tensor& reference) {
+    json_.push_back(to_json(name, table_.add(name, value, reference, tolerance_)));
+  }
+  int finish(const std::string& json_file) const {
+    if (json_file != "-") print(table_.text());
+    if (!json_file.empty())
+      write_result_file(
+          json_file,
+          nlohmann::ordered_json{{"schema", "weft.verify.1"}, {"same", table_.is_equal()}, {"tensors", json_}}.dump(1) +
+              "\n");
+    return table_.is_equal() ? exit_done : exit_differs;
+  }
+
+ private:
+  const Tolerance& tolerance_;
+  DifferenceTable table_;
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
+};
+
+/// Values by name. Several instructions that came from one node share its name.
+using Observed = std::multimap<std::string, Tensor>;
+
+Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
+  Observed values;
+  RunOptions options;
+  options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
+    Tensor copy = tensor;
+    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // the arena is written again
+    values.emplace(name, std::move(copy));
+  };
+  executable.new_context()->run(inputs, options);
+  return values;
+}
+
+/// The difference to the nearest of the values called `name` that have the same sizes; nothing when there is none.
+std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
+                                  const Tolerance& tolerance) {
+  std::optional<Difference> best;
+  auto [begin, end] = reference.equal_range(name);
+  for (auto it = begin; it != end && !(best && best->is_equal); ++it) {
+    if (it->second.dims != tensor.dims) continue;
+    Difference d = compare(tensor, it->second, tolerance);
+    if (!best || d.is_equal || d.norm < best->norm) best = std::move(d);
+  }
+  return best;
+}
+
+/// The first step that gives a wrong value though nothing before it did.
+struct Culprit {
+  size_t step = 0;
+  std::string value;
+  Difference difference;
+};
+
+struct StepCheck {
+  std::vector<std::vector<std::string>> rows{{"step", "kernel", "value", "||y-r||/||r||", "max abs", "", "source"}};
+  std::optional<Culprit> first;
+  size_t compared = 0;
+};
+
+StepCheck check_steps(const Executable& executable, const Observed& reference, std::span<const Tensor> inputs,
+                      const Tolerance& tolerance) {
+  StepCheck result;
+  auto steps = executable.steps();
+  RunOptions options;
+  options.observe = [&](size_t step, const std::string& name, const Tensor& tensor) {
+    auto found = nearest(reference, name, tensor, tolerance);
+    if (!found) return;
+    const Difference& d = *found;
+    ++result.compared;
+    std::string kernel = step < steps.size() ? steps[step].kernel : "",
+                source = step < steps.size() ? steps[step].source : "";
+    result.rows.push_back({cat(step), kernel, printable(name), show_number(d.norm), show_number(d.max_abs),
+                           d.is_equal ? "same" : "differs", printable(source)});
+    if (!d.is_equal && !result.first) result.first = Culprit{step, name, d};
+  };
+  executable.new_context()->run(inputs, options);
+  return result;
+}
+
+std::string describe(const Culprit& culprit, const Executable& executable) {
+  auto steps = executable.steps();
+  const StepInfo& step = steps.at(culprit.step);
+  const Difference& d = culprit.difference;
+  std::string text = cat("first wrong step: ", culprit.step, " of ", steps.size(), "\n  kernel: ", step.kernel,
+                         "\n  from:   ", printable(step.source), "\n  value:  ", printable(culprit.value));
+  if (d.mismatches < 0) return cat(text, ", ", d.reason);
+  return cat(text, ", ", d.mismatches, " of ", d.elements, " elements, ||y-r||/||r|| ", show_number(d.norm));
+}
+
+int verify_steps(const Executable& executable, const Executable& reference, std::span<const Tensor> inputs,
+                 const VerifySettings& s) {
+  StepCheck result = check_steps(executable, observe(reference, inputs), inputs, s.tolerance);
+  if (s.per_instruction) print(table(result.rows));
+  if (result.compared == 0)
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E215",
+                 .what = cat("no value of ", executable.device(), " has a counterpart in the reference")});
+  if (!result.first) {
+    print(cat("all ", result.compared, " values that were compared agree"));
+    return exit_done;
+  }
+  print(describe(*result.first, executable));
+  return exit_differs;
+}
+
+std::vector<Tensor> reference_outputs(const Executable& executable, std::span<const Tensor> inputs,
+                                      const VerifySettings& s) {
+  if (s.against == "ref") return compile_reference(s.model)->new_context()->run(inputs);
+  return run_onnxruntime(s.python, s.model.model, executable, inputs);
+}
+
+}  // namespace
+
+int verify_verb(Words words) {
+  CommandLine line({.name = "verify",
+                    .purpose =
+                        "Compare a model's answers with those of the reference, which computes each operator plainly\n"
+                        "in wide types. Exit code 1 when they differ.",
+                    .examples = {"weft verify examples/digits/digits.onnx --at batch=3",
+                                 "weft verify examples/digits/digits.onnx --bisect",
+                                 "weft verify model.onnx --against onnxruntime --input test_data_set_0"}});
+  VerifySettings s;
+  add_model_options(line, s.model);
+  add_input_options(line, s.input);
+  line.group("What is compared");
+  line.value("--against", "WHAT", s.against, "ref, or onnxruntime (by a Python that has it)");
+  line.value("--python", "PATH", s.python, "the Python for onnxruntime");
+  line.flag("--per-instruction", s.per_instruction, "compare after every step, and show all of them");
+  line.flag("--bisect", s.bisect, "name the first kernel whose result is wrong");
+  double no_norm = -1;
+  Tolerance given{.norm = no_norm};
+  add_tolerance_options(line, given);
+  line.value("--json", "FILE", s.json, "write the figures as JSON (- is standard output)");
+  if (!line.parse(words)) return exit_done;
+  s.tolerance = default_tolerance(s.model.compile.precision);
+  if (given.norm >= 0) s.tolerance.norm = given.norm, s.tolerance.peak = 10 * given.norm;
+  s.tolerance.rtol = given.rtol;
+  s.tolerance.atol = given.atol;
+  if (s.against != "ref" && s.against != "onnxruntime")
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E203",
+                 .what = cat("--against is '", printable(s.against), "'"),
+                 .hint = "ref or onnxruntime"});
+
+  auto executable = compile_model(s.model);
+  auto inputs = make_inputs(*executable, s.input);
+  if (s.bisect || s.per_instruction) return verify_steps(*executable, *compile_reference(s.model), inputs, s);
+  auto outputs = executable->new_context()->run(inputs);
+  auto references = reference_outputs(*executable, inputs, s);
+  OutputCheck check(s.tolerance);
+  for (size_t i = 0; i < outputs.size(); ++i) check.check(executable->outputs()[i].name, outputs[i], references.at(i));
+  return check.finish(s.json);
+}
+
+}  // namespace weft::driver
