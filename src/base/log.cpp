@@ -32,10 +32,12 @@ const char* name(LogLevel level) {
   return "";
 }
 
+void write_to_stderr(LogLevel level, std::string_view text) {
+  std::fprintf(stderr, "%s: %.*s\n", name(level), static_cast<int>(text.size()), text.data());
+}
+
 Logger& logger() {
-  static Logger current = [](LogLevel level, std::string_view text) {
-    std::fprintf(stderr, "%s: %.*s\n", name(level), static_cast<int>(text.size()), text.data());
-  };
+  static Logger current = write_to_stderr;
   return current;
 }
 
@@ -43,7 +45,7 @@ Logger& logger() {
 
 void set_logger(Logger replacement) {
   std::scoped_lock lock(logger_mutex);
-  logger() = std::move(replacement);
+  logger() = replacement ? std::move(replacement) : write_to_stderr;
 }
 
 void set_log_level(LogLevel level) { log_level = level; }
