@@ -43,10 +43,12 @@ uint32_t encode_magnitude(double magnitude, const FloatFormat& f) {
   return encoding > 0x1fffff ? 0x1fffff : static_cast<uint32_t>(encoding);
 }
 
-/// e8m0: powers of two only, no sign, no zero.
+/// e8m0: powers of two only, no sign, no zero. Rounds up, as ONNX Cast does for these block scales.
 uint32_t encode_power_of_two(double value, bool saturate) {
   if (std::isnan(value) || value < 0) return 0xff;
-  double exponent = value == 0 ? -127 : std::nearbyint(std::log2(value));
+  int above = 0;
+  bool is_power = std::frexp(value, &above) == 0.5;
+  double exponent = value == 0 ? -127 : std::isinf(value) ? 128 : is_power ? above - 1 : above;
   if (exponent > 127) return saturate ? 0xfe : 0xff;
   return static_cast<uint32_t>(std::max(exponent, -127.0) + 127);
 }
@@ -55,24 +57,15 @@ uint32_t encode_power_of_two(double value, bool saturate) {
 
 FloatFormat float_format(DType type) {
   switch (type) {
-    case DType::f16:
-      return {5, 10, 15, true, true};
-    case DType::bf16:
-      return {8, 7, 127, true, true};
-    case DType::f8e4m3fn:
-      return {4, 3, 7, false, true};
-    case DType::f8e4m3fnuz:
-      return {4, 3, 8, false, false};
-    case DType::f8e5m2:
-      return {5, 2, 15, true, true};
-    case DType::f8e5m2fnuz:
-      return {5, 2, 16, false, false};
-    case DType::f4e2m1:
-      return {2, 1, 1, false, true, true, false};
-    case DType::f8e8m0:
-      return {8, 0, 127, false, true, false, true};
-    default:
-      internal_error("float_format of a type that is not a narrow float");
+    case DType::f16: return {5, 10, 15, true, true};
+    case DType::bf16: return {8, 7, 127, true, true};
+    case DType::f8e4m3fn: return {4, 3, 7, false, true};
+    case DType::f8e4m3fnuz: return {4, 3, 8, false, false};
+    case DType::f8e5m2: return {5, 2, 15, true, true};
+    case DType::f8e5m2fnuz: return {5, 2, 16, false, false};
+    case DType::f4e2m1: return {2, 1, 1, false, true, true, false};
+    case DType::f8e8m0: return {8, 0, 127, false, true, false, true};
+    default: internal_error("float_format of a type that is not a narrow float");
   }
 }
 
@@ -92,7 +85,7 @@ double decode_float(uint32_t encoding, const FloatFormat& f) {
 
 uint32_t encode_float(double value, const FloatFormat& f, bool saturate) {
   if (!f.is_signed) return encode_power_of_two(value, saturate);
-  if (std::isnan(value)) return f.has_nan ? nan_encoding(f) : largest_encoding(f);
+  if (std::isnan(value)) return f.has_nan ? nan_encoding(f) : sign_bit(f);  // f4 has none: -0, as ONNX says
   uint32_t sign = std::signbit(value) ? sign_bit(f) : 0;
   double magnitude = std::fabs(value);
   if (std::isinf(value))
@@ -102,7 +95,7 @@ uint32_t encode_float(double value, const FloatFormat& f, bool saturate) {
   uint32_t encoding = magnitude == 0 ? 0 : encode_magnitude(magnitude, f);
   if (encoding > largest_encoding(f)) {
     encoding = overflow_encoding(f, saturate);
-    if (encoding == nan_encoding(f)) return encoding;
+    if (f.has_nan && encoding == nan_encoding(f)) return encoding;
   }
   if (encoding == 0 && !f.negative_zero) return 0;
   return sign | encoding;

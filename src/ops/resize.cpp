@@ -54,20 +54,16 @@ struct Axis {
   double roi_start, roi_end;
 
   double coordinate(int64_t at) const {
-    auto x = static_cast<double>(at), size = static_cast<double>(in), result = static_cast<double>(out);
+    auto x = static_cast<double>(at), size = static_cast<double>(in), result = scale * size;  // before rounding down
     switch (resize.coordinates) {
-      case ResizeCoordinates::half_pixel:
-        return divided(x + 0.5) - 0.5;
+      case ResizeCoordinates::half_pixel: return divided(x + 0.5) - 0.5;
       case ResizeCoordinates::half_pixel_symmetric: {
-        double adjustment = result / (scale * size);
+        double adjustment = static_cast<double>(out) / result;
         return size / 2 * (1 - adjustment) + divided(x + 0.5) - 0.5;
       }
-      case ResizeCoordinates::pytorch_half_pixel:
-        return out > 1 ? divided(x + 0.5) - 0.5 : 0;
-      case ResizeCoordinates::align_corners:
-        return out > 1 ? x * (size - 1) / (result - 1) : 0;
-      case ResizeCoordinates::asymmetric:
-        return divided(x);
+      case ResizeCoordinates::pytorch_half_pixel: return out > 1 ? divided(x + 0.5) - 0.5 : 0;
+      case ResizeCoordinates::align_corners: return result != 1 ? x * (size - 1) / (result - 1) : 0;
+      case ResizeCoordinates::asymmetric: return divided(x);
       case ResizeCoordinates::tf_crop_and_resize:
         if (out == 1) return 0.5 * (roi_start + roi_end) * (size - 1);
         return roi_start * (size - 1) + x * (roi_end - roi_start) * (size - 1) / (result - 1);
@@ -84,14 +80,10 @@ struct Axis {
   int64_t nearest(double x) const {
     double low = std::floor(x);
     switch (resize.nearest) {
-      case ResizeNearest::round_prefer_floor:
-        return static_cast<int64_t>(x - low > 0.5 ? low + 1 : low);
-      case ResizeNearest::round_prefer_ceil:
-        return static_cast<int64_t>(x - low >= 0.5 ? low + 1 : low);
-      case ResizeNearest::floor:
-        return static_cast<int64_t>(low);
-      case ResizeNearest::ceil:
-        return static_cast<int64_t>(std::ceil(x));
+      case ResizeNearest::round_prefer_floor: return static_cast<int64_t>(x - low > 0.5 ? low + 1 : low);
+      case ResizeNearest::round_prefer_ceil: return static_cast<int64_t>(x - low >= 0.5 ? low + 1 : low);
+      case ResizeNearest::floor: return static_cast<int64_t>(low);
+      case ResizeNearest::ceil: return static_cast<int64_t>(std::ceil(x));
     }
     return 0;
   }
@@ -105,13 +97,11 @@ struct Axis {
 
   std::vector<Tap> taps(double x) const {
     if (resize.mode == ResizeMode::nearest) return {{std::clamp<int64_t>(nearest(x), 0, in - 1), 1.0}};
-    // Shrinking with antialias widens the kernel; its outside part is then left out, as in image libraries.
-    double narrow = resize.antialias ? std::min(scale, 1.0) : 1;
-    bool leave_out = resize.exclude_outside || resize.antialias;
+    double narrow = resize.antialias ? std::min(scale, 1.0) : 1;  // shrinking with antialias widens the kernel
     double reach = (resize.mode == ResizeMode::linear ? 1 : 2) / narrow, sum = 0;
     std::vector<Tap> list;
     for (auto i = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
-      if (leave_out && (i < 0 || i >= in)) continue;
+      if (resize.exclude_outside && (i < 0 || i >= in)) continue;
       list.push_back({std::clamp<int64_t>(i, 0, in - 1), kernel((static_cast<double>(i) - x) * narrow)});
       sum += list.back().weight;
     }

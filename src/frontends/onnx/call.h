@@ -125,6 +125,7 @@ std::span<const Operator> attention_operators();
 std::span<const Operator> quantized_operators();
 std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();
+std::span<const Operator> sampling_operators();
 std::span<const Operator> control_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> signal_operators();

@@ -56,7 +56,12 @@ Expr concat(const Call& call, Values parts, int64_t axis) {
 }
 
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
-  return {x.call, slice_axis(x.call->module(), x.value, axis, start, size)};
+  auto at = static_cast<size_t>(axis);
+  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  op.starts[at] = start;
+  op.sizes[at] = size;
+  if (op.sizes == x.dims() && start == Dim(0)) return x;
+  return {x.call, x.call->emit(std::move(op), {x.value})};
 }
 
 Expr with_rank(Expr x, int64_t rank) {

@@ -18,9 +18,10 @@ using Key = std::pair<std::string_view, std::string_view>;
 const std::map<Key, Operator>& operators() {
   static const std::map<Key, Operator> table = [] {
     std::map<Key, Operator> all;
-    for (auto part : {elementwise_operators(), math_operators(), layout_operators(), network_operators(),
-                      attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
-                      control_operators(), recurrent_operators(), signal_operators(), einsum_operators()}) {
+    for (auto part :
+         {elementwise_operators(), math_operators(), layout_operators(), network_operators(), attention_operators(),
+          quantized_operators(), indexing_operators(), image_operators(), sampling_operators(), control_operators(),
+          recurrent_operators(), signal_operators(), einsum_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }

@@ -233,6 +233,30 @@ Values multi_head_attention(Call& c) {
   return {join_heads({&c, c.emit(op, in)}), k, v};
 }
 
+/// com.microsoft's attention with one weight [in, q + k + v] for all three projections.
+Values packed_attention(Call& c) {
+  int64_t heads = c.integer("num_heads");
+  for (size_t i = 4; i < c.input_count(); ++i) {
+    if (c.has_input(i)) c.unsupported(cat("with input ", i, " is not supported"));
+  }
+  if (c.flag("do_rotary") || !c.integers("qkv_hidden_sizes").empty())
+    c.unsupported("with do_rotary or qkv_hidden_sizes is not supported");
+  double filter = c.number("mask_filter_value", -10000);
+  Expr all = matmul(arg(c, 0), arg(c, 1));
+  if (c.has_input(2)) all = all + arg(c, 2);
+  Dim n = floordiv(all.dims()[2], 3);
+  Expr q = split_heads(c, slice(all, 2, 0, n), heads), k = split_heads(c, slice(all, 2, n, n), heads);
+  Expr v = split_heads(c, slice(all, 2, n + n, n), heads);
+  Values in = {q, k, v};
+  if (c.has_input(3)) {  // 1 for a token that counts
+    Expr mask = arg(c, 3);
+    if (mask.rank() != 2) c.unsupported(cat("with a mask ", mask.value.shape(), " is not supported"));
+    Expr hidden = (1.0 - convert(mask, q.dtype())) * filter;
+    in.push_back(reshape(hidden, {mask.dims()[0], 1, 1, mask.dims()[1]}));
+  }
+  return {join_heads({&c, c.emit(Attention{.scale = head_scale(c, q), .causal = c.flag("unidirectional")}, in)})};
+}
+
 /// `past` with the new tokens of each row written from that row's own start on: [batch, heads, past + rows, size].
 Expr updated_cache(Call& c, size_t past, Expr fresh, Expr start) {
   if (!c.has_input(past)) return fresh;
@@ -349,6 +373,7 @@ constexpr Operator table[] = {
     {"", "SwiGLU", swiglu},
     {"", "CausalConvWithState", causal_conv_with_state},
     {"", "LinearAttention", linear_attention},
+    {"com.microsoft", "Attention", packed_attention},
     {"com.microsoft", "MultiHeadAttention", multi_head_attention},
     {"com.microsoft", "GroupQueryAttention", group_query_attention},
     {"com.microsoft", "RotaryEmbedding", rotary_microsoft},

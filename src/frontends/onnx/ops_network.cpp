@@ -7,6 +7,7 @@
 #include "frontends/onnx/window.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
+#include "ops/quantize.h"
 #include "ops/reduce.h"
 
 namespace weft::onnx {
@@ -44,9 +45,8 @@ int64_t group_count(Call& c) {
   return groups;
 }
 
-Values conv(Call& c) {
-  c.expect_inputs(2, 3);
-  Value x = c.input(0), w = c.input(1);
+/// The node's convolution of x and w, without bias.
+Expr convolved(Call& c, Value x, Value w) {
   Dims spatial = spatial_dims(c, x);
   Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
   Convolution op{.strides = window.strides,
@@ -55,7 +55,44 @@ Values conv(Call& c) {
                  .pads_end = window.pads_end,
                  .groups = group_count(c),
                  .type = x.dtype()};
-  return {with_bias(c, {&c, c.emit(op, {x, w})}, 2)};
+  return {&c, c.emit(op, {x, w})};
+}
+
+Values conv(Call& c) {
+  c.expect_inputs(2, 3);
+  return {with_bias(c, convolved(c, c.input(0), c.input(1)), 2)};
+}
+
+Expr activated(Call& c, Expr y, const std::string& name) {
+  auto p = c.floats("activation_params");
+  if (name == "Relu") return relu(y);
+  if (name == "Tanh") return tanh(y);
+  if (name == "Sigmoid") return sigmoid(y);
+  if (name == "LeakyRelu" && p.size() == 1) return select(y < 0, y * p[0], y);
+  if (name == "Clip" && p.size() == 2) return min(max(y, p[0]), p[1]);
+  if (name == "HardSigmoid" && p.size() == 2) return min(max(y * p[0] + p[1], 0), 1);
+  c.unsupported(cat("with activation '", printable(name), "' is not supported"));
+}
+
+/// onnxruntime's fusion: convolution, bias, an addend, an activation.
+Values fused_conv(Call& c) {
+  Expr y = with_bias(c, convolved(c, c.input(0), c.input(1)), 2);
+  if (c.has_input(3)) y = y + arg(c, 3);
+  return {activated(c, y, c.text("activation", "Relu"))};
+}
+
+/// Dequantised, convolved, quantised; weights may have a scale for each output channel, the bias is in units of both.
+Values qlinear_conv(Call& c) {
+  c.expect_inputs(8, 9);
+  auto per_channel = [&](size_t i) {
+    return known_equal(c.input(i).shape().elements(), 1) ? reshape(arg(c, i), {}) : arg(c, i);
+  };
+  Expr x_scale = reshape(arg(c, 1), {}), w_scale = per_channel(4);
+  Expr x{&c, c.emit(Dequantize{.axis = 0}, {c.input(0), x_scale, reshape(arg(c, 2), {})})};
+  Expr w{&c, c.emit(Dequantize{.axis = 0}, {c.input(3), w_scale, per_channel(5)})};
+  Expr y = convolved(c, x, w);
+  if (c.has_input(8)) y = y + along(convert(arg(c, 8), DType::f32) * (x_scale * w_scale), 1, y.rank());
+  return {c.emit(Quantize{.to = c.dtype(7)}, {y, reshape(arg(c, 6), {}), reshape(arg(c, 7), {})})};
 }
 
 /// Pads that give the sizes of `output_shape`, or stride * input for SAME; see the table in ONNX's ConvTranspose.
@@ -316,6 +353,19 @@ Values local_response_normalization(Call& c) {
   return {x / pow(mean * alpha + bias, beta)};
 }
 
+/// Sum of the embeddings of words, positions and segments, normalised.
+Values embed_layer_normalization(Call& c) {
+  Expr ids = arg(c, 0), words = arg(c, 2), positions = arg(c, 3);
+  auto rows = [&](Expr table, Value index) { return Expr{&c, c.emit(Gather{.axis = 0}, {table, index})}; };
+  Expr sum = rows(words, ids);
+  sum = sum + (c.has_input(8) ? rows(positions, c.input(8)) : slice(positions, 0, 0, ids.dims()[1]));
+  if (c.has_input(1) && c.has_input(4)) sum = sum + rows(arg(c, 4), c.input(1));
+  Expr y = normalized(c, sum, 2, c.number("epsilon", 1e-12f)) * arg(c, 5) + arg(c, 6);
+  c.ignore("mask_index_type");
+  if (c.wants_output(1)) c.unsupported("with a mask index is not supported");
+  return {y, {}, sum};
+}
+
 Values skip_normalization(Call& c, bool centred) {
   Expr sum = arg(c, 0) + arg(c, 1);
   size_t beta = centred ? 3 : 0, bias = centred ? 4 : 3;
@@ -329,6 +379,8 @@ Values skip_normalization(Call& c, bool centred) {
 
 constexpr Operator table[] = {
     {"", "Conv", conv},
+    {"", "QLinearConv", qlinear_conv},
+    {"com.microsoft", "FusedConv", fused_conv},
     {"", "ConvTranspose", conv_transpose},
     {"", "ConvInteger", conv_integer},
     {"", "MaxPool", max_pool},
@@ -345,6 +397,7 @@ constexpr Operator table[] = {
     {"", "SimplifiedLayerNormalization", rms_normalization},
     {"", "GroupNormalization", group_normalization},
     {"", "LRN", local_response_normalization},
+    {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
     {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); }},
     {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); }},
 };

@@ -89,6 +89,12 @@ Values qlinear_matmul(Call& c) {
   return quantized_output(c, matmul(a, b), 6, 7);
 }
 
+Values matmul_integer_to_float(Call& c) {
+  Expr a = real_input(c, 0, 2, 4, c.input(0).rank() - 1), b = real_input(c, 1, 3, 5, c.input(1).rank() - 1);
+  Expr y = matmul(a, b);
+  return {c.has_input(6) ? y + arg(c, 6) : y};
+}
+
 Values qlinear_binary(Call& c, Fn fn) {
   c.expect_inputs(7, 8);
   return quantized_output(c, apply(fn, real_input(c, 0, 1, 2), real_input(c, 3, 4, 5)), 6, 7);
@@ -162,6 +168,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "DequantizeLinear", dequantize_linear},
     {"", "DynamicQuantizeLinear", dynamic_quantize_linear},
     {"", "QLinearMatMul", qlinear_matmul},
+    {"com.microsoft", "MatMulIntegerToFloat", matmul_integer_to_float},
     {"com.microsoft", "QLinearAdd", [](Call& c) { return qlinear_binary(c, Fn::add); }},
     {"com.microsoft", "QLinearMul", [](Call& c) { return qlinear_binary(c, Fn::mul); }},
     {"com.microsoft", "QLinearSigmoid", qlinear_sigmoid},
