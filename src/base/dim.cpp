@@ -98,8 +98,7 @@ Interval bounds(const Dim& dim) { return {dim.lower_bound(), dim.upper_bound()};
 
 Interval bounds(const DimAtom& atom) {
   switch (atom.kind) {
-    case AtomKind::symbol:
-      return {atom.symbol.min, atom.symbol.max};
+    case AtomKind::symbol: return {atom.symbol.min, atom.symbol.max};
     case AtomKind::floordiv: {
       Interval a = bounds(atom.a), b = bounds(atom.b);
       if (b.low <= 0) return {};
@@ -152,8 +151,7 @@ struct DimAlgebra {
     for (DimTerm& term : terms) {
       if (!merged.empty() && merged.back().key == term.key)
         merged.back().coefficient = add(merged.back().coefficient, term.coefficient);
-      else
-        merged.push_back(std::move(term));
+      else merged.push_back(std::move(term));
       if (merged.back().coefficient == 0) merged.pop_back();
     }
     Dim dim(constant);
@@ -185,15 +183,18 @@ struct DimAlgebra {
     return make(multiply(a.constant_, factor), std::move(scaled));
   }
 
-  /// b * floordiv(a, b) is a when b divides a: such terms are replaced, so that rounding up and back cancels.
+  /// b * floordiv(a, b) is a when b divides a: such factors are replaced, so that rounding up and back cancels.
   static Dim restore_exact(const Dim& sum) {
     for (const DimTerm& term : terms(sum)) {
-      if (term.factors.size() != 1 || term.factors[0]->kind != AtomKind::floordiv) continue;
-      const DimAtom& atom = *term.factors[0];
-      auto divisor = atom.b.constant();
-      if (!divisor || term.coefficient % *divisor != 0 || !atom.a.is_multiple_of(*divisor)) continue;
-      Dim rest = sum - scale(of(term.factors[0]), term.coefficient);
-      return rest + scale(atom.a, term.coefficient / *divisor);
+      for (size_t i = 0; i < term.factors.size(); ++i) {
+        const DimAtom& atom = *term.factors[i];
+        auto divisor = atom.kind == AtomKind::floordiv ? atom.b.constant() : std::nullopt;
+        if (!divisor || term.coefficient % *divisor != 0 || !atom.a.is_multiple_of(*divisor)) continue;
+        DimTerm others{term.coefficient / *divisor, term.factors, {}};
+        others.factors.erase(others.factors.begin() + static_cast<std::ptrdiff_t>(i));
+        others.key = key_of(others.factors);
+        return (sum - make(0, {term})) + of_term(others) * atom.a;
+      }
     }
     return sum;
   }
@@ -249,7 +250,24 @@ struct DimAlgebra {
     return divisor;
   }
 
-  static Dim floordiv_constant(const Dim& a, int64_t divisor) {
+  /// Terms that are multiples only because a symbol in them is: each is divided by itself.
+  static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
+    Dim whole = 0, rest = a.constant_;
+    bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
+    for (const DimTerm& term : terms(a)) {
+      Dim part = of_term(term);
+      if (!is_alone && part.is_multiple_of(divisor)) whole = whole + floordiv_constant(part, divisor);
+      else rest = rest + part;
+    }
+    return {whole, rest};
+  }
+
+  static Dim floordiv_constant(const Dim& dividend, int64_t divisor) {
+    auto [parts, a] = split_symbolic_multiples(dividend, divisor);
+    return parts + floordiv_rest(a, divisor);
+  }
+
+  static Dim floordiv_rest(const Dim& a, int64_t divisor) {
     auto [whole, rest] = split_multiples(a, divisor);
     if (rest.is_constant()) return whole + Dim(floor_divide(rest.constant_, divisor));
     int64_t common = std::gcd(common_divisor(rest), divisor);
@@ -441,12 +459,9 @@ std::string to_string(const Dim& dim) {
   std::string text;
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     std::string piece = DimAlgebra::print(term);
-    if (text.empty())
-      text = std::move(piece);
-    else if (piece[0] == '-')
-      text += cat(" - ", piece.substr(1));
-    else
-      text += cat(" + ", piece);
+    if (text.empty()) text = std::move(piece);
+    else if (piece[0] == '-') text += cat(" - ", piece.substr(1));
+    else text += cat(" + ", piece);
   }
   if (text.empty()) return cat(dim.constant_);
   if (dim.constant_ > 0) text += cat(" + ", dim.constant_);
@@ -499,12 +514,9 @@ class DimParser {
     if (++depth_ > 64) refuse("nested too deeply");
     Dim total = term();
     for (;;) {
-      if (take('+'))
-        total = total + term();
-      else if (take('-'))
-        total = total - term();
-      else
-        break;
+      if (take('+')) total = total + term();
+      else if (take('-')) total = total - term();
+      else break;
     }
     --depth_;
     return total;
@@ -513,12 +525,9 @@ class DimParser {
   Dim term() {
     Dim total = factor();
     for (;;) {
-      if (take('*'))
-        total = total * factor();
-      else if (take('/'))
-        total = floordiv(total, factor());
-      else
-        return total;
+      if (take('*')) total = total * factor();
+      else if (take('/')) total = floordiv(total, factor());
+      else return total;
     }
   }
 

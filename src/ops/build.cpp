@@ -157,35 +157,22 @@ class ContentsRule {
 
   static std::optional<Dim> computed(Fn fn, const Dim& a, const Dim& b) {
     switch (fn) {
-      case Fn::neg:
-        return Dim(0) - a;
-      case Fn::add:
-        return a + b;
-      case Fn::sub:
-        return a - b;
-      case Fn::mul:
-        return a * b;
-      case Fn::min:
-        return min(a, b);
-      case Fn::max:
-        return max(a, b);
+      case Fn::neg: return Dim(0) - a;
+      case Fn::add: return a + b;
+      case Fn::sub: return a - b;
+      case Fn::mul: return a * b;
+      case Fn::min: return min(a, b);
+      case Fn::max: return max(a, b);
       case Fn::div:  // truncates, which is floordiv only for signs that are known
         if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
         return exact_divide(a, b);
-      case Fn::floor_mod:
-        return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;
-      case Fn::equal:
-        return decided(known_equal(a, b), known_different(a, b));
-      case Fn::less:
-        return decided(known_less_equal(a + 1, b), known_less_equal(b, a));
-      case Fn::greater:
-        return decided(known_less_equal(b + 1, a), known_less_equal(a, b));
-      case Fn::less_equal:
-        return decided(known_less_equal(a, b), known_less_equal(b + 1, a));
-      case Fn::greater_equal:
-        return decided(known_less_equal(b, a), known_less_equal(a + 1, b));
-      default:
-        return std::nullopt;
+      case Fn::floor_mod: return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;
+      case Fn::equal: return decided(known_equal(a, b), known_different(a, b));
+      case Fn::less: return decided(known_less_equal(a + 1, b), known_less_equal(b, a));
+      case Fn::greater: return decided(known_less_equal(b + 1, a), known_less_equal(a, b));
+      case Fn::less_equal: return decided(known_less_equal(a, b), known_less_equal(b + 1, a));
+      case Fn::greater_equal: return decided(known_less_equal(b, a), known_less_equal(a + 1, b));
+      default: return std::nullopt;
     }
   }
 
@@ -268,8 +255,14 @@ Value fold_sizes(Module& module, Value value) {
   }
   auto contents = ContentsRule(*value.def, std::move(in)).apply();
   if (!contents) return value;
+  if (value.dtype() == DType::boolean) {
+    if (!all_constant(*contents)) return value;
+    std::vector<int64_t> numbers, dims;
+    for (const Dim& number : *contents) numbers.push_back(number.value());
+    for (const Dim& dim : value.dims()) dims.push_back(dim.value());
+    return constant(module, make_tensor(DType::boolean, dims, numbers));
+  }
   Value folded = sizes(module, std::move(*contents));
-  if (value.dtype() == DType::boolean && !folded.def->is<Constant>()) return value;
   return convert(module, reshape(module, folded, value.dims()), value.dtype());
 }
 
