@@ -17,6 +17,13 @@ std::optional<double> splat_of(Value value) {
   return constant ? splat_value(constant->tensor) : std::nullopt;
 }
 
+std::optional<double> literal_of(Value value) {
+  auto number = splat_of(value);
+  if (!number) return std::nullopt;
+  bool plain = std::abs(*number) <= 4 && *number * 2 == std::floor(*number * 2);
+  return plain || !std::isfinite(*number) || std::abs(*number) == 128 || *number == 127 || *number == 255 ? number : std::nullopt;
+}
+
 std::string number_text(DType type, double number) {
   std::string name = kernel_type(type);
   if (std::isnan(number)) return cat(name, "(__builtin_nan(\"\"))");
@@ -49,11 +56,11 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   };
   for (const Instruction* i : instructions) {
     for (const Value& input : i->inputs) {
-      if (!is_inside(input) && !splat_of(input)) add_access(loads_, input, load_view_);
+      if (!is_inside(input) && !literal_of(input)) add_access(loads_, input, load_view_);
     }
   }
   for (const Value& value : loads) {
-    if (!is_inside(value) && !splat_of(value)) add_access(loads_, value, load_view_);
+    if (!is_inside(value) && !literal_of(value)) add_access(loads_, value, load_view_);
   }
   for (const Value& output : outputs) add_access(stores_, output, store_view_);
   collapse();
@@ -138,7 +145,7 @@ std::string FusedBody::operand(Value value, DType type) {
   auto found = variables_.find({value.def, value.index});
   if (found == variables_.end()) {
     DType own = compute_type(value.dtype());
-    if (auto number = splat_of(value)) return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
+    if (auto number = literal_of(value)) return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
     auto access = std::ranges::find(loads_, value, &Access::value);
     check(access != loads_.end(), "a fused operand is loaded or computed");
     std::string name = fresh();

@@ -46,7 +46,15 @@ struct Product {
   Mac mac;
 };
 
-/// When all batches share B, they are just more rows of A, if A's strides allow it.
+/// True when one stride leads from each row to the next, over all leading axes.
+bool rows_are_even(const View& a) {
+  Batch rows = leading(a, a.dims.size() - 1);
+  std::vector<Dims> strides{rows.strides};
+  collapse_axes(rows.dims, strides);
+  return rows.dims.size() == 1;
+}
+
+/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
 Product as_product(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   Product p{.a = lowering.view_of(dot.inputs[0]),
@@ -62,10 +70,8 @@ Product as_product(Lowering& lowering, const Region& region) {
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (is_repeated(leading(p.b, rank - 2))) {
-    Batch rows = leading(p.a, rank - 1);
-    std::vector<Dims> strides{rows.strides};
-    collapse_axes(rows.dims, strides);
-    if (rows.dims.size() == 1) p.batch_axes = 0;
+    if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(dot.inputs[0]);
+    p.batch_axes = 0;
   }
   for (size_t i = 0; i + 1 < rank; ++i) (i < p.batch_axes ? p.batch : p.m) *= p.a.dims[i];
   return p;
@@ -147,8 +153,6 @@ std::string rows_of_a(KernelBuilder& kernel, const Product& p, bool in_place) {
 void lower_dot(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   Product p = as_product(lowering, region);
-  // Rows must follow each other evenly; otherwise A is copied first.
-  Batch rows = leading(p.a, p.a.dims.size() - 1);
   bool in_place = reads_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);
   Dim packed_batch =
