@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cases.h"
+
+#include <optional>
+#include <random>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "ir/op_fields.h"
+
+namespace weft::cases {
+namespace {
+
+/// What the lines below an operator's line have said so far.
+struct Settings {
+  std::string op, fields;
+  std::vector<std::string> types = {"f32"};
+  double low = -2, high = 2;
+  std::optional<double> tolerance;
+};
+
+double tolerance_of(DType type) {
+  switch (type) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 2e-5;
+    case DType::f16: return 3e-3;
+    case DType::bf16: return 2e-2;
+    default: return is_float(type) ? 0.1 : 0;
+  }
+}
+
+/// "[2,3] i64[2]{0, 1} [4]" at spaces outside brackets.
+std::vector<std::string> words(std::string_view text) {
+  std::vector<std::string> list;
+  int depth = 0;
+  bool is_open = false;
+  for (char c : text) {
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    bool is_space = c == ' ' && depth == 0;
+    if (!is_space && !is_open) list.emplace_back();
+    if (!is_space) list.back() += c;
+    is_open = !is_space;
+  }
+  return list;
+}
+
+std::string with_type(std::string text, const std::string& type) {
+  for (size_t at = 0; (at = text.find("=T", at)) != std::string::npos; at += type.size() + 1)
+    text.replace(at + 1, 1, type);
+  return text;
+}
+
+Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, const std::string& seed) {
+  std::mt19937_64 random(hash128(seed).low);
+  auto count = static_cast<size_t>(element_count(dims));
+  if (is_float(type)) {
+    std::uniform_real_distribution<double> range(settings.low, settings.high);
+    std::vector<double> values(count);
+    for (double& value : values) value = range(random);
+    return make_tensor(type, dims, values);
+  }
+  bool is_small = type == DType::boolean;
+  std::uniform_int_distribution<int64_t> range(is_small || is_unsigned_integer(type) ? 0 : -4, is_small ? 1 : 7);
+  std::vector<int64_t> values(count);
+  for (int64_t& value : values) value = range(random);
+  return make_tensor(type, dims, values);
+}
+
+/// "[n=4,8]", "i64[2]{0, 1}"; symbols are noted with their values.
+Operand read_operand(const std::string& text, const std::string& type, const Settings& settings,
+                     std::map<std::string, int64_t>& symbols, const std::string& seed) {
+  size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos || close == std::string::npos)
+    throw Error({.kind = ErrorKind::usage, .code = "E191", .what = cat("'", text, "' is no operand")});
+  std::string name = open == 0 ? type : text.substr(0, open), declared;
+  DType dtype{};
+  fields::parse(name, dtype, {});
+  std::vector<int64_t> dims;
+  for (std::string_view item : split(std::string_view(text).substr(open + 1, close - open - 1), ',')) {
+    size_t equal = item.find('=');
+    int64_t size = 0;
+    fields::parse(item.substr(equal == std::string_view::npos ? 0 : equal + 1), size, {});
+    std::string shown(equal == std::string_view::npos ? item : item.substr(0, equal));
+    if (equal != std::string_view::npos) symbols[shown] = size;
+    declared += cat(declared.empty() ? "" : ",", shown);
+    dims.push_back(size);
+  }
+  Operand operand{cat(name, "[", declared, "]"), {}};
+  if (close + 1 < text.size()) fields::parse(cat(name, dims, text.substr(close + 1)), operand.value, {});
+  else operand.value = drawn(dtype, dims, settings, seed);
+  return operand;
+}
+
+Case make_case(const Settings& settings, const std::string& type, const std::vector<std::string>& operands) {
+  Case made{.name = cat(settings.op, settings.fields.empty() ? "" : " ", settings.fields, " ", type),
+            .op = settings.op,
+            .program = {},
+            .operands = {}};
+  fields::parse(type, made.type, {});
+  made.tolerance = settings.tolerance.value_or(tolerance_of(made.type));
+  std::map<std::string, int64_t> symbols;
+  std::string body, list;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    made.name += cat(" ", operands[i]);
+    made.operands.push_back(read_operand(operands[i], type, settings, symbols, cat(made.name, i)));
+    body += cat("%x", i, " = parameter {name=\"x", i, "\", type=", made.operands.back().type, "}\n");
+    list += cat(i ? ", " : "", "%x", i);
+  }
+  std::string head;
+  for (const auto& [name, value] : symbols) head += cat("symbol ", name, " min=0\n");
+  bool has_two = settings.op == "top_k" || settings.fields.find("indices=true") != std::string::npos;
+  made.program = cat(head, "module main {\n", body, "%y = ", settings.op, " ", list, " ",
+                     with_type(settings.fields, type), "\nreturn \"y\"=%y", has_two ? ", \"z\"=%y.1" : "", "\n}\n");
+  return made;
+}
+
+void read_setting(Settings& settings, std::string_view keyword, std::string_view rest) {
+  std::vector<std::string> list = words(rest);
+  if (keyword == "types") {
+    settings.types = list;
+  } else if (keyword == "fill" && list.size() == 2) {
+    fields::parse(list[0], settings.low, {});
+    fields::parse(list[1], settings.high, {});
+  } else if (keyword == "tolerance" && list.size() == 1) {
+    fields::parse(list[0], settings.tolerance.emplace(), {});
+  } else {
+    throw Error({.kind = ErrorKind::usage, .code = "E191", .what = cat("'", keyword, " ", rest, "' says nothing")});
+  }
+}
+
+}  // namespace
+
+std::vector<Case> read_cases(const std::filesystem::path& path) {
+  Bytes file = map_file(path);
+  std::vector<Case> cases;
+  Settings settings;
+  for (std::string_view line : split(as_text(file), '\n')) {
+    line = line.substr(0, line.find('#'));
+    if (trim(line).empty()) continue;
+    bool is_operator = line[0] != ' ';
+    line = trim(line);
+    size_t space = std::min(line.find(' '), line.size());
+    std::string_view keyword = line.substr(0, space), rest = trim(line.substr(space));
+    if (is_operator) {
+      settings = Settings{.op = std::string(keyword), .fields = std::string(rest), .tolerance = {}};
+      continue;
+    }
+    std::vector<std::vector<std::string>> operands;
+    if (keyword == "x") {
+      for (const std::string& word : words(rest)) operands.push_back({word});
+    } else if (keyword == "shapes") {
+      operands.push_back(words(rest));
+    } else {
+      read_setting(settings, keyword, rest);
+    }
+    for (const auto& list : operands) {
+      for (const std::string& type : settings.types) cases.push_back(make_case(settings, type, list));
+    }
+  }
+  return cases;
+}
+
+}  // namespace weft::cases
