@@ -40,7 +40,6 @@ const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)
 void lower_pool(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pool>();
-  check(op.layout == Layout::channels_last, "pooling is channels-last when it is lowered");
   if (op.indices || op.fn == PoolFn::lp || bits(compute_type(i.inputs[0].dtype())) != 32) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E402",
@@ -49,6 +48,7 @@ void lower_pool(Lowering& lowering, const Region& region) {
                  .why = cat(names(op.fn)[static_cast<size_t>(op.fn)], op.indices ? " with indices" : "", " of ",
                             i.inputs[0].shape())});
   }
+  check(op.layout == Layout::channels_last, "pooling is channels-last when it is lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "pooling");
   View x = lowering.contiguous_view_of(i.inputs[0]);
