@@ -268,6 +268,7 @@ LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<Pad>() && anchor.as<Pad>()->mode == PadMode::constant) return lower_pad;
   if (anchor.is<Iota>()) return lower_iota;
   if (anchor.is<Sizes>()) return lower_sizes;
+  if (anchor.is<Resize>()) return lower_resize;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }
@@ -276,8 +277,10 @@ LowerFn lowering_of(const Instruction& anchor) {
 static void refuse_unsupported(const Module& module) {
   std::string list;
   for (const Instruction& i : module) {
-    if (is_leaf(i) || is_pointwise(i) || lowering_of(i)) continue;
-    list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source);
+    std::string why = why_unsupported(i);
+    if (why.empty()) continue;
+    list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
+                ": ", why);
   }
   if (list.empty()) return;
   throw Error({.kind = ErrorKind::unsupported,

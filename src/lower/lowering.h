@@ -75,6 +75,9 @@ class Lowering {
 using LowerFn = void (*)(Lowering&, const Region&);
 LowerFn lowering_of(const Instruction& anchor);
 
+/// Why the cpu target cannot run an instruction; empty if it can.
+std::string why_unsupported(const Instruction& instruction);
+
 // One function for each family of kernels.
 void lower_pointwise(Lowering& lowering, const Region& region);
 void lower_copy(Lowering& lowering, const View& from, const View& to, Value value, KernelBuilder& kernel);
@@ -88,5 +91,6 @@ void lower_concat(Lowering& lowering, const Region& region);
 void lower_pad(Lowering& lowering, const Region& region);
 void lower_iota(Lowering& lowering, const Region& region);
 void lower_sizes(Lowering& lowering, const Region& region);
+void lower_resize(Lowering& lowering, const Region& region);
 
 }  // namespace weft

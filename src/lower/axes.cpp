@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/axes.h"
+
+namespace weft {
+
+std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone) {
+  std::vector<AxisGroup> groups;
+  for (size_t a = 0; a < dims.size(); ++a) {
+    bool joins = !groups.empty() && !groups.back().is_alone && !alone[a] &&
+                 known_equal(groups.back().stride, strides[a] * dims[a]);
+    if (!joins) {
+      groups.push_back({.begin = a, .end = a + 1, .size = dims[a], .stride = strides[a], .is_alone = alone[a]});
+      continue;
+    }
+    groups.back().end = a + 1;
+    groups.back().size *= dims[a];
+    groups.back().stride = strides[a];
+  }
+  return groups;
+}
+
+Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups) {
+  Iteration iteration{.dims = dims, .group_begin = {}, .coordinates = {}};
+  for (size_t g = 0; g < groups.size(); ++g) {
+    iteration.group_begin.push_back(groups[g].begin);
+    iteration.coordinates.push_back(cat("at[", g, "]"));
+  }
+  return iteration;
+}
+
+std::string rows_of(KernelBuilder& kernel, const std::vector<AxisGroup>& groups) {
+  std::string rows = "1";
+  for (size_t g = 0; g + 1 < groups.size(); ++g) rows += cat(" * ", kernel.size(groups[g].size));
+  return rows;
+}
+
+void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups) {
+  std::string sizes;
+  for (const AxisGroup& group : groups) sizes += cat(sizes.empty() ? "" : ", ", kernel.size(group.size));
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<", groups.size(), ">{{", sizes, "}}, [&](const Coords<", groups.size(),
+              ">& at, auto lanes) WEFT_LAMBDA {");
+}
+
+std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset) {
+  std::string text = kernel.size(offset);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (!groups[g].is_alone) text += cat(" + at[", g, "] * ", kernel.size(groups[g].stride));
+  }
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "lower/fused_body.h"
+
+namespace weft {
+
+/// Neighbouring axes of a result that a loop may walk as one, or a single axis that needs its own coordinate.
+struct AxisGroup {
+  size_t begin = 0, end = 0;  ///< axes [begin, end)
+  Dim size = 1;
+  Dim stride = 0;         ///< of the group's innermost axis in the operand
+  bool is_alone = false;  ///< its coordinate means something else in the operand
+};
+
+/// Groups the axes of `dims`; `alone` marks those that stay by themselves, `strides` are the operand's. A tensor of rank
+/// 0 has no groups.
+std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
+/// The groups as an iteration with coordinates at[0], at[1] ...
+Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
+/// Text of the product of the sizes of all groups but the last.
+std::string rows_of(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
+/// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {` with W defined before.
+void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
+/// Text of the operand's offset at the coordinates of the groups that are not alone.
+std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset);
+
+}  // namespace weft

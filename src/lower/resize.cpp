@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "base/error.h"
+#include "lower/axes.h"
+#include "lower/lowering.h"
+#include "ops/indexed.h"
+
+namespace weft {
+namespace {
+
+bool is_crop(const Resize& op) {
+  return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty();
+}
+
+/// Axes that keep their size read the same place.
+bool is_resized(const Resize& op, const Dims& in, size_t axis) {
+  bool same = known_equal(in[axis], op.dims[axis]) && (op.scales[axis] <= 0 || op.scales[axis] == 1);
+  return !same || is_crop(op);
+}
+
+/// Taps that a result coordinate reads at most.
+Dim tap_count(const Resize& op, const Dim& in, const Dim& out, double scale) {
+  if (op.mode == ResizeMode::nearest) return 1;
+  int64_t reach = op.mode == ResizeMode::linear ? 1 : 2;
+  if (!op.antialias) return 2 * reach;
+  if (scale >= 1) return 2 * reach + 1;
+  if (scale > 0) return static_cast<int64_t>(2 * static_cast<double>(reach) / scale) + 2;
+  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 1;
+}
+
+/// Integers are summed in f64, so that they round as exact sums would.
+DType sum_type(const Resize& op, DType type) {
+  if (op.mode == ResizeMode::nearest || type == DType::f64) return compute_type(type);
+  return is_float(type) ? DType::f32 : DType::f64;
+}
+
+/// The table of one axis.
+struct Table {
+  View places, weights;
+  Dim taps;
+};
+
+std::string axis_text(KernelBuilder& kernel, const Resize& op, size_t axis, const View& x, const Dim& taps) {
+  bool crop = is_crop(op);
+  auto number = [](double value) { return number_text(DType::f64, value); };
+  return cat("{ResizeMode::", names(op.mode)[static_cast<size_t>(op.mode)],
+             ", ResizeCoordinates::", names(op.coordinates)[static_cast<size_t>(op.coordinates)],
+             ", ResizeRounding::", names(op.nearest)[static_cast<size_t>(op.nearest)], ", ", op.exclude_outside, ", ",
+             op.antialias, ", ", number(op.cubic_a), ", ", number(op.scales[axis]), ", ",
+             number(crop ? op.roi[axis] : 0), ", ", number(crop ? op.roi[axis + op.dims.size()] : 1), ", ",
+             kernel.size(x.dims[axis]), ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ",
+             kernel.size(taps), "}");
+}
+
+/// Computed when the program is loaded if the sizes are numbers.
+Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
+  const auto& op = *i.as<Resize>();
+  const Dim& out = op.dims[axis];
+  Dim taps = tap_count(op, x.dims[axis], out, op.scales[axis]);
+  bool load_time = all_constant({x.dims[axis], out, x.strides[axis]});
+  DType weight = is_float(sum) ? sum : DType::f32;
+  Table table{.places = lowering.new_packed(DType::i64, out * (taps + 1), load_time, cat("places of ", i.source)),
+              .weights = lowering.new_packed(weight, out * taps, load_time, cat("weights of ", i.source)),
+              .taps = taps};
+  KernelBuilder kernel("resize.h");
+  std::string places = kernel.buffer(table.places.buffer, DType::i64, true),
+              weights = kernel.buffer(table.weights.buffer, weight, true);
+  kernel.line("const ResizeAxis axis", axis_text(kernel, op, axis, x, taps), ";");
+  kernel.line("resize_table(WEFT_LAUNCH, axis, raw(", places, "), raw(", weights, "));");
+  kernel.set_tasks(cat("tasks::ceil_div(", kernel.size(out), ", 256)"));
+  lowering.add_step(kernel.finish(lowering.plan(), "resize_table"), "what each coordinate reads, once for its axis",
+                    load_time);
+  return table;
+}
+
+/// `convert<f32>(load<W>(...))`: the elements at `offset`, along the last axis unless that is resized.
+std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
+  std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
+  std::string text = last_is_resized   ? cat(data, "[offset]")
+                     : stride == "1"   ? cat("load<W>(", data, " + offset, lanes)")
+                                       : cat("load_strided<W>(", data, " + offset, ", stride, ", lanes)");
+  return x.dtype == DType::boolean ? text : cat("convert<", kernel_type(sum), ">(", text, ")");
+}
+
+void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std::string& taps) {
+  std::string result = "sum", compute = kernel_type(compute_type(type));
+  if (op.mode != ResizeMode::nearest && !is_float(type)) result = cat("cast<", compute, ">(round_even(sum))");
+  kernel.line("  const auto value = ", result, ";");
+  if (op.coordinates != ResizeCoordinates::tf_crop_and_resize) {
+    kernel.line("  const auto acc = value;");
+    return;
+  }
+  bool rounds = op.mode != ResizeMode::nearest && !is_float(type);
+  double number = rounds ? std::nearbyint(op.extrapolation) : op.extrapolation;
+  std::string fill = cat("splat<", compute, ", W>(", number_text(compute_type(type), number), ")");
+  kernel.line("  const auto acc = resize_outside(", taps, ") ? ", fill, " : value;");
+}
+
+}  // namespace
+
+/// One loop over the result: tables say what is read along resized axes; lanes run along the last axis, one by one if it
+/// is resized itself.
+void lower_resize(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Resize>();
+  View x = lowering.view_of(i.inputs[0]);
+  std::vector<bool> resized;
+  for (size_t a = 0; a < op.dims.size(); ++a) resized.push_back(is_resized(op, x.dims, a));
+  std::vector<AxisGroup> groups = group_axes(op.dims, x.strides, resized);
+  DType sum = sum_type(op, x.dtype);
+  bool last_is_resized = resized.back();
+
+  KernelBuilder kernel("resize.h");
+  kernel.line("using Sum = ", kernel_type(sum), ";");
+  kernel.line("constexpr int W = ", last_is_resized ? "1" : bits(sum) > 32 ? "native_lanes" : "2 * native_lanes", ";");
+  open_loop(kernel, groups);
+  std::string taps;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (!groups[g].is_alone) continue;
+    Table table = make_table(lowering, i, groups[g].begin, x, sum);
+    kernel.line("  const auto r", g, " = resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
+                kernel.buffer(table.weights.buffer, table.weights.dtype, false), ", ", kernel.size(table.taps), ", at[",
+                g, "]);");
+    taps += cat(taps.empty() ? "" : ", ", "r", g);
+  }
+  std::string load = load_text(kernel, x, last_is_resized, sum);
+  kernel.line("  const auto read = [&](i64 offset) WEFT_LAMBDA { return ", load, "; };");
+  std::string base = offset_text(kernel, groups, x.offset);
+  if (op.mode == ResizeMode::nearest) {
+    std::string offset = base;
+    for (size_t g = 0; g < groups.size(); ++g) offset += groups[g].is_alone ? cat(" + r", g, ".places[1]") : "";
+    bool crop = op.coordinates == ResizeCoordinates::tf_crop_and_resize;
+    kernel.line("  const auto sum = ", crop ? cat("resize_outside(", taps, ") ? decltype(read(0)){} : ") : "", "read(",
+                offset, ");");
+  } else {
+    kernel.line("  const auto sum = resize_sum<Sum, W>(read, ", base, taps.empty() ? "" : ", ", taps, ");");
+  }
+  emit_result(kernel, op, x.dtype, taps);
+  lowering.emit_epilogue(kernel, region, iteration_of(op.dims, groups), "acc", compute_type(x.dtype));
+  kernel.line("});");
+  kernel.set_tasks(cat("tasks::pointwise_tasks(", rows_of(kernel, groups), ", ", kernel.size(groups.back().size), ", ",
+                       last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes, ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("resize_", names(op.mode)[static_cast<size_t>(op.mode)]));
+  step.flops = product(op.dims);
+  lowering.add_step(std::move(step), last_is_resized ? "element by element, coordinates from tables"
+                                                     : "vectors along the last axis, coordinates from tables");
+}
+
+}  // namespace weft

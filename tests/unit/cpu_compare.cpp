@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_compare.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ir/core_ops.h"
+#include "ir/text.h"
+#include "lower/lower.h"
+#include "ops/registry.h"
+#include "ops/wide.h"
+#include "plan/lifetimes.h"
+#include "runtime/bind.h"
+#include "runtime/cpu_executable.h"
+#include "runtime/kernel_build.h"
+
+namespace weft {
+namespace {
+
+Tensor random_tensor(DType type, std::vector<int64_t> dims, std::mt19937& random) {
+  std::vector<double> values(static_cast<size_t>(element_count(dims)));
+  std::normal_distribution<double> normal;
+  for (double& value : values) value = is_float(type) ? normal(random) : static_cast<double>(random() % 5);
+  return make_tensor(type, std::move(dims), values);
+}
+
+std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs, const SymbolValues& sizes) {
+  std::unordered_map<const Instruction*, std::vector<Wide>> values;
+  size_t next = 0;
+  for (const Instruction& i : module) {
+    if (i.is<Parameter>()) {
+      values[&i] = {to_wide(inputs[next++])};
+      continue;
+    }
+    std::vector<Wide> operands;
+    for (const Value& input : i.inputs) operands.push_back(values.at(input.def).at(input.index));
+    Op op = i.op.info().substitute(i.op, [&](const Symbol& symbol) { return Dim(sizes(symbol)); });
+    values[&i] = op.info().evaluate(op, operands);
+  }
+  std::vector<Tensor> results;
+  for (const Result& result : module.results())
+    results.push_back(to_tensor(values.at(result.value.def).at(result.value.index)));
+  return results;
+}
+
+std::shared_ptr<Executable> compile_text(const Program& program, int threads) {
+  Plan plan = lower(program, host_chip());
+  plan_lifetimes(plan);
+  std::vector<KernelSource> sources;
+  for (const PlanKernel& kernel : plan.kernels) sources.push_back({.name = kernel.name, .code = kernel.code});
+  BuiltKernels built = build_kernels_or_throw(sources, host_chip());
+  return make_cpu_executable(std::move(plan), built.image, threads, {});
+}
+
+void check_close(const Tensor& got, const Tensor& wanted, const std::string& what) {
+  REQUIRE(got.dims == wanted.dims);
+  REQUIRE(got.dtype == wanted.dtype);
+  std::vector<double> a = to_doubles(got), b = to_doubles(wanted);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    error += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  double bound = is_float(got.dtype) ? (bits(got.dtype) < 32 ? 4e-3 : 1e-5) : 0;
+  INFO(what);
+  CHECK(std::sqrt(error) <= bound * std::sqrt(norm) + 1e-30);
+}
+
+}  // namespace
+
+void compare_on_cpu(const std::string& text, const InputSizes& cases) {
+  auto program = parse_program(text, make_op);
+  for (int threads : {1, 2}) {
+    auto executable = compile_text(*program, threads);
+    auto context = executable->new_context();
+    std::mt19937 random(7);
+    for (const auto& sizes : cases) {
+      std::vector<Tensor> inputs;
+      for (size_t i = 0; i < sizes.size(); ++i)
+        inputs.push_back(random_tensor(executable->inputs()[i].type.shape.dtype, sizes[i], random));
+      auto wanted = evaluate(program->main(), inputs, bind_symbols(executable->inputs(), inputs));
+      auto got = context->run(inputs);
+      for (size_t i = 0; i < got.size(); ++i)
+        check_close(got[i], wanted[i], cat(text, " at ", inputs[0].dims, " output ", i));
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+/// For each run the sizes of each input.
+using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
+
+/// Compiles a program in text form for the CPU and runs it with random inputs of these sizes, on one and two threads,
+/// against the reference meaning of its instructions. Integers are 0 to 4.
+void compare_on_cpu(const std::string& text, const InputSizes& cases);
+
+}  // namespace weft
