@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft compiles a model into one fast program for the machine in front of you.
+
+    import weft
+    model = weft.compile("digits.onnx")
+    probability = model(image)          # a numpy array in, a numpy array out; torch tensors give torch tensors
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _weft
+from ._errors import DeviceError, Error, InternalError, ModelError, ResourceError, UnsupportedError, UsageError
+from ._weft import Value, __version__
+
+if TYPE_CHECKING:
+    import numpy
+
+__all__ = [
+    "DeviceError", "Error", "Graph", "InternalError", "Model", "ModelError", "Port", "ResourceError", "Size",
+    "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model",
+]  # fmt: skip
+
+
+class Size(NamedTuple):
+    """A size that each run decides."""
+
+    name: str  #: "batch", "2*seq + 1"
+    min: int
+    max: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Port(NamedTuple):
+    """An input or output of a model."""
+
+    name: str
+    type: str  #: "f32[batch,3,224,224]"
+    dtype: str  #: "f32"; "" for what is no tensor
+    shape: tuple[int | Size, ...]
+    has_default: bool = False  #: an input that may be left out
+
+
+def _shape_texts(shapes: Mapping[str, Sequence[Any]] | None) -> list[str]:
+    def one(size: Any) -> str:
+        if size is None:
+            return "?"
+        return f"{size[0]}..{size[1]}" if isinstance(size, (tuple, list)) else str(size)
+
+    return [f"{name}={','.join(map(one, sizes))}" for name, sizes in (shapes or {}).items()]
+
+
+def _options(
+    device: str = "auto",
+    threads: int = 0,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
+    precision: str = "f32",
+    symbols: Mapping[str, int] | None = None,
+    keep_f32: Iterable[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+    cache: bool = True,
+    dump: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> _weft.Options:
+    return _weft.Options(
+        device=device,
+        threads=threads,
+        precision=precision,
+        shapes=_shape_texts(shapes),
+        symbols=[f"{name}={size}" for name, size in (symbols or {}).items()],
+        keep_f32=list(keep_f32),
+        folder=os.fspath(folder) if folder is not None else "",
+        dump=os.fspath(dump) if dump is not None else "",
+        cache=cache,
+        progress=progress,
+    )
+
+
+_NUMPY = {
+    "bool": "?", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8",
+    "f16": "f2", "f32": "f4", "f64": "f8", "c64": "c8", "c128": "c16",
+}  # fmt: skip
+
+
+def _library(value: Any) -> str:
+    """The package that a value's class comes from: "numpy", "torch"."""
+    return type(value).__module__.partition(".")[0]
+
+
+def _array(value: Any, dtype: str | None = None) -> numpy.ndarray[Any, Any]:
+    """numpy.asarray; numpy is imported at its first use, because that takes longer than all else here."""
+    import numpy
+
+    return numpy.asarray(value, dtype=dtype)
+
+
+def _string_tensor(value: Any) -> _weft.Tensor:
+    array = _array(value)
+    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
+    return _weft.tensor_of_strings(list(array.shape), texts)
+
+
+def _tensor(value: Any, port: Port) -> _weft.Tensor:
+    """`value` as an input: arrays of any library without copying, numbers and lists as the port's type."""
+    if port.dtype == "string":
+        return _string_tensor(value)
+    if not hasattr(value, "__dlpack__"):
+        value = _array(value, _NUMPY.get(port.dtype))
+    elif _library(value) == "numpy" and not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    elif hasattr(value, "detach"):
+        value = value.detach()
+    try:
+        return _weft.tensor(value)
+    except TypeError:
+        what = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise UsageError(
+            f"error[E310]: input '{port.name}' is {port.type}, {what} is no array of numbers in host memory",
+            code="E310",
+            hint="give a numpy array, a torch tensor on the CPU, or anything with __dlpack__",
+        ) from None
+
+
+def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool]]) -> tuple[Port, ...]:
+    def size(entry: Any) -> int | Size:
+        return entry if isinstance(entry, int) else Size(*entry)
+
+    return tuple(Port(name, type_, dtype, tuple(map(size, sizes or ())), opt) for name, type_, dtype, sizes, opt in rows)
+
+
+def _result(value: Any) -> Any:
+    """Strings come as sizes and texts; they become an array of objects."""
+    if not isinstance(value, tuple):
+        return value
+    sizes, texts = value
+    array = _array([text.decode("utf-8", "surrogateescape") for text in texts], "object")
+    return array.reshape(sizes)
+
+
+class Model:
+    """A compiled model. Any number of threads may call it at once; the interpreter is free while it runs."""
+
+    def __init__(self, native: _weft.Model) -> None:
+        self._native = native
+        self.inputs: tuple[Port, ...] = _ports(native.inputs)
+        self.outputs: tuple[Port, ...] = _ports(native.outputs)
+
+    @property
+    def device(self) -> str:
+        """ "cpu (x86-64-v3), 2 threads" """
+        return self._native.device
+
+    def _run(self, values: Sequence[Any], deadline: float | None) -> list[Any]:
+        tensors = [None if v is None else _tensor(v, port) for v, port in zip(values, self.inputs, strict=True)]
+        framework = "torch" if any(_library(v) == "torch" for v in values) else "numpy"
+        return [_result(array) for array in self._native.run(tensors, framework, deadline or 0.0)]
+
+    def _by_name(self, feeds: Mapping[str, Any]) -> list[Any]:
+        unknown = [name for name in feeds if name not in {port.name for port in self.inputs}]
+        if unknown:
+            names = ", ".join(port.name for port in self.inputs)
+            text = f"the model has no input '{unknown[0]}'"
+            raise UsageError(f"error[E310]: {text}\n   hint: its inputs are {names}", "E310", hint=f"its inputs are {names}")
+        return [feeds.get(port.name) for port in self.inputs]
+
+    def __call__(self, *args: Any, deadline: float | None = None, **feeds: Any) -> Any:
+        """Runs once: inputs in order, or by name. Gives the one output, or a tuple of all."""
+        if len(args) > len(self.inputs):
+            text = f"the model has {len(self.inputs)} inputs, {len(args)} are given"
+            raise UsageError(f"error[E310]: {text}", "E310")
+        named = {port.name: value for port, value in zip(self.inputs, args, strict=False)}
+        twice = [name for name in feeds if name in named]
+        if twice:
+            raise UsageError(f"error[E310]: input '{twice[0]}' is given twice", "E310")
+        outputs = self._run(self._by_name(named | feeds), deadline)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def run(self, feeds: Mapping[str, Any], *, deadline: float | None = None) -> dict[str, Any]:
+        """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes."""
+        outputs = self._run(self._by_name(feeds), deadline)
+        return {port.name: value for port, value in zip(self.outputs, outputs, strict=True)}
+
+    def report(self) -> dict[str, Any]:
+        """Device, inputs, outputs, metadata, compile phases with seconds, counts of kernels, and the steps."""
+        report: dict[str, Any] = json.loads(self._native.report())
+        return report
+
+    def steps(self) -> list[dict[str, str]]:
+        """Each step of the program: its kernel, the nodes it came from, its device, and why it was chosen."""
+        steps: list[dict[str, str]] = self.report()["steps"]
+        return steps
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the program, to be loaded in milliseconds and without a compiler by weft.load."""
+        self._native.save(os.fspath(path))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
+        outputs = ", ".join(f"{port.name}: {port.type}" for port in self.outputs)
+        return f"<weft.Model ({inputs}) -> ({outputs}) on {self.device}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("input", port) for port in self.inputs] + [("output", port) for port in self.outputs]
+        cells = "".join(
+            f"<tr><td>{kind}</td><td>{html.escape(port.name)}</td><td><code>{html.escape(port.type)}</code></td></tr>"
+            for kind, port in rows
+        )
+        return f"<table><caption>weft.Model on {html.escape(self.device)}</caption>{cells}</table>"
+
+
+def compile(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    device: str = "auto",
+    threads: int = 0,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
+    precision: str = "f32",
+    symbols: Mapping[str, int] | None = None,
+    keep_f32: Iterable[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+    cache: bool = True,
+    dump: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Model:
+    """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
+
+    device: "auto", "cpu" or "ref"; one that is named is used or refused. threads: 0 takes all that the process may use.
+    shapes: sizes of inputs, {"x": (1, 3, 224, 224)}; (1, 8) or "1..8" is a range, None leaves what the model says.
+    precision: "f32", "bf16" or "f16" of matrix products and convolutions; nodes in keep_f32 (* and ? match) stay in f32.
+    symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.
+    cache: whether compiled kernels are kept on disk. dump: a folder for the program after every pass.
+    progress: called with (phase, done, total).
+    """
+    options = _options(device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return Model(_weft.compile_bytes(bytes(model), options))
+    return Model(_weft.compile(os.fspath(model), options))
+
+
+def load(path: str | os.PathLike[str], *, threads: int = 0) -> Model:
+    """Maps a saved program."""
+    return Model(_weft.load(os.fspath(path), _options(threads=threads)))
+
+
+def print_model(model: str | os.PathLike[str], stage: str = "", **options: Any) -> str:
+    """The program as text: as it was read, or after the pass called `stage` ("final": after all)."""
+    return _weft.print_model(os.fspath(model), stage, _options(**options))
+
+
+class Graph:
+    """Builds a program from operators in Weft's text form.
+
+    graph = weft.Graph("double")
+    x = graph.input("x", "f32[batch,64]")
+    graph.output("y", graph.append("add", x, x))
+    model = graph.compile()
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self._native = _weft.Graph(name)
+
+    @classmethod
+    def parse(cls, text: str) -> Graph:
+        """A whole program in text form."""
+        graph = cls()
+        graph._native = _weft.Graph.parse(text)
+        return graph
+
+    def symbol(self, name: str, min: int = 0, max: int = 2**63 - 1) -> None:
+        """Bounds of a size, before its first use in a type."""
+        self._native.symbol(name, min, max)
+
+    def input(self, name: str, type: str) -> Value:
+        return self._native.input(name, type)
+
+    def constant(self, array: Any) -> Value:
+        return self._native.constant(_array(array))
+
+    def append(self, op: str, *inputs: Value) -> Value:
+        """One operator: append("softmax {axis=-1}", x)."""
+        return self._native.append(op, list(inputs))
+
+    def source(self, place: str) -> None:
+        """The place that errors and profiles show for what is appended next."""
+        self._native.source(place)
+
+    def output(self, name: str, value: Value) -> None:
+        self._native.output(name, value)
+
+    def type(self, value: Value) -> str:
+        return self._native.type(value)
+
+    def compile(self, **options: Any) -> Model:
+        """Takes the options of weft.compile; the graph is used up."""
+        return Model(self._native.compile(_options(**options)))
+
+    def __str__(self) -> str:
+        return str(self._native)
