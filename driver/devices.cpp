@@ -17,7 +17,10 @@ struct DeviceRow {
 
 std::vector<DeviceRow> find_devices() {
   Machine machine = describe_machine();
-  return {{"cpu", to_string(host_chip()), cat(machine.processor, ", ", machine.processors, " processors")},
+  const Chip& chip = host_chip();
+  detail(cat("features of the chip: ", chip.features));
+  return {{"cpu", cat(chip.arch, chip.tune.empty() ? "" : cat(", ", chip.tune)),
+           cat(machine.processor, ", ", machine.processors, " processors")},
           {"ref", "", "the reference: plain and slow, judges the others"}};
 }
 

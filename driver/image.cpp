@@ -92,6 +92,7 @@ Picture decode_jpeg(const Bytes& file, size_t channels, const std::filesystem::p
   jpeg_decompress_struct jpeg{};
   jpeg.err = jpeg_std_error(&errors.manager);
   errors.manager.error_exit = escape_from_jpeg;
+  errors.manager.output_message = [](j_common_ptr) {};  // warnings would go to standard error
   bool is_read = decode_jpeg_into(picture, file, errors, jpeg);
   jpeg_destroy_decompress(&jpeg);
   if (!is_read) refuse_file(path, *errors.message ? errors.message : "the picture is too large");

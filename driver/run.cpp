@@ -109,6 +109,18 @@ void print_description(const Port& port, const Tensor& tensor) {
     print(cat("  ", statistics(tensor)));
 }
 
+/// Throws E310 when `text` names an output that is not there.
+void check_output(const std::string& text, const std::vector<Port>& ports) {
+  size_t equals = text.find('=');
+  std::vector<std::string> names;
+  for (const Port& port : ports) names.push_back(port.name);
+  if (equals == std::string::npos || std::ranges::count(names, text.substr(0, equals)) > 0) return;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E310",
+               .what = cat("the model has no output '", printable(text.substr(0, equals)), "'"),
+               .hint = cat("its outputs: ", printable(cat(names)))});
+}
+
 /// "y=f.npy", "f.npz", "f.npy" (the only output).
 void write_output(const std::string& text, const std::vector<Port>& ports, const std::vector<Tensor>& tensors) {
   size_t equals = text.find('=');
@@ -116,14 +128,6 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   for (size_t i = 0; i < ports.size(); ++i) {
     if (equals == std::string::npos || ports[i].name == text.substr(0, equals))
       chosen.emplace_back(ports[i].name, tensors[i]);
-  }
-  if (chosen.empty()) {
-    std::vector<std::string> names;
-    for (const Port& port : ports) names.push_back(printable(port.name));
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E310",
-                 .what = cat("the model has no output '", printable(text.substr(0, equals)), "'"),
-                 .hint = cat("its outputs: ", names)});
   }
   write_tensors(equals == std::string::npos ? text : text.substr(equals + 1), chosen);
 }
@@ -168,6 +172,7 @@ int run_verb(Words words) {
   if (!line.parse(words)) return exit_done;
 
   auto executable = compile_model(s.model);
+  for (const std::string& output : s.outputs) check_output(output, executable->outputs());
   auto inputs = make_inputs(*executable, s.input);
   RunOptions options;
   if (s.deadline > 0)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -71,8 +73,14 @@ class OutputCheck {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-/// Values by name. Several instructions that came from one node share its name.
+/// Values by the node that they came from; several instructions may have come from one.
 using Observed = std::multimap<std::string, Tensor>;
+
+/// The node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
+std::string node_of(const std::string& value) {
+  size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
+  return of == std::string::npos ? value : value.substr(of + 4);
+}
 
 Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   Observed values;
@@ -80,22 +88,59 @@ Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
     Tensor copy = tensor;
     if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // the arena is written again
-    values.emplace(name, std::move(copy));
+    values.emplace(node_of(name), std::move(copy));
   };
   executable.new_context()->run(inputs, options);
   return values;
 }
 
-/// The difference to the nearest of the values called `name` that have the same sizes; nothing when there is none.
+Tensor transposed(const Tensor& tensor, const std::vector<size_t>& order) {
+  size_t width = static_cast<size_t>(bits(tensor.dtype) / 8), rank = order.size();
+  std::vector<size_t> strides(rank, width);
+  for (size_t i = rank; i-- > 1;) strides[i - 1] = strides[i] * static_cast<size_t>(tensor.dims[i]);
+  std::vector<int64_t> dims(rank), index(rank, 0);
+  for (size_t i = 0; i < rank; ++i) dims[i] = tensor.dims[order[i]];
+  MutableTensor out = allocate_tensor(tensor.dtype, dims);
+  for (int64_t n = 0; n < tensor.elements(); ++n) {
+    size_t from = 0;
+    for (size_t i = 0; i < rank; ++i) from += static_cast<size_t>(index[i]) * strides[order[i]];
+    std::memcpy(out.data + static_cast<size_t>(n) * width, tensor.data.data() + from, width);
+    for (size_t i = rank; i-- > 0 && ++index[i] == dims[i];) index[i] = 0;
+  }
+  return out.tensor;
+}
+
+/// Keeps the smaller difference.
+void keep_nearer(std::optional<Difference>& best, Difference d) {
+  if (!best || (d.is_equal && !best->is_equal) || (d.is_equal == best->is_equal && d.norm < best->norm))
+    best = std::move(d);
+}
+
+/// A target lays values out as it likes (channels last): every order of the reference's axes that gives the sizes of
+/// `tensor` is tried, and the same elements under other sizes.
+void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
+                     const Tolerance& tolerance) {
+  if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;
+  Tensor reshaped = reference;
+  reshaped.dims = tensor.dims;
+  keep_nearer(best, compare(tensor, reshaped, tolerance));
+  std::vector<size_t> order(reference.dims.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (order.size() > 5) return;
+  while (!best->is_equal && std::ranges::next_permutation(order).found) {
+    Tensor candidate = transposed(reference, order);
+    candidate.dims = tensor.dims;
+    keep_nearer(best, compare(tensor, candidate, tolerance));
+  }
+}
+
+/// The difference to the nearest of the node's values; nothing when none has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
-  auto [begin, end] = reference.equal_range(name);
-  for (auto it = begin; it != end && !(best && best->is_equal); ++it) {
-    if (it->second.dims != tensor.dims) continue;
-    Difference d = compare(tensor, it->second, tolerance);
-    if (!best || d.is_equal || d.norm < best->norm) best = std::move(d);
-  }
+  auto [begin, end] = reference.equal_range(node_of(name));
+  for (auto it = begin; it != end && !(best && best->is_equal); ++it)
+    compare_layouts(best, tensor, it->second, tolerance);
   return best;
 }
 

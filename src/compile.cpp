@@ -18,6 +18,7 @@
 #include "plan/lifetimes.h"
 #include "runtime/cpu_executable.h"
 #include "runtime/kernel_build.h"
+#include "runtime/kernel_cache.h"
 #include "targets/cpu/thread_pool.h"
 #include "targets/ref/ref.h"
 
@@ -70,7 +71,9 @@ std::shared_ptr<Executable> load(Plan plan, int threads, CompileReport report, c
     if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
   };
   Timer timer;
-  BuiltKernels built = build_kernels_or_throw(sources, plan.chip, {.progress = progress});
+  KernelCache none({}, 0);
+  BuiltKernels built =
+      build_kernels_or_throw(sources, plan.chip, {.cache = options.use_cache ? nullptr : &none, .progress = progress});
   report.phase_seconds.emplace_back("kernels", timer.seconds());
   BuildCounts after = build_counts();
   report.kernels = static_cast<int64_t>(plan.kernels.size());

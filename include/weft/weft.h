@@ -173,7 +173,7 @@ typedef struct weft_compile_options {
   const char* folder;      /* weft_compile_bytes: where external weights lie; NULL: nowhere */
   const char* dump_folder; /* receives the program after every pass */
   int32_t no_cache;        /* 1: neither read nor write the kernel cache on disk */
-  void (*progress)(void* user, const char* phase, size_t done, size_t total); /* called from the calling thread */
+  void (*progress)(void* user, const char* phase, size_t done, size_t total); /* from any thread, one call at a time */
   void* progress_user;
 } weft_compile_options;
 #define WEFT_COMPILE_OPTIONS_INIT \

@@ -15,7 +15,7 @@ namespace weft {
 Wide to_wide(const Tensor& tensor) {
   if (tensor.dtype == DType::string || is_complex(tensor.dtype)) {
     throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E202",
+                 .code = "E504",
                  .what = cat("the reference does not compute with ", tensor.dtype, " yet")});
   }
   if (is_float(tensor.dtype)) return make_wide(tensor.dtype, tensor.dims, to_doubles(tensor));

@@ -96,7 +96,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
   std::unique_ptr<Context> new_context() const override;
   std::string device() const override {
-    return cat("cpu (", plan_.chip, "), ", pool_->width(), pool_->width() == 1 ? " thread" : " threads");
+    return cat("cpu (", plan_.chip.arch, plan_.chip.tune.empty() ? "" : cat(", ", plan_.chip.tune), "), ",
+               pool_->width(), pool_->width() == 1 ? " thread" : " threads");
   }
   void save(const std::filesystem::path&) const override {
     throw Error({.kind = ErrorKind::unsupported,

@@ -72,7 +72,7 @@ class Interpreter {
     const OpInfo& info = i.op.info();
     if (!info.evaluate) {
       throw Error({.kind = ErrorKind::unsupported,
-                   .code = "E202",
+                   .code = "E504",
                    .what = cat("the reference cannot run ", display_name(i.op), " yet"),
                    .where = i.source});
     }

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package against the reference and the digits example."""
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import weft
+from conftest import DIGITS, ROOT
+
+MODEL = DIGITS / "digits.onnx"
+DEVICES = ["ref", "cpu"]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def model(request):
+    return weft.compile(MODEL, device=request.param)
+
+
+@pytest.fixture(scope="module")
+def ten():
+    return np.load(DIGITS / "ten.npy")
+
+
+def doubler():
+    graph = weft.Graph("double")
+    x = graph.input("x", "f32[batch,4]")
+    graph.output("y", graph.append("add", x, x))
+    return graph
+
+
+def test_reads_digits(model, ten):
+    probability = model(ten)
+    assert probability.shape == (10, 10) and probability.dtype == np.float32
+    assert probability.argmax(1).tolist() == list(range(10))
+    np.testing.assert_allclose(probability.sum(1), 1, rtol=1e-5)
+
+
+def test_targets_agree(ten):
+    answers = [weft.compile(MODEL, device=device)(ten) for device in DEVICES]
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-4, atol=1e-6)
+
+
+def test_ways_to_call(model, ten):
+    by_position = model(ten)
+    assert np.array_equal(by_position, model(image=ten))
+    assert np.array_equal(by_position, model.run({"image": ten})["probability"])
+    assert np.array_equal(by_position, model(ten.tolist()))
+
+
+def test_memory_layouts(model, ten):
+    expected = model(ten)
+    assert np.array_equal(expected, model(np.asfortranarray(ten)))
+    assert np.array_equal(expected, model(ten.astype(">f4")))
+    assert np.array_equal(expected[::3], model(ten[::3]))
+    frozen = ten.copy()
+    frozen.flags.writeable = False
+    assert np.array_equal(expected, model(frozen))
+
+
+def test_results_are_the_callers_own(model, ten):
+    first = model(ten)
+    kept = first.copy()
+    second = model(ten[::-1].copy())
+    assert np.array_equal(first, kept) and not np.array_equal(first, second)
+    first[:] = 0
+    assert np.array_equal(model(ten), kept)
+
+
+def test_an_output_that_is_an_input_does_not_share_memory():
+    graph = weft.Graph("same")
+    graph.output("y", graph.input("x", "f32[4]"))
+    x = np.arange(4, dtype=np.float32)
+    y = graph.compile(device="ref")(x)
+    y[0] = 7
+    assert x[0] == 0
+
+
+def test_dlpack_objects_are_taken(model, ten):
+    class Exporter:
+        def __dlpack__(self, **options):
+            return ten.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return ten.__dlpack_device__()
+
+    assert np.array_equal(model(Exporter()), model(ten))
+
+
+def test_results_export_dlpack(model, ten):
+    probability = model(ten)
+    assert np.shares_memory(np.from_dlpack(probability), probability)
+
+
+def test_torch_gives_torch(model, ten):
+    torch = pytest.importorskip("torch")
+    probability = model(torch.from_numpy(ten))
+    assert isinstance(probability, torch.Tensor)
+    assert np.array_equal(probability.numpy(), model(ten))
+
+
+def test_ports(model):
+    (port,) = model.inputs
+    assert (port.name, port.dtype, port.type) == ("image", "f32", "f32[batch,1,8,8]")
+    assert port.shape[1:] == (1, 8, 8) and port.shape[0].name == "batch"
+    assert [port.name for port in model.outputs] == ["probability"]
+    assert "f32[batch,1,8,8]" in repr(model) and "<table>" in model._repr_html_()
+
+
+def test_report_and_steps(model):
+    report = model.report()
+    assert report["schema"] == "weft.report.1" and report["metadata"]["image.layout"] == "NCHW"
+    assert len(model.steps()) > 3 and all(step["kernel"] for step in model.steps())
+
+
+def test_shapes_fix_and_bound():
+    fixed = weft.compile(MODEL, device="ref", shapes={"image": (2, 1, 8, 8)})
+    assert fixed.inputs[0].shape == (2, 1, 8, 8)
+    bounded = weft.compile(MODEL, device="ref", shapes={"image": ((1, 4), None, "8", 8)})
+    assert bounded.inputs[0].shape[0] == weft.Size("batch", 1, 4)
+    assert weft.compile(MODEL, device="ref", symbols={"batch": 3}).inputs[0].shape[0] == 3
+    with pytest.raises(weft.UsageError) as caught:
+        bounded(np.zeros((5, 1, 8, 8), np.float32))
+    assert caught.value.code == "E311"
+
+
+def test_bytes_are_a_model(ten):
+    model = weft.compile(MODEL.read_bytes(), device="ref")
+    assert model(ten).argmax(1).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "base", "code"),
+    [
+        (lambda: weft.compile("missing.onnx"), weft.UsageError, ValueError, "E106"),
+        (lambda: weft.compile(b""), weft.ModelError, ValueError, "E101"),
+        (lambda: weft.compile(b"<html>no</html>"), weft.ModelError, ValueError, "E105"),
+        (lambda: weft.compile(MODEL, device="nowhere"), weft.UnsupportedError, RuntimeError, "E501"),
+        (lambda: weft.compile(MODEL, precision="f7"), weft.UsageError, ValueError, "E203"),
+        (lambda: weft.compile(MODEL, shapes={"image": ("a", 1, 8, 8)}), weft.UsageError, ValueError, "E203"),
+        (lambda: weft.load(MODEL), weft.UsageError, ValueError, "E102"),
+        (lambda: weft.Graph().append("frobnicate"), weft.ModelError, ValueError, "E120"),
+        (lambda: weft.Graph.parse("nonsense"), weft.ModelError, ValueError, "E191"),
+    ],
+)
+def test_errors(make, kind, base, code):
+    with pytest.raises(kind) as caught:
+        make()
+    error = caught.value
+    assert isinstance(error, base) and isinstance(error, weft.Error)
+    assert error.code == code and f"[{code}]" in str(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.code, copy.hint) == (type(error), str(error), error.code, error.hint)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, x: m(x.astype(np.float64)),
+        lambda m, x: m(x[0]),
+        lambda m, x: m(),
+        lambda m, x: m(x, x),
+        lambda m, x: m(x, image=x),
+        lambda m, x: m(picture=x),
+        lambda m, x: m(object()),
+    ],
+)
+def test_bad_inputs(model, ten, call):
+    with pytest.raises((weft.UsageError, TypeError)) as caught:
+        call(model, ten)
+    assert getattr(caught.value, "code", "E310") == "E310"
+
+
+def test_graph_builder():
+    graph = doubler()
+    assert "add" in str(graph)
+    model = graph.compile(device="ref")
+    assert np.array_equal(model(np.ones((3, 4), np.float32)), np.full((3, 4), 2, np.float32))
+    with pytest.raises(weft.UsageError) as caught:
+        graph.compile(device="ref")
+    assert caught.value.code == "E211"
+    again = weft.Graph.parse(str(doubler())).compile(device="ref")
+    assert np.array_equal(again(np.ones((1, 4), np.float32)), np.full((1, 4), 2, np.float32))
+
+
+def test_many_threads_share_a_model(model, ten):
+    expected, wrong = model(ten), []
+
+    def work(first):
+        for i in range(20):
+            rows = slice(first, first + 1 + i % 3)
+            if not np.array_equal(model(ten[rows]), expected[rows]):
+                wrong.append(rows)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_progress_is_called():
+    calls = []
+    weft.compile(MODEL, device="cpu", cache=False, progress=lambda phase, done, total: calls.append((phase, done, total)))
+    assert calls and all(done <= total for _, done, total in calls)
+
+
+def test_print_model():
+    assert 'parameter {name="image"' in weft.print_model(MODEL)
+
+
+def test_import_brings_no_numpy():
+    code = "import sys, weft; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
