@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// weft-onnx_suite FOLDER...: runs ONNX test cases on the reference target. A case is a folder with model.onnx,
+// input_N.pb, output_N.pb (TensorProtos) and a file `tolerance` with the relative and absolute tolerance. Prints one
+// line for each case: its name, `right`, `wrong` or `refused`, and why.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "base/error.h"
+#include "frontends/onnx/constants.h"
+#include "frontends/onnx/import.h"
+#include "frontends/onnx/reader.h"
+#include "frontends/onnx/tensor_reader.h"
+#include "ir/verify.h"
+#include "targets/ref/ref.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace weft;
+
+struct Tolerance {
+  double relative = 1e-3, absolute = 1e-7;
+};
+
+/// Tensors from prefix_0.pb on. The file's bytes live as long as the tensor.
+std::vector<Tensor> read_tensors(const fs::path& folder, const std::string& prefix) {
+  std::vector<Tensor> tensors;
+  for (fs::path file; fs::exists(file = folder / cat(prefix, "_", tensors.size(), ".pb"));) {
+    Bytes bytes = map_file(file);
+    onnx::ExternalFiles none;
+    tensors.push_back(onnx::to_tensor(onnx::read_tensor(onnx::Wire(bytes, bytes.data(), prefix), {bytes, none})));
+  }
+  return tensors;
+}
+
+/// The case's model for inputs of just these sizes.
+std::unique_ptr<Program> imported(const onnx::Model& model, const std::vector<Tensor>& inputs,
+                                  const onnx::ImportOptions& options) {
+  onnx::ImportOptions fixed = options;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    fixed.shapes[std::string(model.graph.inputs.at(i).name)] = Dims(inputs[i].dims.begin(), inputs[i].dims.end());
+  }
+  auto program = onnx::import_model(model, fixed);
+  verify(*program, "import");
+  return program;
+}
+
+/// The cases give axes, sizes and the like as inputs, which Weft must know while compiling: the second try fixes them.
+std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs) {
+  try {
+    return evaluate(imported(model, inputs, {})->main(), inputs);
+  } catch (const Error& error) {
+    if (error.info().code != "E159" && error.info().code != "E122") throw;
+  }
+  onnx::ImportOptions options;
+  std::vector<Tensor> rest;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bool is_data = i == 0 && inputs.size() > 1 && is_float(inputs[i].dtype) && inputs[i].elements() > 1;
+    if (is_data) rest.push_back(inputs[i]);
+    else options.constants[std::string(model.graph.inputs.at(i).name)] = inputs[i];
+  }
+  return evaluate(imported(model, inputs, options)->main(), rest);
+}
+
+/// Two steps of the type, relative: expected values were rounded to it between operators, ours were not.
+double rounding(DType type) { return type == DType::bf16 ? 0x1p-6 : type == DType::f16 ? 0x1p-9 : 0; }
+
+std::string difference(const Tensor& got, const Tensor& want, Tolerance t) {
+  if (!(got.shape() == want.shape())) return cat(got.shape(), " where ", want.shape(), " is right");
+  auto a = to_doubles(got), b = to_doubles(want);
+  for (size_t i = 0; i < a.size(); ++i) {
+    bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+    double most = t.absolute + std::max(t.relative, rounding(want.dtype)) * std::fabs(b[i]);
+    if (!same && !(std::fabs(a[i] - b[i]) <= most))
+      return cat("element ", i, " is ", a[i], " where ", b[i], " is right");
+  }
+  return {};
+}
+
+std::string check_case(const fs::path& folder) {
+  auto model = onnx::read_model(folder / "model.onnx");
+  Tolerance tolerance;
+  std::ifstream(folder / "tolerance") >> tolerance.relative >> tolerance.absolute;
+  auto got = run(model, read_tensors(folder, "input")), want = read_tensors(folder, "output");
+  if (got.size() != want.size()) return cat("wrong: ", got.size(), " outputs where ", want.size(), " are right");
+  for (size_t i = 0; i < got.size(); ++i) {
+    std::string found = difference(got[i], want[i], tolerance);
+    if (!found.empty()) return cat("wrong: output ", i, ": ", found);
+  }
+  return "right";
+}
+
+}  // namespace
+
+int main(int count, char** folders) {
+  for (int i = 1; i < count; ++i) {
+    fs::path folder = folders[i];
+    std::string result;
+    try {
+      result = check_case(folder);
+    } catch (const Error& error) {
+      result = cat("refused: ", error.info().code, " ", error.info().what);
+    }
+    std::cout << folder.filename().string() << " " << result << "\n";
+  }
+}
