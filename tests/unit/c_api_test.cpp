@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface through weft.hpp, and its refusals called directly.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+
+#include "base/log.h"
+#include "weft/weft.hpp"
+
+namespace {
+
+/// y = x + x, on the reference.
+weft::Program doubler() {
+  weft::Graph graph("double");
+  graph.symbol("batch", 1, 8);
+  weft_value x = graph.input("x", "f32[batch,2]");
+  graph.output("y", graph.append("add", {x, x}));
+  return graph.compile({.device = "ref"});
+}
+
+std::string take(weft_status* status) {
+  std::string code = weft_status_code(status);
+  weft_status_free(status);
+  return code;
+}
+
+std::string code_of(auto call) {
+  try {
+    call();
+  } catch (const weft::Error& error) {
+    return std::string(error.code());
+  }
+  return "none";
+}
+
+constexpr std::array<float, 4> numbers{1, 2, 3, 4};
+
+}  // namespace
+
+TEST_CASE("a program built by hand runs") {
+  weft::Program program = doubler();
+  REQUIRE(program.inputs().size() == 1);
+  weft::Port port = program.inputs()[0];
+  CHECK(std::string(port.name) == "x");
+  CHECK(std::string(port.type) == "f32[batch,2]");
+  CHECK(port.dims[0].value == -1);
+  CHECK(port.dims[0].max == 8);
+  CHECK(port.dims[1].value == 2);
+  auto outputs = program.new_context().run({weft::view<float>(numbers, {2, 2})});
+  auto y = outputs.at(0).as<float>();
+  CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{2, 4, 6, 8});
+  CHECK(program.report().find("\"weft.report.1\"") != std::string::npos);
+}
+
+TEST_CASE("results go to the caller's memory") {
+  std::array<float, 4> memory{};
+  weft::Context context = doubler().new_context();
+  auto outputs = context.run({weft::view<float>(numbers, {2, 2})}, {.outputs = {{memory.data(), sizeof memory}}});
+  CHECK(memory == std::array<float, 4>{2, 4, 6, 8});
+  CHECK(outputs[0].bytes().data() == reinterpret_cast<const std::byte*>(memory.data()));
+}
+
+TEST_CASE("inputs that do not fit are refused") {
+  weft::Context context = doubler().new_context();
+  CHECK(code_of([&] { context.run(std::span<const weft::Tensor>()); }) == "E310");
+  CHECK(code_of([&] { context.run({weft::Tensor()}); }) == "E310");
+  CHECK(code_of([&] { context.run({weft::view<float>(numbers, {4})}); }) == "E310");
+  CHECK(code_of([&] { context.run({weft::view<float>(numbers, {1, 4})}); }) == "E311");
+  std::array<float, 18> many{};
+  CHECK(code_of([&] { context.run({weft::view<float>(many, {9, 2})}); }) == "E311");
+  CHECK(code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.deadline_seconds = -1}); }) == "E210");
+  CHECK(code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.deadline_seconds = 1e-9}); }) == "E403");
+}
+
+TEST_CASE("a graph refuses what is not its own") {
+  weft::Graph graph;
+  weft_value x = graph.input("x", "f32[2]");
+  CHECK(graph.type(x) == "f32[2]");
+  CHECK(code_of([&] { graph.append("add", {x, weft_value{7, 0}}); }) == "E211");
+  CHECK(code_of([&] { graph.append("add", {x, weft_value{x.instruction, 1}}); }) == "E211");
+  CHECK(code_of([&] { graph.append("parameter {name=\"y\", type=f32[2]}", {}); }) == "E211");
+  CHECK(code_of([&] { graph.append("softmax {axis=-1", {x}); }) == "E191");
+  CHECK(code_of([&] { graph.append("softmax {axis=5}", {x}); }) == "E143");
+  CHECK(code_of([&] { graph.append("frobnicate", {x}); }) == "E120");
+  graph.source("line 3");
+  try {
+    graph.append("softmax {axis=5}", {x});
+    FAIL("an axis outside the rank was taken");
+  } catch (const weft::Error& error) {
+    CHECK(error.where() == "line 3");
+    CHECK(error.kind() == WEFT_MODEL);
+    CHECK(std::string(error.what()).starts_with("error[E143]: "));
+  }
+}
+
+TEST_CASE("tensors check what they are given") {
+  weft_tensor* tensor = nullptr;
+  const int64_t dims[] = {2, 2}, negative[] = {-1}, huge[] = {int64_t{1} << 62, 8};
+  int released = 0;
+  auto release = [](void* user) { ++*static_cast<int*>(user); };
+  CHECK(take(weft_tensor_wrap(WEFT_F32, dims, 2, numbers.data(), 15, release, &released, &tensor)) == "E210");
+  CHECK(released == 1);  // also when the call fails
+  CHECK(take(weft_tensor_copy(WEFT_F32, negative, 1, nullptr, 0, &tensor)) == "E210");
+  CHECK(take(weft_tensor_copy(WEFT_F32, huge, 2, nullptr, 0, &tensor)) == "E146");
+  CHECK(take(weft_tensor_copy(static_cast<weft_dtype>(99), dims, 2, numbers.data(), 16, &tensor)) == "E210");
+  CHECK(take(weft_tensor_copy(WEFT_F32, dims, 2, nullptr, 16, &tensor)) == "E210");
+  CHECK(take(weft_tensor_copy(WEFT_F32, dims, 2, numbers.data(), 16, nullptr)) == "E210");
+
+  REQUIRE(weft_tensor_wrap(WEFT_F32, dims, 2, numbers.data(), 16, release, &released, &tensor) == nullptr);
+  weft_tensor* shared = nullptr;
+  REQUIRE(weft_tensor_share(tensor, &shared) == nullptr);
+  weft_tensor_free(tensor);
+  CHECK(released == 1);
+  CHECK(weft_tensor_data(shared) == numbers.data());
+  weft_tensor_free(shared);
+  CHECK(released == 2);
+
+  const char* texts[] = {"a", "bc"};
+  const int64_t two[] = {2};
+  REQUIRE(weft_tensor_strings(two, 1, texts, nullptr, &tensor) == nullptr);
+  size_t length = 0;
+  CHECK(std::string(weft_tensor_string(tensor, 1, &length)) == "bc");
+  CHECK(length == 2);
+  CHECK(weft_tensor_string(tensor, 2, &length) == nullptr);
+  weft_tensor_free(tensor);
+}
+
+TEST_CASE("an older caller's shorter options are understood") {
+  weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
+  options.device = "nowhere";
+  options.struct_size = sizeof(size_t);  // knows of no member yet
+  weft_program* program = nullptr;
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // the device was not looked at
+  options.struct_size = 0;
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
+  CHECK(take(weft_compile(nullptr, nullptr, &program)) == "E210");
+  CHECK(take(weft_compile("missing.onnx", nullptr, nullptr)) == "E210");
+}
+
+TEST_CASE("a status of the caller's own has all parts") {
+  weft_status* status = weft_status_new(WEFT_USAGE, "E210", "it is wrong", "here", nullptr);
+  CHECK(weft_status_kind(status) == WEFT_USAGE);
+  CHECK(std::string(weft_status_text(status)) == "error[E210]: it is wrong\n --> here");
+  CHECK(std::string(weft_status_hint(status)).empty());
+  weft_status_free(status);
+  CHECK(weft_status_kind(nullptr) == WEFT_OK);
+}
+
+TEST_CASE("messages go to the logger") {
+  std::string seen;
+  auto logger = [](void* user, weft_log_level, const char* text) { *static_cast<std::string*>(user) += text; };
+  REQUIRE(weft_set_logger(logger, &seen) == nullptr);
+  weft::log(weft::LogLevel::info, "below the level");
+  weft_set_log_level(WEFT_LOG_INFO);
+  weft::log(weft::LogLevel::info, "x = ", 1);
+  weft_set_log_level(WEFT_LOG_WARNING);
+  REQUIRE(weft_set_logger(nullptr, nullptr) == nullptr);
+  CHECK(seen == "x = 1");
+}
