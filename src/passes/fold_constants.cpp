@@ -53,7 +53,8 @@ bool can_fold(const Instruction& i) {
 bool fold_constants(Module& module) {
   bool changed = false;
   for (Instruction& i : module) {
-    if (!can_fold(i)) continue;
+    bool is_needed = !i.users.empty() || module.is_result(i.result());
+    if (!is_needed || !can_fold(i)) continue;
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
     std::vector<Wide> out = i.op.info().evaluate(i.op, in);

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/program_files.h"
 
 namespace weft {
 namespace {
@@ -21,44 +21,34 @@ constexpr bool is_debug_build = false;
 constexpr bool is_debug_build = true;
 #endif
 
-/// The folder that says everything about a failing step, or empty when none was asked for.
-std::filesystem::path failure_folder(const std::filesystem::path& dump_directory, std::string_view pass) {
-  std::filesystem::path base = dump_directory.empty() ? std::filesystem::path(knobs().dump) : dump_directory;
-  return base.empty() ? base : base / cat("failed_", pass);
+/// Where programs are written to; empty when nobody asked.
+std::filesystem::path dump_folder(const std::filesystem::path& asked_for) {
+  return asked_for.empty() ? std::filesystem::path(knobs().dump) : asked_for;
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) { write_file(path, as_bytes(text)); }
 
-}  // namespace
-
-void write_program(const Program& program, const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder / "blobs");
-  PrintContext context{.name_blob = [&](const Tensor& tensor) {
-    std::string name = to_string(hash128(std::span<const std::byte>(tensor.data)));
-    std::filesystem::path path = folder / "blobs" / cat(name, ".bin");
-    if (!std::filesystem::exists(path)) write_file(path, tensor.data);
-    return name;
-  }};
-  write_text(folder / "program.txt", print(program, context));
+/// The program before the failing pass, and the command that runs the pass on it.
+void keep_failure(const std::filesystem::path& folder, std::string_view pass, std::string_view before) {
+  std::filesystem::path program = folder / cat("before_", pass, ".txt");
+  write_text(program, before);
+  write_text(folder / cat("failed_", pass, ".sh"), cat("weft-pass ", pass, " before_", pass, ".txt\n"));
+  log(LogLevel::error, "pass ", pass, " failed; the program before it is ", program.string());
 }
+
+}  // namespace
 
 void Pipeline::operator()(std::string_view name, const Pass& pass) {
   if (stopped_) return;
   // What is needed to run a failing step again must be kept before it: the pass works in place.
-  std::string before;
-  std::filesystem::path folder = failure_folder(options_.dump_directory, name);
-  if (!folder.empty()) before = print(program_);
+  std::filesystem::path folder = dump_folder(options_.dump_directory);
+  std::string before = folder.empty() ? "" : text_with_blobs(program_, folder);
   auto begin = std::chrono::steady_clock::now();
   try {
     run_on_all(pass);
     if (is_debug_build || knobs().verify_passes) verify(program_, name);
   } catch (Error&) {
-    if (!folder.empty()) {
-      std::filesystem::create_directories(folder);
-      write_text(folder / "before.txt", before);
-      write_text(folder / "command.txt", cat(options_.command_line, "\n"));
-      log(LogLevel::error, "pass ", name, " failed; ", folder.string(), " holds the program before it");
-    }
+    if (!folder.empty()) keep_failure(folder, name, before);
     throw;
   }
   std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
@@ -81,7 +71,7 @@ void Pipeline::show(std::string_view name) {
   if (options_.dump_directory.empty()) return;
   std::filesystem::create_directories(options_.dump_directory);
   write_text(options_.dump_directory / cat(seconds_.size() < 10 ? "0" : "", seconds_.size(), "_", name, ".txt"),
-             print(program_));
+             text_with_blobs(program_, options_.dump_directory));
 }
 
 Pass until_settled(Pass pass, int limit) {

@@ -24,7 +24,6 @@ class Pipeline {
  public:
   struct Options {
     std::filesystem::path dump_directory = {};
-    std::string command_line = {};  ///< written into the folder of a failure
     std::string_view stop_after = {};
   };
 
@@ -47,8 +46,5 @@ class Pipeline {
 
 /// `pass` again until it changes nothing, at most `limit` times.
 Pass until_settled(Pass pass, int limit = 16);
-
-/// A program as files: program.txt, and the large constants beside it as blobs/HASH.bin.
-void write_program(const Program& program, const std::filesystem::path& folder);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 // Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass; cases are divided by
 // lines of `===`, a case into before and after by `---`. WEFT_UPDATE=1 rewrites what stands after.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,8 +13,10 @@
 #include "base/knobs.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "ops/build.h"
 #include "ops/registry.h"
 #include "passes/passes.h"
+#include "passes/program_files.h"
 #include "targets/ref/ref.h"
 
 using namespace weft;
@@ -91,6 +94,31 @@ TEST_CASE("passes: before and after") {
     ++files;
   }
   CHECK(files >= 7);
+}
+
+TEST_CASE("passes: what a failing pass leaves can be run again, large constants included") {
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / cat("weft_pass_test_", ::getpid());
+  Program program;
+  Module& main = program.main();
+  Value x = main.parameter("x", Shape{DType::f32, {100}});
+  std::vector<double> numbers(100);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i) / 7;
+  Tensor large = make_tensor(DType::f32, {100}, numbers);
+  main.set_results({{"y", apply(main, Fn::add, {x, constant(main, large)})}});
+  Pipeline run(program, {.dump_directory = folder});
+  run("harmless", [](Module&) { return false; });
+  auto broken = [](Module& module) -> bool {
+    apply(module, Fn::neg, {module.parameters()[0]});
+    internal_error("this pass is broken");
+  };
+  CHECK_THROWS_WITH_AS(run("broken", broken), doctest::Contains("this pass is broken"), Error);
+  CHECK(std::filesystem::exists(folder / "01_harmless.txt"));
+  CHECK(as_text(map_file(folder / "failed_broken.sh")) == "weft-pass broken before_broken.txt\n");
+  auto kept = read_program(folder / "before_broken.txt");
+  CHECK(kept->main().size() == 3);  // without what the pass had added
+  std::vector<Tensor> inputs = {large};
+  CHECK(evaluate(kept->main(), inputs)[0] == evaluate(program.main(), inputs)[0]);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("passes: an unknown name is refused with the list") {
