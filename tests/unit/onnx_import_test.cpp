@@ -190,6 +190,51 @@ TEST_CASE("onnx import: functions") {
   CHECK(error_of(bomb).code == "E153");
 }
 
+/// y = x through `trips` trips of a body that holds `inner`, which turns s into s2.
+Message loop_of(const Message& inner) {
+  Message body = Message().text(2, "body").message(1, node("Identity", {"go"}, {"on"})).message(1, inner);
+  body.message(11, value("i", 7, {})).message(11, value("go", 9, {})).message(11, value("s", 1, {"2"}));
+  body.message(12, value("on", 9, {})).message(12, value("s2", 1, {"2"}));
+  return Message().text(1, "body").message(6, body).number(20, 5);
+}
+
+TEST_CASE("onnx import: branches and loops that are decided while compiling") {
+  Message three = tensor("trips", 7, {}).packed(7, {3});
+  Message loop = node("Loop", {"trips", "", "x"}, {"y"}).message(5, loop_of(node("Neg", {"s"}, {"s2"})));
+  auto text = text_of(one_node(loop, {"2"}).message(5, three));
+  size_t count = 0;
+  for (size_t at = text.find("= neg"); at != text.npos; at = text.find("= neg", at + 1)) ++count;
+  CHECK(count == 3);
+  // Loops in loops in loops: 4000^3 trips.
+  Message many = tensor("trips", 7, {}).packed(7, {4000});
+  Message inner = node("Neg", {"s"}, {"s2"});
+  for (int level = 0; level < 3; ++level)
+    inner = node("Loop", {"trips", "", level == 2 ? "x" : "s"}, {level == 2 ? "y" : "s2"}).message(5, loop_of(inner));
+  CHECK(error_in(one_node(inner, {"2"}).message(5, many)).code == "E153");
+  Message yes = tensor("c", 9, {}).packed(5, {1});
+  auto branch = [](std::string_view name, std::string_view op) {
+    Message body = Message().text(2, "b").message(1, node(op, {"x"}, {"r"})).message(12, value("r", 1, {}));
+    return Message().text(1, name).message(6, body).number(20, 5);
+  };
+  Message choice =
+      node("If", {"c"}, {"y"}).message(5, branch("then_branch", "Exp")).message(5, branch("else_branch", "Log"));
+  auto taken = text_of(one_node(choice, {"2"}).message(5, yes));
+  CHECK(has(taken, "exp %0"));
+  CHECK(!has(taken, "log %0"));
+  auto either = text_of(one_node(choice, {"2"}).message(11, value("c", 9, {})));
+  CHECK(has(either, "select"));
+}
+
+TEST_CASE("onnx import: constants are computed while translating") {
+  Message graph = graph_of({"2", "3"}).message(5, float_tensor("w", {1}, {4}));
+  graph.message(1, node("Sqrt", {"w"}, {"root"}))
+      .message(1, node("Cast", {"root"}, {"whole"}).message(5, integer("to", 7)));
+  graph.message(1, node("Expand", {"x", "s"}, {"y"}))
+      .message(1, node("Concat", {"whole", "rest"}, {"s"}).message(5, integer("axis", 0)));
+  graph.message(5, i64_tensor("rest", {2, 3}));
+  CHECK(has(text_of(graph), "broadcast %0 {dims=[2, 2, 3]}"));
+}
+
 TEST_CASE("onnx import: sizes given by the caller") {
   Message m = model(one_node(node("Relu", {"x"}, {"y"}), {"batch", "3"}));
   auto fixed = print(*import_graph(m, {.shapes = {{"x", {8, 3}}}}).program);

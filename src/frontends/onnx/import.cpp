@@ -13,6 +13,8 @@
 namespace weft::onnx {
 namespace {
 
+constexpr int64_t most_written_out = 200'000;  // nodes that loops of a fixed number of trips may come to
+
 using Key = std::pair<std::string_view, std::string_view>;
 
 const std::map<Key, Operator>& operators() {
@@ -179,7 +181,9 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
 
 void Importer::check_operators() {
   std::vector<const Function*> active;
-  if (count_nodes(model_.graph.nodes, active) > options_.max_nodes) {
+  int64_t expanded = count_nodes(model_.graph.nodes, active);
+  node_limit_ = expanded + most_written_out;
+  if (expanded > options_.max_nodes) {
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
                  .what = cat("the model has more than ", options_.max_nodes, " nodes, functions expanded"),
@@ -359,7 +363,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     try {
       node(*next, scope);
     } catch (const Error& error) {
-      if (error.info().kind == ErrorKind::internal) throw;
+      if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
       scope.failed.insert(next->outputs.begin(), next->outputs.end());
@@ -458,6 +462,12 @@ Values Importer::inputs(const Node& node, Scope& scope) const {
 }
 
 void Importer::node(const Node& node, Scope& scope) {
+  if (++node_count_ > node_limit_) {
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E153",
+                 .what = cat("loops written out come to more than ", most_written_out, " nodes"),
+                 .where = cat(describe(node), scope.within)});
+  }
   SourceScope source(*scope.module, cat(describe(node), scope.within));
   bool reads_failed = false;
   for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });

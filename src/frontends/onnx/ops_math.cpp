@@ -209,6 +209,32 @@ Values one_hot(Call& c) {
   return {select(equal(along(iota(c, depth), axis, rank), wrapped), on, off)};
 }
 
+/// The determinant of x[..., n, n] without the rows before `row` and with only these columns, by the first row.
+Expr minor_of(Expr x, int64_t row, const std::vector<int64_t>& columns) {
+  auto element = [&](int64_t column) { return slice(slice(x, x.rank() - 2, row, 1), x.rank() - 1, column, 1); };
+  if (columns.size() == 1) return element(columns[0]);
+  Expr sum = like(x, 0);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    auto rest = columns;
+    rest.erase(rest.begin() + static_cast<ptrdiff_t>(i));
+    Expr term = element(columns[i]) * minor_of(x, row + 1, rest);
+    sum = i % 2 ? sum - term : sum + term;
+  }
+  return sum;
+}
+
+Values determinant(Call& c) {
+  Expr x = arg(c, 0);
+  constexpr int64_t most = 5;
+  auto n = x.rank() < 2 ? std::nullopt : x.dims().back().constant();
+  if (!n || *n < 1 || *n > most)
+    c.unsupported(cat("of ", x.value.shape(), " is not supported: square, at most ", most, " rows"));
+  if (!known_equal(x.dims()[x.dims().size() - 2], *n))
+    c.fail("E151", cat("needs square matrices, has ", x.value.shape()));
+  Dims dims(x.dims().begin(), x.dims().end() - 2);
+  return {reshape(minor_of(x, 0, every_axis(*n)), dims)};
+}
+
 Values lp_normalization(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", -1), x.rank()), p = c.integer("p", 2);
@@ -301,6 +327,7 @@ constexpr Operator table[] = {
     {"", "EyeLike", eye_like},
     {"", "Range", range},
     {"", "OneHot", one_hot},
+    {"", "Det", determinant},
     {"", "LpNormalization", lp_normalization},
     {"", "MeanVarianceNormalization", mean_variance_normalization},
     {"", "NegativeLogLikelihoodLoss", nll_loss},

@@ -235,6 +235,42 @@ Values max_unpool(Call& c) {
   return {c.emit(pad, {y, number(c, x.dtype(), 0)})};
 }
 
+/// Blocks added back into the image that they were cut from: x[batch, channels * block, blocks].
+Values col2im(Call& c) {
+  Expr x = arg(c, 0);
+  Dims image = c.sizes(1);
+  auto block = c.numbers(2);
+  if (image.size() != block.size() || x.rank() != 3)
+    c.fail("E140", cat("has an image of ", image, " and blocks of ", block));
+  Window w = read_window(c, image, block);
+  int64_t axes = std::ssize(block), area = 1;
+  for (int64_t size : block) area *= size;
+  if (area < 1) c.fail("E145", cat("has blocks of ", block));
+  // position[block..., blocks...] in the padded image, flat.
+  Dims padded, places;
+  for (size_t a = 0; a < block.size(); ++a) {
+    padded.push_back(image[a] + w.pads_begin[a] + w.pads_end[a]);
+    places.push_back(floordiv(padded[a] - (block[a] - 1) * w.dilations[a] - 1, w.strides[a]) + 1);
+  }
+  Expr position = number(c, DType::i64, 0);
+  for (size_t a = 0; a < block.size(); ++a) {
+    auto inside = static_cast<int64_t>(a);
+    Expr at = along(iota(c, block[a]), inside, 2 * axes) * static_cast<double>(w.dilations[a]) +
+              along(iota(c, places[a]), axes + inside, 2 * axes) * static_cast<double>(w.strides[a]);
+    position = position * reshape(sizes(c, {padded[a]}), {}) + at;
+  }
+  Dim channels = floordiv(x.dims()[1], area), count = product(places) * area, batch = x.dims()[0];
+  Expr values = reshape(x, {batch, channels, count});
+  Expr zeros = full(c, x.dtype(), {batch, channels, product(padded)}, 0);
+  Expr where = broadcast(reshape(position, {1, 1, count}), values.dims());
+  Expr y{&c, c.emit(ScatterElements{.axis = 2, .fn = ScatterFn::add}, {zeros, where, values})};
+  Dims dims = {batch, channels};
+  dims.insert(dims.end(), padded.begin(), padded.end());
+  y = reshape(y, dims);
+  for (size_t a = 0; a < image.size(); ++a) y = slice(y, static_cast<int64_t>(a) + 2, w.pads_begin[a], image[a]);
+  return {y};
+}
+
 struct Moments {
   Expr mean, variance;
 };
@@ -390,6 +426,7 @@ constexpr Operator table[] = {
     {"", "GlobalMaxPool", [](Call& c) { return global_pool(c, ReduceFn::max); }},
     {"", "GlobalLpPool", global_lp_pool},
     {"", "MaxUnpool", max_unpool},
+    {"", "Col2Im", col2im},
     {"", "BatchNormalization", batch_normalization},
     {"", "InstanceNormalization", instance_normalization},
     {"", "LayerNormalization", layer_normalization},
