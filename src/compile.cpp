@@ -14,6 +14,7 @@
 #include "passes/expand_quantize.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
+#include "passes/reduce_precision.h"
 #include "passes/rows_last.h"
 #include "plan/lifetimes.h"
 #include "runtime/cpu_executable.h"
@@ -89,6 +90,10 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   run("expand_quantize", expand_quantize);
   run("channels_last", channels_last);
   run("rows_last", rows_last);
+  if (job.options.precision != Precision::f32) {
+    DType type = job.options.precision == Precision::bf16 ? DType::bf16 : DType::f16;
+    run("reduce_precision", [&](Module& module) { return reduce_precision(module, type, job.options.keep_f32); });
+  }
   Timer timer;
   Plan plan = lower(program, host_chip());
   plan_lifetimes(plan);

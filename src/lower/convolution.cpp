@@ -203,7 +203,8 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "convolution");
   View x = lowering.contiguous_view_of(i.inputs[0]);
-  bool float_types = is_float(x.dtype) && bits(x.dtype) <= 32 && i.inputs[1].dtype() == x.dtype;
+  auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
+  bool float_types = is_narrow_float(x.dtype) && is_narrow_float(i.inputs[1].dtype());
   if (is_depthwise(w) && float_types) return lower_depthwise(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);

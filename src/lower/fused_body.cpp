@@ -21,7 +21,9 @@ std::optional<double> literal_of(Value value) {
   auto number = splat_of(value);
   if (!number) return std::nullopt;
   bool plain = std::abs(*number) <= 4 && *number * 2 == std::floor(*number * 2);
-  return plain || !std::isfinite(*number) || std::abs(*number) == 128 || *number == 127 || *number == 255 ? number : std::nullopt;
+  return plain || !std::isfinite(*number) || std::abs(*number) == 128 || *number == 127 || *number == 255
+             ? number
+             : std::nullopt;
 }
 
 std::string number_text(DType type, double number) {
@@ -145,7 +147,8 @@ std::string FusedBody::operand(Value value, DType type) {
   auto found = variables_.find({value.def, value.index});
   if (found == variables_.end()) {
     DType own = compute_type(value.dtype());
-    if (auto number = literal_of(value)) return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
+    if (auto number = literal_of(value))
+      return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
     auto access = std::ranges::find(loads_, value, &Access::value);
     check(access != loads_.end(), "a fused operand is loaded or computed");
     std::string name = fresh();

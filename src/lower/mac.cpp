@@ -8,8 +8,9 @@ namespace weft {
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
-  if (a == b) {
-    switch (a) {
+  bool weights_are_narrow = a == DType::f32 && (b == DType::f16 || b == DType::bf16);
+  if (a == b || weights_are_narrow) {
+    switch (b) {
       case DType::f32: return {"MacF32", "native_tile", tile, DType::f32, DType::f32, DType::f32};
       case DType::f64:
         return {"MacF64",  "tasks::half_lanes(native_tile)", tasks::half_lanes(tile), DType::f64, DType::f64,

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "cpu_compare.h"
+#include "compile.h"
 
 using namespace weft;
 
@@ -83,4 +84,31 @@ module main {
   return "p"=%p, "q"=%q
 })",
           {{{2, 8, 9, 5}, {12, 5, 3, 3}, {5, 1, 3, 3}, {12}}, {{1, 3, 9, 5}, {12, 5, 3, 3}, {5, 1, 3, 3}, {12}}});
+}
+
+TEST_CASE("cpu: weights in bf16 and f16, and a node that stays in f32") {
+  const std::string text = R"(program "p"
+symbol n
+module main {
+  %x = parameter {name="x", type=f32[n,4]}
+  %w = constant {value=f32[4,3]{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 70000}}
+  %v = constant {value=f32[4,2]{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}}
+  %y = dot %x, %w  // from "node 0 'first' (MatMul)"
+  %z = dot %x, %v  // from "node 1 'second' (MatMul)"
+  return "y"=%y, "z"=%z
+})";
+  auto kernels_of = [&](Precision precision, std::vector<std::string> keep) {
+  auto executable = compile(parse_program(text, make_op),
+                            {.device = "cpu", .threads = 1, .precision = precision, .keep_f32 = std::move(keep)});
+  std::vector<double> ones{1, 1, 1, 1};
+  auto got = executable->new_context()->run(std::vector<Tensor>{make_tensor(DType::f32, {1, 4}, ones)});
+  CHECK(to_doubles(got[1])[1] == doctest::Approx(2.0).epsilon(0.01));
+  std::vector<std::string> names;
+  for (const StepInfo& step : executable->steps()) names.push_back(step.kernel.substr(0, step.kernel.rfind('_')));
+  return names;
+  };
+CHECK(kernels_of(Precision::f32, {}) == std::vector<std::string>{"dot_f32", "dot_f32"});
+CHECK(kernels_of(Precision::bf16, {}) == std::vector<std::string>{"dot_bf16", "dot_bf16"});
+CHECK(kernels_of(Precision::bf16, {"sec*"}) == std::vector<std::string>{"dot_bf16", "dot_f32"});
+CHECK(kernels_of(Precision::f16, {}) == std::vector<std::string>{"dot_f32", "dot_f16"});  // 70000 does not fit
 }

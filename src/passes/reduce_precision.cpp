@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/reduce_precision.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/numeric.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+
+namespace weft {
+namespace {
+
+/// Shell-style matching of `*` and `?`.
+bool matches(std::string_view text, std::string_view pattern) {
+  size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return std::ranges::all_of(pattern.substr(p), [](char c) { return c == '*'; });
+}
+
+/// The constant behind a weight; null for weights that are computed.
+const Constant* constant_behind(Value value) {
+  while (value.def->is<Reshape>() || value.def->is<Transpose>() || value.def->is<Broadcast>())
+    value = value.def->inputs[0];
+  return value.def->as<Constant>();
+}
+
+bool fits(const Tensor& tensor, DType type) {
+  if (type != DType::f16) return true;
+  constexpr float largest = 65504;
+  return std::ranges::all_of(tensor.as<float>(), [](float x) { return std::abs(x) <= largest || !std::isfinite(x); });
+}
+
+}  // namespace
+
+bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    if (!i.is<Dot>() && !i.is<Convolution>()) continue;
+    if (std::ranges::any_of(keep, [&](const std::string& pattern) {
+          return matches(i.source, pattern) || matches(i.source, cat("*'", pattern, "'*"));
+        }))
+      continue;
+    const Constant* weight = constant_behind(i.inputs[1]);
+    bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
+    if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
+    InsertionPoint place(module, &i);
+    module.set_input(i, 1, convert(module, i.inputs[1], type));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace weft

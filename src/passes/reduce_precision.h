@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "ir/module.h"
+
+namespace weft {
+
+/// Stores the constant weights of f32 matrix products and convolutions in `type` (bf16 or f16): half the memory to
+/// read, and the chip's 16-bit products where it has them. Sums and all other values stay f32, so nothing overflows
+/// that did not before; a weight too large for f16 keeps its product in f32. Nodes whose source matches a pattern of
+/// `keep` (`*` and
+/// `?`) are left alone.
+///     dot %x, constant f32   ->   dot %x, convert(constant f32) {to=bf16}
+bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep);
+
+}  // namespace weft
