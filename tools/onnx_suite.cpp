@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-onnx_suite FOLDER...: runs ONNX test cases on the reference target. A case is a folder with model.onnx,
-// input_N.pb, output_N.pb (TensorProtos) and a file `tolerance` with the relative and absolute tolerance. Prints one
-// line for each case: its name, `right`, `wrong` or `refused`, and why.
+// weft-onnx_suite FOLDER...: runs ONNX test cases on the reference target, as imported and after the passes. A case is
+// a folder with model.onnx, input_N.pb, output_N.pb (TensorProtos) and a file `tolerance` with the relative and
+// absolute tolerance. Prints one line for each case: its name, `right`, `wrong` or `refused`, and why.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +13,7 @@
 #include "frontends/onnx/reader.h"
 #include "frontends/onnx/tensor_reader.h"
 #include "ir/verify.h"
+#include "passes/passes.h"
 #include "targets/ref/ref.h"
 
 namespace {
@@ -35,22 +36,26 @@ std::vector<Tensor> read_tensors(const fs::path& folder, const std::string& pref
   return tensors;
 }
 
-/// The case's model for inputs of just these sizes.
+/// The case's model for inputs of just these sizes, after the passes if asked.
 std::unique_ptr<Program> imported(const onnx::Model& model, const std::vector<Tensor>& inputs,
-                                  const onnx::ImportOptions& options) {
+                                  const onnx::ImportOptions& options, bool with_passes) {
   onnx::ImportOptions fixed = options;
   for (size_t i = 0; i < inputs.size(); ++i) {
     fixed.shapes[std::string(model.graph.inputs.at(i).name)] = Dims(inputs[i].dims.begin(), inputs[i].dims.end());
   }
   auto program = onnx::import_model(model, fixed);
   verify(*program, "import");
+  if (!with_passes) return program;
+  Pipeline passes(*program, {});
+  add_passes(passes);
+  verify(*program, "the passes");
   return program;
 }
 
 /// The cases give axes, sizes and the like as inputs, which Weft must know while compiling: the second try fixes them.
-std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs) {
+std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs, bool with_passes) {
   try {
-    return evaluate(imported(model, inputs, {})->main(), inputs);
+    return evaluate(imported(model, inputs, {}, with_passes)->main(), inputs);
   } catch (const Error& error) {
     if (error.info().code != "E159" && error.info().code != "E122") throw;
   }
@@ -61,7 +66,7 @@ std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs) {
     if (is_data) rest.push_back(inputs[i]);
     else options.constants[std::string(model.graph.inputs.at(i).name)] = inputs[i];
   }
-  return evaluate(imported(model, inputs, options)->main(), rest);
+  return evaluate(imported(model, inputs, options, with_passes)->main(), rest);
 }
 
 /// Two steps of the type, relative: expected values were rounded to it between operators, ours were not.
@@ -83,11 +88,15 @@ std::string check_case(const fs::path& folder) {
   auto model = onnx::read_model(folder / "model.onnx");
   Tolerance tolerance;
   std::ifstream(folder / "tolerance") >> tolerance.relative >> tolerance.absolute;
-  auto got = run(model, read_tensors(folder, "input")), want = read_tensors(folder, "output");
-  if (got.size() != want.size()) return cat("wrong: ", got.size(), " outputs where ", want.size(), " are right");
-  for (size_t i = 0; i < got.size(); ++i) {
-    std::string found = difference(got[i], want[i], tolerance);
-    if (!found.empty()) return cat("wrong: output ", i, ": ", found);
+  auto want = read_tensors(folder, "output");
+  for (bool with_passes : {false, true}) {
+    const char* when = with_passes ? "wrong after the passes: " : "wrong: ";
+    auto got = run(model, read_tensors(folder, "input"), with_passes);
+    if (got.size() != want.size()) return cat(when, got.size(), " outputs where ", want.size(), " are right");
+    for (size_t i = 0; i < got.size(); ++i) {
+      std::string found = difference(got[i], want[i], tolerance);
+      if (!found.empty()) return cat(when, "output ", i, ": ", found);
+    }
   }
   return "right";
 }
