@@ -17,9 +17,11 @@
 #include "passes/reduce_precision.h"
 #include "passes/rows_last.h"
 #include "plan/lifetimes.h"
+#include "runtime/codegen_loader.h"
 #include "runtime/cpu_executable.h"
 #include "runtime/kernel_build.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/saved.h"
 #include "targets/cpu/thread_pool.h"
 #include "targets/ref/ref.h"
 
@@ -83,6 +85,11 @@ std::shared_ptr<Executable> load(Plan plan, int threads, CompileReport report, c
   return make_cpu_executable(std::move(plan), built.image, threads, std::move(report));
 }
 
+int thread_count(const CompileOptions& options) {
+  int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
+  return threads ? threads : available_threads();
+}
+
 std::shared_ptr<Executable> compile_cpu(Job job) {
   Program& program = *job.program;
   optimise(program, job.options, {}, job.report);
@@ -98,8 +105,7 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   Plan plan = lower(program, host_chip());
   plan_lifetimes(plan);
   job.report.phase_seconds.emplace_back("lower", timer.seconds());
-  int threads = job.options.threads ? job.options.threads : static_cast<int>(knobs().threads);
-  return load(std::move(plan), threads ? threads : available_threads(), std::move(job.report), job.options);
+  return load(std::move(plan), thread_count(job.options), std::move(job.report), job.options);
 }
 
 struct Device {
@@ -181,14 +187,75 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
   return compile_for(std::move(program), options, {.phase_seconds = {{"import", taken.count()}}});
 }
 
+// --- saved programs
+// -----------------------------------------------------------------------------------------------------------
+
+/// What was settled when the program was compiled.
+void refuse_late_options(const CompileOptions& options) {
+  const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
+                     : options.precision != Precision::f32               ? "precision"
+                     : !options.keep_f32.empty()                         ? "nodes that stay in f32"
+                     : !options.dump_directory.empty()                   ? "dumps of passes"
+                                                                         : nullptr;
+  if (!late) return;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E502",
+               .what = cat(late, " can be asked for when a model is compiled, not for a saved program")});
+}
+
+void refuse_other_device(const std::string& device) {
+  if (find_device(device).compile == compile_cpu) return;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E172",
+               .what = cat("the saved program is for device 'cpu', '", printable(device), "' was asked for")});
+}
+
+/// Code for another chip can only be compiled again, from the sources in the file.
+void check_can_recompile(const Chip& chip, const CompileOptions& options) {
+  bool is_x86 = chip.kind == ChipKind::x86;
+  if (is_x86 && options.recompile && !find_codegen_library().empty()) return;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E172",
+               .what = cat("the saved program is for ", printable(to_string(chip)), ", this machine is ", host_chip()),
+               .why = !is_x86               ? "its kernels are written for another kind of chip"
+                      : !options.recompile ? "compiling it again was not allowed"
+                                           : "there is no libweft-codegen to compile it again",
+               .hint = "compile the model again on this machine"});
+}
+
+std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options) {
+  refuse_late_options(options);
+  refuse_other_device(options.device);
+  Timer timer;
+  LoadedPlan saved = load_plan(std::move(file));
+  CompileReport report{.phase_seconds = {{"load", timer.seconds()}},
+                       .kernels = static_cast<int64_t>(saved.plan.kernels.size())};
+  if (runs_code_for(host_chip(), saved.plan.chip) && !knobs().checked)
+    return make_cpu_executable(std::move(saved.plan), saved.image, thread_count(options), std::move(report));
+  check_can_recompile(saved.plan.chip, options);
+  saved.plan.chip = host_chip();
+  return load(std::move(saved.plan), thread_count(options), std::move(report), options);
+}
+
+std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& source) {
+  try {
+    return load_saved(std::move(file), options);
+  } catch (Error& error) {
+    error.set_where(printable(source));
+    throw;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
+  if (Bytes file = map_file(path); is_saved_plan(file)) return load_saved(std::move(file), options, path.string());
   return compile_model([&] { return onnx::read_model(path); }, options);
 }
 
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
                                           const std::filesystem::path& folder) {
+  if (is_saved_plan(model)) return load_saved(std::move(model), options, "the saved program");
   return compile_model([&] { return onnx::read_model(std::move(model), {.external_data_dir = folder}); }, options);
 }
 
@@ -202,6 +269,12 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 }
 
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
+  if (is_saved_plan(map_file(path))) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E102",
+                 .what = cat(printable(path.string()), " is a saved program, not a model"),
+                 .hint = "give the model that it was compiled from"});
+  }
   return import(onnx::read_model(path), options);
 }
 

@@ -39,9 +39,11 @@ struct CompileOptions {
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};///< receives the IR after every pass
   bool use_cache = true;       ///< of compiled kernels, on disk
+  bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 
-/// Reads a model (.onnx) or a saved program (.weft, then the options only choose threads) and compiles it.
+/// Reads a model (.onnx) and compiles it, or loads a saved program (.weft, told by its first bytes). A saved program
+/// takes `threads`, `device`, `recompile` and `progress`; what was settled when it was compiled is refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
 /// The same from bytes; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},

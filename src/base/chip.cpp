@@ -239,4 +239,13 @@ bool has_feature(const Chip& chip, const std::string& feature) {
   return chip.kind == ChipKind::x86 && known != features.end() && known->level <= level_of(chip.arch);
 }
 
+bool runs_code_for(const Chip& machine, const Chip& code) {
+  if (machine.kind != ChipKind::x86 || code.kind != ChipKind::x86) return machine == code;
+  int level = level_of(code.arch);
+  if (level == 0 || level > level_of(machine.arch)) return false;
+  return std::ranges::all_of(split(code.features, ','), [&](std::string_view feature) {
+    return feature.starts_with('+') && has_feature(machine, std::string(feature.substr(1)));
+  });
+}
+
 }  // namespace weft

@@ -30,4 +30,7 @@ std::string to_string(const Chip& chip);
 /// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.
 bool has_feature(const Chip& chip, const std::string& feature);
 
+/// True when a processor `machine` has all that code for the x86 chip `code` uses; other chips must be equal.
+bool runs_code_for(const Chip& machine, const Chip& code);
+
 }  // namespace weft

@@ -532,7 +532,7 @@ class DimParser {
   }
 
   Dim factor() {
-    if (take('-')) return Dim(0) - factor();
+    if (take('-')) return negated();
     if (take('(')) {
       Dim inside = sum();
       if (!take(')')) refuse("missing )");
@@ -540,6 +540,13 @@ class DimParser {
     }
     skip_space();
     return at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) ? number() : name_or_call();
+  }
+
+  Dim negated() {
+    if (++depth_ > 64) refuse("nested too deeply");
+    Dim inside = factor();
+    --depth_;
+    return Dim(0) - inside;
   }
 
   Dim number() {

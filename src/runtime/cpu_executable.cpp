@@ -10,6 +10,7 @@
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
+#include "runtime/saved.h"
 #include "targets/cpu/object.h"
 #include "targets/cpu/thread_pool.h"
 
@@ -99,11 +100,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     return cat("cpu (", plan_.chip.arch, plan_.chip.tune.empty() ? "" : cat(", ", plan_.chip.tune), "), ",
                pool_->width(), pool_->width() == 1 ? " thread" : " threads");
   }
-  void save(const std::filesystem::path&) const override {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E406",
-                 .what = "saving programs of the cpu target is not supported yet"});
-  }
+  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
 
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each structure lists its fields once, in `fields`; Encoder and Decoder walk the same lists, so they cannot disagree.
+// Numbers are 8 bytes, little endian; texts and lists start with their length.
+#include "runtime/plan_bytes.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <concepts>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
+
+constexpr size_t alignment = 64;
+constexpr int max_type_depth = 16;
+/// No buffer, tensor or sum of them comes near this; it keeps sums of sizes in range.
+constexpr int64_t max_bytes = int64_t{1} << 48;
+
+[[noreturn]] void damaged(std::string why) {
+  throw Error({.kind = ErrorKind::model,
+               .code = "E170",
+               .what = cat("the saved program is damaged: section 'plan': ", why),
+               .hint = "compile the model again"});
+}
+
+void expect(bool holds, const char* why) {
+  if (!holds) damaged(why);
+}
+
+// --- the fields of each structure ------------------------------------------------------------------------------------
+
+template <class T, class U>
+concept Is = std::same_as<std::remove_const_t<T>, U>;
+
+template <class A, Is<Chip> T>
+void fields(A& a, T& chip) {
+  a(chip.kind, chip.arch, chip.features, chip.tune);
+}
+template <class A, Is<Symbol> T>
+void fields(A& a, T& symbol) {
+  a(symbol.name, symbol.min, symbol.max, symbol.multiple_of);
+}
+template <class A, Is<Shape> T>
+void fields(A& a, T& shape) {
+  a(shape.dtype, shape.dims);
+}
+template <class A, Is<Port> T>
+void fields(A& a, T& port) {
+  a(port.name, port.type, port.default_value);
+}
+template <class A, Is<SizeCheck> T>
+void fields(A& a, T& check) {
+  a(check.equal, check.a, check.b, check.source, check.what);
+}
+template <class A, Is<PlanBuffer> T>
+void fields(A& a, T& buffer) {
+  a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step,
+    buffer.reuse);
+}
+template <class A, Is<PlanKernel> T>
+void fields(A& a, T& kernel) {
+  a(kernel.name, kernel.code);
+}
+template <class A, Is<PlanStep> T>
+void fields(A& a, T& step) {
+  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes);
+}
+template <class A, Is<Plan> T>
+void fields(A& a, T& plan) {
+  a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
+    plan.constants, plan.kernels, plan.load_steps, plan.steps);
+}
+
+constexpr auto last_of(ChipKind) { return ChipKind::nvidia; }
+constexpr auto last_of(BufferKind) { return BufferKind::arena; }
+constexpr auto last_of(DType) { return DType::string; }
+constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
+
+// --- out -------------------------------------------------------------------------------------------------------------
+
+class Encoder {
+ public:
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
+  }
+
+  std::vector<std::byte> bytes;
+  std::vector<Symbol> symbols;
+  std::vector<PlacedWeights> weights;
+  size_t weight_bytes = 0;
+
+ private:
+  template <std::integral T>
+  void put(T value) {
+    auto wide = static_cast<int64_t>(value);
+    auto from = std::as_bytes(std::span(&wide, 1));
+    bytes.insert(bytes.end(), from.begin(), from.end());
+  }
+  template <class T>
+    requires std::is_enum_v<T>
+  void put(T value) {
+    put(static_cast<int64_t>(value));
+  }
+  void put(const std::string& text) {
+    put(text.size());
+    auto from = as_bytes(text);
+    bytes.insert(bytes.end(), from.begin(), from.end());
+  }
+  template <class T>
+  void put(const std::vector<T>& items) {
+    put(items.size());
+    for (const T& item : items) put(item);
+  }
+  void put(const std::map<std::string, std::string>& entries) {
+    put(entries.size());
+    for (const auto& [key, value] : entries) (*this)(key, value);
+  }
+  template <class T>
+  void put(const std::optional<T>& value) {
+    put(value.has_value());
+    if (value) put(*value);
+  }
+  template <class T>
+    requires requires(Encoder& a, const T& t) { fields(a, t); }
+  void put(const T& value) {
+    fields(*this, value);
+  }
+
+  /// Symbols are numbered, so that a model may call its sizes anything.
+  Symbol numbered(const Symbol& symbol) {
+    auto same = [&](const Symbol& s) {
+      return s.name == symbol.name && s.min == symbol.min && s.max == symbol.max && s.multiple_of == symbol.multiple_of;
+    };
+    auto found = std::ranges::find_if(symbols, same);
+    if (found == symbols.end()) found = symbols.insert(found, symbol);
+    Symbol renamed = symbol;
+    renamed.name = cat("s", found - symbols.begin());
+    return renamed;
+  }
+
+  void put(const Dim& dim) {
+    put(dim.is_constant());
+    if (dim.is_constant()) {
+      put(dim.value());
+    } else {
+      put(to_string(dim.substitute([&](const Symbol& symbol) { return Dim::symbol(numbered(symbol)); })));
+    }
+  }
+
+  void put(const Type& type) {
+    put(type.kind);
+    if (type.is_tensor()) put(type.shape);
+    if (type.kind == Type::Kind::map) put(type.key);
+    if (!type.is_tensor()) put(*type.element);
+  }
+
+  void put(const Tensor& tensor) {
+    (*this)(tensor.dtype, tensor.dims);
+    if (tensor.dtype == DType::string) return put(*tensor.strings);
+    auto size = static_cast<size_t>(byte_size(tensor.dtype, tensor.elements()));
+    check(tensor.data.size() >= size, "a tensor has its bytes");
+    put(place(std::span<const std::byte>(tensor.data).first(size)));
+  }
+
+  size_t place(std::span<const std::byte> data) {
+    size_t offset = (weight_bytes + alignment - 1) / alignment * alignment;
+    weights.push_back({offset, data});
+    weight_bytes = offset + data.size();
+    return offset;
+  }
+};
+
+// --- in --------------------------------------------------------------------------------------------------------------
+
+class Decoder {
+ public:
+  Decoder(std::span<const std::byte> bytes, const Bytes& weights) : rest_(bytes), weights_(weights) {}
+
+  template <class... T>
+  void operator()(T&... values) {
+    (get(values), ...);
+  }
+
+  void read_symbols() {
+    get(symbols_);
+    for (const Symbol& s : symbols_)
+      expect(s.min <= s.max && s.multiple_of >= 1, "the bounds of a size are impossible");
+  }
+  void expect_end() const { expect(rest_.empty(), "there are bytes after its end"); }
+
+ private:
+  std::span<const std::byte> take(size_t count) {
+    expect(count <= rest_.size(), "it ends too early");
+    auto taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+
+  int64_t number(int64_t low, int64_t high) {
+    int64_t value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    if (value < low || value > high) damaged(cat("number ", value, " is outside ", low, " to ", high));
+    return value;
+  }
+
+  /// Nothing takes less than a byte, so a length above what is left is wrong; no memory is taken ahead.
+  size_t length() { return static_cast<size_t>(number(0, static_cast<int64_t>(rest_.size()))); }
+
+  template <std::integral T>
+  void get(T& value) {
+    value = static_cast<T>(number(static_cast<int64_t>(std::numeric_limits<T>::min()),
+                                  static_cast<int64_t>(std::numeric_limits<T>::max())));
+  }
+  template <class T>
+    requires std::is_enum_v<T>
+  void get(T& value) {
+    value = static_cast<T>(number(0, static_cast<int64_t>(last_of(T{}))));
+  }
+  void get(std::string& text) { text = as_text(take(length())); }
+  template <class T>
+  void get(std::vector<T>& items) {
+    for (size_t left = length(); left > 0; --left) get(items.emplace_back());
+  }
+  void get(std::map<std::string, std::string>& entries) {
+    for (size_t left = length(); left > 0; --left) {
+      std::string key, value;
+      (*this)(key, value);
+      expect(entries.emplace(std::move(key), std::move(value)).second, "a key of the metadata comes twice");
+    }
+  }
+  template <class T>
+  void get(std::optional<T>& value) {
+    if (number(0, 1) == 1) get(value.emplace());
+  }
+  template <class T>
+    requires requires(Decoder& a, T& t) { fields(a, t); }
+  void get(T& value) {
+    fields(*this, value);
+  }
+
+  void get(Dim& dim) {
+    if (number(0, 1) == 1) {
+      dim = number(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+      return;
+    }
+    std::string text;
+    get(text);
+    dim = parse_dim(text, [&](std::string_view name) { return symbol(name); });
+  }
+
+  const Symbol& symbol(std::string_view name) const {
+    size_t index = symbols_.size();
+    const char* end = name.data() + name.size();
+    bool is_number = name.starts_with('s') && std::from_chars(name.data() + 1, end, index).ptr == end;
+    expect(is_number && index < symbols_.size(), "a size has no name");
+    return symbols_[index];
+  }
+
+  void get(Type& type) {
+    expect(++depth_ <= max_type_depth, "types are nested too deep");
+    get(type.kind);
+    if (type.is_tensor()) get(type.shape);
+    if (type.kind == Type::Kind::map) get(type.key);
+    if (!type.is_tensor()) {
+      auto element = std::make_shared<Type>();
+      get(*element);
+      type.element = std::move(element);
+    }
+    --depth_;
+  }
+
+  void get(Tensor& tensor) {
+    (*this)(tensor.dtype, tensor.dims);
+    for (int64_t dim : tensor.dims) expect(dim >= 0, "a tensor has a negative size");
+    int64_t count = element_count(tensor.dims);
+    if (tensor.dtype == DType::string) return get_strings(tensor, count);
+    // The narrowest elements take two bits.
+    expect(count <= static_cast<int64_t>(weights_.size()) * 4, "a tensor is larger than all weights");
+    auto size = static_cast<size_t>(byte_size(tensor.dtype, count));
+    size_t offset = static_cast<size_t>(number(0, static_cast<int64_t>(weights_.size())));
+    expect(offset % alignment == 0 && size <= weights_.size() - offset, "a tensor is not within the weights");
+    tensor.data = weights_.part(offset, size);
+  }
+
+  void get_strings(Tensor& tensor, int64_t count) {
+    std::vector<std::string> strings;
+    get(strings);
+    expect(static_cast<int64_t>(strings.size()) == count, "a tensor has not its number of texts");
+    tensor.strings = std::make_shared<const std::vector<std::string>>(std::move(strings));
+  }
+
+  std::span<const std::byte> rest_;
+  const Bytes& weights_;
+  std::vector<Symbol> symbols_;
+  int depth_ = 0;
+};
+
+// --- what a plan must satisfy before anything runs it ----------------------------------------------------------------
+
+bool is_below(int index, size_t count) { return index >= 0 && static_cast<size_t>(index) < count; }
+
+void check_size(const Dim& size) {
+  auto number = size.constant();
+  expect(!number || (*number >= 0 && *number <= max_bytes), "a size is negative or too large");
+}
+
+void check_type(const Type& type) {
+  for (const Dim& dim : type.shape.dims) check_size(dim);
+  if (type.element) check_type(*type.element);
+}
+
+void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
+  auto wanted = buffer.bytes.constant();
+  expect(wanted && *wanted <= there, "a buffer is larger than its constant");
+}
+
+void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
+  check_size(buffer.bytes);
+  for (const Dim& dim : buffer.shape.dims) check_size(dim);
+  bool is_used = buffer.last_step >= 0;
+  expect(!is_used || (0 <= buffer.first_step && buffer.first_step <= buffer.last_step &&
+                      is_below(buffer.last_step, plan.steps.size())),
+         "a buffer is used by steps that are not there");
+  expect(buffer.reuse == -1 || is_below(buffer.reuse, plan.buffers.size()), "a buffer reuses none that is there");
+  switch (buffer.kind) {
+    case BufferKind::input: return expect(is_below(buffer.index, plan.inputs.size()), "an input is not there");
+    case BufferKind::output: return expect(is_below(buffer.index, plan.outputs.size()), "an output is not there");
+    case BufferKind::persistent: return expect(buffer.bytes.is_constant(), "the size of packed weights is not fixed");
+    case BufferKind::arena: return;
+    case BufferKind::constant: break;
+  }
+  expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
+  check_constant_bytes(buffer, static_cast<int64_t>(plan.constants[static_cast<size_t>(buffer.index)].data.size()));
+}
+
+void check_indexes(const PlanStep& step, const Plan& plan) {
+  expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
+  for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that is not there");
+  for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
+  for (int id : step.outputs)
+    expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes what is not its own");
+}
+
+void check_load_step(const PlanStep& step, const Plan& plan) {
+  check_indexes(step, plan);
+  for (int id : step.buffers) {
+    BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
+    expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");
+  }
+}
+
+void check_step(int index, const PlanStep& step, const Plan& plan) {
+  check_indexes(step, plan);
+  for (int id : step.buffers) {
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    bool is_there = buffer.kind != BufferKind::arena || (buffer.first_step <= index && index <= buffer.last_step);
+    expect(is_there, "a step uses memory that it does not have");
+  }
+}
+
+void check_persistent_total(const Plan& plan) {
+  int64_t total = 0;
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.kind == BufferKind::persistent) total += buffer.bytes.value();
+    expect(total <= max_bytes, "packed weights are too large");
+  }
+}
+
+void check_plan(const Plan& plan) {
+  for (const Port& port : plan.inputs) check_type(port.type);
+  for (const Port& port : plan.outputs) check_type(port.type);
+  for (const PlanBuffer& buffer : plan.buffers) check_buffer(buffer, plan);
+  check_persistent_total(plan);
+  for (const PlanStep& step : plan.load_steps) check_load_step(step, plan);
+  for (size_t i = 0; i < plan.steps.size(); ++i) check_step(static_cast<int>(i), plan.steps[i], plan);
+}
+
+}  // namespace
+
+EncodedPlan encode_plan(const Plan& plan) {
+  Encoder body;
+  body(plan);
+  Encoder head;
+  head(body.symbols);
+  head.bytes.insert(head.bytes.end(), body.bytes.begin(), body.bytes.end());
+  return {std::move(head.bytes), std::move(body.weights), body.weight_bytes};
+}
+
+Plan decode_plan(std::span<const std::byte> bytes, const Bytes& weights) {
+  try {
+    Decoder decoder(bytes, weights);
+    decoder.read_symbols();
+    Plan plan;
+    decoder(plan);
+    decoder.expect_end();
+    check_plan(plan);
+    return plan;
+  } catch (const Error& error) {
+    if (error.info().code == "E170") throw;
+    damaged(error.info().what);  // a size expression or a number of elements that cannot be
+  }
+}
+
+}  // namespace weft
