@@ -28,8 +28,9 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
   line.flag("--bf16", [&] { compile.precision = Precision::bf16; }, "the same as --precision bf16");
   line.flag("--fp16", [&] { compile.precision = Precision::f16; }, "the same as --precision f16");
   line.value("--keep-f32", "NODE", compile.keep_f32, "a node that stays in f32; * and ? match; repeatable");
-  line.flag("--no-compile", [&] { compile.recompile = false; },
-            "refuse a compiled program (.weft) for another chip rather than compile it again");
+  line.flag(
+      "--no-compile", [&] { compile.recompile = false; },
+      "refuse a compiled program (.weft) for another chip rather than compile it again");
   line.flag("--no-cache", [&] { compile.use_cache = false; }, "neither read nor write the cache of kernels");
   line.value("--dump", "FOLDER", compile.dump_directory, "write the program after every pass");
 }

@@ -217,7 +217,7 @@ void check_can_recompile(const Chip& chip, const CompileOptions& options) {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E172",
                .what = cat("the saved program is for ", printable(to_string(chip)), ", this machine is ", host_chip()),
-               .why = !is_x86               ? "its kernels are written for another kind of chip"
+               .why = !is_x86              ? "its kernels are written for another kind of chip"
                       : !options.recompile ? "compiling it again was not allowed"
                                            : "there is no libweft-codegen to compile it again",
                .hint = "compile the model again on this machine"});

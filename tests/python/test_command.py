@@ -178,9 +178,24 @@ def test_examples_of_the_help(weft_command, tmp_path, line):
     if words[0] == "perf":
         words += ["--duration", "0.1"]
     done = weft_command(*words, env=env, cwd=tmp_path)
-    if "E406" in done.stderr:
-        pytest.xfail("programs cannot be saved yet")
     assert done.returncode == 0, done.stderr
+
+
+def test_saved_program_needs_no_compiler(weft_command, tmp_path):
+    saved = tmp_path / "digits.weft"
+    assert weft_command("compile", MODEL, "-o", saved).returncode == 0
+    away = {"WEFT_CODEGEN": str(tmp_path / "missing.so"), "WEFT_CACHE_DIR": str(tmp_path / "cache")}
+    done = weft_command("run", saved, env=away)
+    assert done.returncode == 0, done.stderr
+    refused = weft_command("run", saved, env={**away, "WEFT_CPU": "x86-64"})
+    assert refused.returncode == 4
+    assert "E172" in refused.stderr
+    content = bytearray(saved.read_bytes())
+    content[len(content) // 2] ^= 1
+    saved.write_bytes(content)
+    refused = weft_command("run", saved, env=away)
+    assert refused.returncode == 3
+    assert "E170" in refused.stderr
 
 
 def test_version_is_quick(weft_command):
