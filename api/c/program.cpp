@@ -5,6 +5,7 @@
 #include "api/c/options_text.h"
 #include "api/c/report.h"
 #include "ir/text.h"
+#include "runtime/saved.h"
 
 namespace weft {
 namespace {
@@ -114,9 +115,8 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
 weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program) {
   return guarded([&] {
     required(program, "program");
-    // Every ONNX file begins with its ir_version, field 1; a saved program begins with letters.
-    if (as_text(map_file(&required(path, "path"))).starts_with('\x08'))
-      usage_error("E102", cat(printable(path), " is a model, not a saved program"), "weft_compile takes both");
+    if (!is_saved_plan(map_file(&required(path, "path"))))
+      usage_error("E102", cat(printable(path), " is no saved program"), "weft_compile takes both");
     give_program(program, compile_file(path, to_compile_options(options)));
   });
 }

@@ -209,6 +209,20 @@ def test_progress_is_called():
     assert calls and all(done <= total for _, done, total in calls)
 
 
+def test_saved_programs(tmp_path, ten):
+    model = weft.compile(MODEL, device="cpu")
+    model.save(tmp_path / "digits.weft")
+    loaded = weft.load(tmp_path / "digits.weft", threads=1)
+    assert loaded.inputs == model.inputs and np.array_equal(loaded(ten), model(ten))
+    data = bytearray((tmp_path / "digits.weft").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "damaged.weft").write_bytes(data)
+    with pytest.raises(weft.ModelError):
+        weft.load(tmp_path / "damaged.weft")
+    with pytest.raises(weft.UnsupportedError):
+        weft.compile(MODEL, device="ref").save(tmp_path / "ref.weft")
+
+
 def test_print_model():
     assert 'parameter {name="image"' in weft.print_model(MODEL)
 
