@@ -12,8 +12,8 @@ struct AxisGroup {
   bool is_alone = false;  ///< its coordinate means something else in the operand
 };
 
-/// Groups the axes of `dims`; `alone` marks those that stay by themselves, `strides` are the operand's. A tensor of rank
-/// 0 has no groups.
+/// Groups the axes of `dims`; `alone` marks those that stay by themselves, `strides` are the operand's. A tensor of
+/// rank 0 has no groups.
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// The groups as an iteration with coordinates at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);

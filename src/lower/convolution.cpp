@@ -51,7 +51,8 @@ bool is_depthwise(const Window& w) {
 const char* mode_of(const Window& w, const Mac& mac, DType input) {
   if (input != mac.direct || mac.group != 1) return "Filled";
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
-  bool lines = few && known_equal(w.groups, 1) && known_equal(w.dilation.back(), 1) && !w.transposed;
+  bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
+               known_equal(w.dilation.back(), 1) && !w.transposed;
   return lines ? "Lines" : "Direct";
 }
 
@@ -124,10 +125,11 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
-    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", k, "},");
+    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", kernel.size(w.pixel),
+                "},");
   } else {
     kernel.line("    FilledRows{[&](i64, i64 row, i64 c, auto lanes) WEFT_LAMBDA { return load<fill_lanes<", mac.name,
-                ">>(", a, " + ", offset, " + row * ", k, " + c, lanes); }},");
+                ">>(", a, " + ", offset, " + row * ", kernel.size(w.pixel), " + c, lanes); }},");
   }
   kernel.line("    [&](i64) WEFT_LAMBDA { return raw(", b, "); },");
   kernel.line(
@@ -202,7 +204,8 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "convolution");
-  View x = lowering.contiguous_view_of(i.inputs[0]);
+  View x = lowering.pixel_view_of(i.inputs[0]);
+  w.pixel = x.strides[x.dims.size() - 2];
   auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
   bool float_types = is_narrow_float(x.dtype) && is_narrow_float(i.inputs[1].dtype());
   if (is_depthwise(w) && float_types) return lower_depthwise(lowering, region, w, x);

@@ -76,11 +76,14 @@ void lower_gather(Lowering& lowering, const Region& region) {
 void lower_concat(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   auto axis = static_cast<size_t>(i.as<Concat>()->axis);
-  View whole = lowering.new_result({region.anchor, 0});
+  Value result{region.anchor, 0};
+  View whole = lowering.has_view(result) ? lowering.view_of(result) : lowering.new_result(result);
   Dim start = 0;
   for (const Value& input : i.inputs) {
     const Dim& size = input.dims()[axis];
-    lowering.copy_into(input, part_of(whole, axis, start, size), "a part of a concatenation");
+    View from = lowering.view_of(input), part = part_of(whole, axis, start, size);
+    bool in_place = from.buffer == part.buffer && known_equal(from.offset, part.offset);
+    if (!in_place) lowering.copy_into(input, part, "a part of a concatenation");
     start = start + size;
   }
 }

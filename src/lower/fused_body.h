@@ -87,8 +87,8 @@ class FusedBody {
 /// The number that every element of a value has, seen through views; nothing if they differ or are not known.
 std::optional<double> splat_of(Value value);
 
-/// The same for numbers that are written into a kernel's text: the plain ones (0, 1, 0.5, 127, infinity ...). Others, such
-/// as scales, are read from memory, so that kernels that differ in nothing else are the same kernel.
+/// The same for numbers that are written into a kernel's text: the plain ones (0, 1, 0.5, 127, infinity ...). Others,
+/// such as scales, are read from memory, so that kernels that differ in nothing else are the same kernel.
 std::optional<double> literal_of(Value value);
 
 /// C++ text of a number of this type: `f32(0x1.8p+0)`, `i64(3)`.

@@ -162,7 +162,36 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   add_step(std::move(step), reason, load_time);
 }
 
+View Lowering::pixel_view_of(Value value) {
+  View view = view_of(value);
+  size_t rank = view.dims.size();
+  bool even = known_equal(view.strides[rank - 1], 1);
+  for (size_t i = rank - 2; i > 0; --i) even &= known_equal(view.strides[i - 1], view.strides[i] * view.dims[i]);
+  return even ? view : contiguous_view_of(value);
+}
+
+/// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there.
+std::optional<View> Lowering::part_of_concat(Value value) {
+  if (!may_place_ || region_load_time_ || output_of(value)) return std::nullopt;
+  auto user = std::ranges::find_if(value.def->users, [](const Instruction* i) { return i->is<Concat>(); });
+  if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
+  Value whole{*user, 0};
+  View part = has_view(whole) ? view_of(whole) : new_result(whole);
+  auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
+  for (const Value& input : (*user)->inputs) {
+    if (input == value) break;
+    part.offset += input.dims()[axis] * part.strides[axis];
+  }
+  part.dims = value.dims();
+  return part;
+}
+
 View Lowering::new_result(Value value) {
+  if (auto part = part_of_concat(value)) {
+    auto& views = views_[value.def];
+    views.resize(value.def->types.size());
+    return views[value.index] = *part;
+  }
   PlanBuffer buffer{.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
                     .shape = value.shape(),
                     .bytes = bytes_of(value.shape()),
@@ -222,6 +251,8 @@ void Lowering::lower_region(const Region& region) {
     for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
+  may_place_ =
+      !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() || region.anchor->is<Pool>();
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");

@@ -24,6 +24,8 @@ class Lowering {
   View view_of(Value value);
   /// The same, with elements in row-major order without gaps (copied if need be).
   View contiguous_view_of(Value value);
+  /// The same for channels-last images: channels side by side, pixels evenly spaced (as in a part of a concatenation).
+  View pixel_view_of(Value value);
   /// From now on the value is read through this view.
   void set_view(Value value, View view) { views_[value.def].at(value.index) = std::move(view); }
   /// A row-major copy of any view of the value's elements.
@@ -33,6 +35,8 @@ class Lowering {
   /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
   View new_result(Value value, const std::vector<size_t>& stored);
   /// Copies elements, `value` being where they come from; or a whole value into a part of a result.
+  /// The view of a value that may have been given a place already.
+  bool has_view(Value value) const { return views_.contains(value.def); }
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
     copy(from, to, value, reason, region_load_time_);
   }
@@ -60,6 +64,7 @@ class Lowering {
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   int new_buffer(PlanBuffer buffer);
   std::optional<int> output_of(Value value) const;
+  std::optional<View> part_of_concat(Value value);
 
   const Module& module_;
   Chip chip_;
@@ -69,6 +74,7 @@ class Lowering {
   std::unordered_map<const Instruction*, bool> load_time_;
   std::string region_source_;
   bool region_load_time_ = false;
+  bool may_place_ = false;  // the region's kernel stores through any strides
 };
 
 /// How an operator with a kernel of its own is lowered; null when there is none.
@@ -80,7 +86,7 @@ std::string why_unsupported(const Instruction& instruction);
 
 // One function for each family of kernels.
 void lower_pointwise(Lowering& lowering, const Region& region);
-void lower_copy(Lowering& lowering, const View& from, const View& to, Value value, KernelBuilder& kernel);
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel);
 void lower_dot(Lowering& lowering, const Region& region);
 void lower_convolution(Lowering& lowering, const Region& region);
 void lower_pool(Lowering& lowering, const Region& region);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "lower/lowering.h"
 
 namespace weft {
@@ -47,7 +49,23 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
   lowering.add_step(std::move(step), "elementwise instructions in one loop");
 }
 
-void lower_copy(Lowering& lowering, const View& from, const View& to, Value value, KernelBuilder& kernel) {
+/// A copy whose last axis is short runs along the axes before it if the source is contiguous there, as channels-first
+/// pictures are: vector loads and strided stores.
+static void turn_short_axis(View& from, View& to, int lanes) {
+  size_t rank = to.dims.size();
+  auto last = to.dims.back().constant();
+  if (rank < 2 || !last || *last >= lanes || !known_equal(from.strides[rank - 2], 1)) return;
+  size_t first = rank - 2;  // of the contiguous axes
+  while (first > 0 && known_equal(from.strides[first - 1], from.strides[first] * from.dims[first])) --first;
+  for (View* view : {&from, &to}) {
+    auto at = static_cast<std::ptrdiff_t>(first);
+    std::rotate(view->dims.begin() + at, view->dims.end() - 1, view->dims.end());
+    std::rotate(view->strides.begin() + at, view->strides.end() - 1, view->strides.end());
+  }
+}
+
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel) {
+  turn_short_axis(from, to, lowering.tile().lanes);
   FusedBody body(
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },
       [&](Value) { return to; });

@@ -51,7 +51,8 @@ void lower_pool(Lowering& lowering, const Region& region) {
   check(op.layout == Layout::channels_last, "pooling is channels-last when it is lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "pooling");
-  View x = lowering.contiguous_view_of(i.inputs[0]);
+  View x = lowering.pixel_view_of(i.inputs[0]);
+  w.pixel = x.strides[x.dims.size() - 2];
   DType acc = compute_type(x.dtype);
   KernelBuilder kernel("pool.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), type = kernel_type(acc);

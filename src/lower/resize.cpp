@@ -9,9 +9,7 @@
 namespace weft {
 namespace {
 
-bool is_crop(const Resize& op) {
-  return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty();
-}
+bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
 /// Axes that keep their size read the same place.
 bool is_resized(const Resize& op, const Dims& in, size_t axis) {
@@ -77,9 +75,9 @@ Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const Vi
 /// `convert<f32>(load<W>(...))`: the elements at `offset`, along the last axis unless that is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
-  std::string text = last_is_resized   ? cat(data, "[offset]")
-                     : stride == "1"   ? cat("load<W>(", data, " + offset, lanes)")
-                                       : cat("load_strided<W>(", data, " + offset, ", stride, ", lanes)");
+  std::string text = last_is_resized ? cat(data, "[offset]")
+                     : stride == "1" ? cat("load<W>(", data, " + offset, lanes)")
+                                     : cat("load_strided<W>(", data, " + offset, ", stride, ", lanes)");
   return x.dtype == DType::boolean ? text : cat("convert<", kernel_type(sum), ">(", text, ")");
 }
 
@@ -99,8 +97,8 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 
 }  // namespace
 
-/// One loop over the result: tables say what is read along resized axes; lanes run along the last axis, one by one if it
-/// is resized itself.
+/// One loop over the result: tables say what is read along resized axes; lanes run along the last axis, one by one if
+/// it is resized itself.
 void lower_resize(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Resize>();

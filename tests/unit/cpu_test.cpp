@@ -119,3 +119,24 @@ module main {
   CHECK(kernels_of(Precision::bf16, {"sec*"}) == "dot_bf16 dot_f32");
   CHECK(kernels_of(Precision::f16, {}) == "dot_f32 dot_f16");  // 70000 does not fit
 }
+
+TEST_CASE("cpu: parts of a concatenation are computed in place, convolutions read them there") {
+  compare_on_cpu(R"(program "c"
+symbol n min=0
+module main {
+  %x = parameter {name="x", type=f32[n,3,6,7]}
+  %w = constant {value=f32[4,3,1,1]{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}
+  %v = parameter {name="v", type=f32[5,2,3,3]}
+  %l = transpose %x {permutation=[0, 2, 3, 1]}
+  %a = convolution %l, %w {strides=[1, 1], dilations=[1, 1], pads_begin=[0, 0], pads_end=[0, 0], layout=channels_last}
+  %b = slice %a {starts=[0, 0, 0, 2], sizes=[n, 6, 7, 2], steps=[1, 1, 1, 1]}
+  %c = convolution %b, %v {strides=[1, 1], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], layout=channels_last}
+  %r = relu %c
+  %p = pool %b {fn=max, kernel=[3, 3], strides=[1, 1], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], layout=channels_last}
+  %k = concat %a, %r, %p, %r {axis=3}
+  %k2 = concat %r, %k {axis=3}
+  %e = exp %p
+  return "k2"=%k2, "e"=%e
+})",
+                 {{{2, 3, 6, 7}, {5, 2, 3, 3}}, {{0, 3, 6, 7}, {5, 2, 3, 3}}, {{1, 3, 6, 7}, {5, 2, 3, 3}}});
+}
