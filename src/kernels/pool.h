@@ -3,6 +3,7 @@
 /// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. What is combined and how
 /// is said by lambdas, so that max, average and Lp pooling are one template.
 #include "device.h"
+#include "row.h"
 #include "tasks.h"
 #include "vec.h"
 #include "window.h"
@@ -68,6 +69,44 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
       i64 channel = 0;
       WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) gather(channel, Full{});
       if (channel < channels) gather(channel, Part{static_cast<int>(channels - channel)});
+    }
+  });
+}
+
+/// Max pooling that also says where: `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
+/// each largest element in [batch][channel][spatial] order, -1 in a window that lies in the padding. NaN is the greatest
+/// value; of equals the first counts. Otherwise like pool.
+template <class Acc, class L, class Load, class Store>
+WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
+  constexpr int W = native_lanes;
+  using V = Vec<Acc, W>;
+  using At = Vec<i64, W>;
+  const ConvSizes& s = p.window;
+  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, channels, s.taps());
+  const i64 plane = s.in[0] * s.in[1] * s.in[2];
+  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
+    ConvPixel at = conv_pixel(s, task * chunk);
+    const auto largest = [&](i64 row, i64 channel, auto lanes) WEFT_LAMBDA {
+      V best = splat<Acc, W>(lowest<Acc>());
+      At found = splat<i64, W>(-1);
+      WEFT_NO_UNROLL for (i64 tap = 0; tap < s.taps(); ++tap) {
+        const i64 d = conv_source(s, 0, at.at[0], tap / (s.kernel[1] * s.kernel[2])),
+                  h = conv_source(s, 1, at.at[1], tap / s.kernel[2] % s.kernel[1]),
+                  w = conv_source(s, 2, at.at[2], tap % s.kernel[2]);
+        if (d < 0 || h < 0 || w < 0) continue;
+        const V x = load(pixel_offset(s, at.image, d, h, w) + channel, lanes);
+        const auto none = found < At(0);
+        const auto better = __builtin_convertvector((x > best) | ((x != x) & (best == best)), At) | none;
+        best = select(better, x, best);
+        found = select(better, splat<i64, W>((d * s.in[1] + h) * s.in[2] + w), found);
+      }
+      const At first = (iota<i64, W>() + splat<i64, W>(at.image * channels + channel)) * At(plane);
+      store(row, channel, best, select(found < At(0), found, found + first), lanes);
+    };
+    WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
+      i64 channel = 0;
+      WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) largest(row, channel, Full{});
+      if (channel < channels) largest(row, channel, Part{static_cast<int>(channels - channel)});
     }
   });
 }

@@ -49,4 +49,20 @@ std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& gro
   return text;
 }
 
+Dim size_of(const Dims& dims, size_t begin, size_t end) {
+  return product({dims.begin() + static_cast<std::ptrdiff_t>(begin), dims.begin() + static_cast<std::ptrdiff_t>(end)});
+}
+
+AroundAxis around_axis(const Dims& dims, int64_t axis) {
+  auto at = static_cast<size_t>(axis);
+  return {size_of(dims, 0, at), dims[at], size_of(dims, at + 1, dims.size())};
+}
+
+View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size) {
+  View part = whole;
+  part.offset += start * whole.strides[axis];
+  part.dims[axis] = size;
+  return part;
+}
+
 }  // namespace weft

@@ -24,4 +24,15 @@ void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
 /// Text of the operand's offset at the coordinates of the groups that are not alone.
 std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset);
 
+/// A tensor around one axis: [outer, n, inner].
+struct AroundAxis {
+  Dim outer, n, inner;
+};
+AroundAxis around_axis(const Dims& dims, int64_t axis);
+/// The product of dims [begin, end).
+Dim size_of(const Dims& dims, size_t begin, size_t end);
+
+/// A part of `whole`: `size` elements of one axis from `start` on.
+View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size);
+
 }  // namespace weft

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "ir/core_ops.h"
+#include "lower/axes.h"
 #include "lower/lowering.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
 
 namespace weft {
 namespace {
-
-Dim size_of(const Dims& dims, size_t begin, size_t end) {
-  return product({dims.begin() + static_cast<std::ptrdiff_t>(begin), dims.begin() + static_cast<std::ptrdiff_t>(end)});
-}
-
-/// A part of `whole`: `size` elements of one axis from `start` on.
-View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size) {
-  View part = whole;
-  part.offset += start * whole.strides[axis];
-  part.dims[axis] = size;
-  return part;
-}
 
 std::string lanes_text(const Lowering& lowering, DType type) {
   return cat(bits(compute_type(type)) > 32 ? lowering.tile().lanes : 2 * lowering.tile().lanes);
@@ -86,25 +75,6 @@ void lower_concat(Lowering& lowering, const Region& region) {
     if (!in_place) lowering.copy_into(input, part, "a part of a concatenation");
     start = start + size;
   }
-}
-
-/// The fill first, then the operand over it; what negative padding cuts off is left out.
-void lower_pad(Lowering& lowering, const Region& region) {
-  const Instruction& i = *region.anchor;
-  const auto& op = *i.as<Pad>();
-  View whole = lowering.new_result({region.anchor, 0});
-  View fill = lowering.view_of(i.inputs[1]);
-  fill.dims = whole.dims;
-  fill.strides.assign(whole.dims.size(), 0);
-  lowering.copy_view(fill, whole, i.inputs[1], "the fill of a padding");
-  View from = lowering.view_of(i.inputs[0]), to = whole;
-  for (size_t axis = 0; axis < to.dims.size(); ++axis) {
-    Dim cut_before = max(Dim(0) - op.before[axis], 0), cut_after = max(Dim(0) - op.after[axis], 0);
-    Dim kept = max(from.dims[axis] - cut_before - cut_after, 0);
-    from = part_of(from, axis, cut_before, kept);
-    to = part_of(to, axis, max(op.before[axis], 0), kept);
-  }
-  lowering.copy_view(from, to, i.inputs[0], "the inside of a padding");
 }
 
 void lower_iota(Lowering& lowering, const Region& region) {

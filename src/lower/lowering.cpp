@@ -252,7 +252,8 @@ void Lowering::lower_region(const Region& region) {
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
   may_place_ =
-      !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() || region.anchor->is<Pool>();
+      !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
+      (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");
@@ -290,16 +291,23 @@ void Lowering::write_results() {
 }
 
 LowerFn lowering_of(const Instruction& anchor) {
-  if (anchor.is<Dot>()) return lower_dot;
+  if (anchor.is<Dot>()) return is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot;
   if (anchor.is<Convolution>()) return lower_convolution;
   if (anchor.is<Pool>()) return lower_pool;
   if (anchor.is<Attention>()) return lower_attention;
   if (anchor.is<Gather>()) return lower_gather;
   if (anchor.is<Concat>()) return lower_concat;
-  if (anchor.is<Pad>() && anchor.as<Pad>()->mode == PadMode::constant) return lower_pad;
+  if (anchor.is<Pad>()) return lower_pad;
   if (anchor.is<Iota>()) return lower_iota;
   if (anchor.is<Sizes>()) return lower_sizes;
   if (anchor.is<Resize>()) return lower_resize;
+  if (anchor.is<ArgReduce>()) return lower_arg_reduce;
+  if (anchor.is<Scan>()) return lower_scan;
+  if (anchor.is<TopK>()) return lower_top_k;
+  if (anchor.is<GatherElements>()) return lower_gather_elements;
+  if (anchor.is<GatherNd>()) return lower_gather_nd;
+  if (anchor.is<ScatterElements>()) return lower_scatter_elements;
+  if (anchor.is<ScatterNd>()) return lower_scatter_nd;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }

@@ -97,6 +97,14 @@ void lower_concat(Lowering& lowering, const Region& region);
 void lower_pad(Lowering& lowering, const Region& region);
 void lower_iota(Lowering& lowering, const Region& region);
 void lower_sizes(Lowering& lowering, const Region& region);
+void lower_integer_dot(Lowering& lowering, const Region& region);
 void lower_resize(Lowering& lowering, const Region& region);
+void lower_arg_reduce(Lowering& lowering, const Region& region);
+void lower_scan(Lowering& lowering, const Region& region);
+void lower_top_k(Lowering& lowering, const Region& region);
+void lower_gather_elements(Lowering& lowering, const Region& region);
+void lower_gather_nd(Lowering& lowering, const Region& region);
+void lower_scatter_elements(Lowering& lowering, const Region& region);
+void lower_scatter_nd(Lowering& lowering, const Region& region);
 
 }  // namespace weft

@@ -35,49 +35,94 @@ std::string acc_text(const Pool& op, DType acc) {
 /// `combine(acc, x)`: x has been raised to the power p already.
 const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
 
+std::string power_text(const std::string& x, const std::string& type, double exponent) {
+  return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
+}
+
+/// What is combined: elements, or for Lp their powers.
+std::string element_text(const Pool& op, const std::string& type) {
+  if (op.fn != PoolFn::lp) return "x";
+  if (op.p == 1) return "fn::op_abs(x)";
+  return op.p == 2 ? "x * x" : power_text("fn::op_abs(x)", type, static_cast<double>(op.p));
+}
+
+/// The result of a window from what was combined.
+std::string result_text(const Pool& op, const std::string& type) {
+  if (op.fn == PoolFn::average) return cat("sum / splat<", type, ", W>(", type, "(count))");
+  if (op.fn != PoolFn::lp || op.p == 1) return "sum";
+  return op.p == 2 ? "fn::op_sqrt(sum)" : power_text("sum", type, 1 / static_cast<double>(op.p));
+}
+
+/// The operand of a pooling kernel and the text of its sizes.
+struct PoolKernel {
+  KernelBuilder kernel{"pool.h"};
+  Window window;
+  DType acc;
+};
+
+PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
+  const auto& op = *i.as<Pool>();
+  PoolKernel k{.window = window_of(i), .acc = compute_type(i.inputs[0].dtype())};
+  check_spatial_rank(k.window.in.size(), "pooling");
+  View x = lowering.pixel_view_of(i.inputs[0]);
+  k.window.pixel = x.strides[x.dims.size() - 2];
+  std::string a = k.kernel.buffer(x.buffer, x.dtype, false);
+  k.kernel.line("constexpr int W = native_lanes;");
+  k.kernel.line("const PoolSizes p{.window = ", window_text(k.kernel, k.window),
+                ", .pad_end = ", triple(k.kernel, op.pads_end, "0"), ", .include_pad = ", op.count_include_pad, "};");
+  k.kernel.line("const auto read = [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", kernel_type(k.acc),
+                ">(load<W>(", a, " + ", k.kernel.size(x.offset), " + at, lanes)); };");
+  return k;
+}
+
+void finish_kernel(Lowering& lowering, PoolKernel& k, const std::string& name) {
+  const Window& w = k.window;
+  k.kernel.set_tasks(cat("tasks::window_tasks(", rows_text(k.kernel, w), ", ", k.kernel.size(w.channels_in), ", ",
+                         taps_text(k.kernel, w), ")"));
+  PlanStep step = k.kernel.finish(lowering.plan(), name);
+  step.flops = w.rows() * w.taps() * w.channels_in;
+  lowering.add_step(std::move(step), "windows, vectors along the channels");
+}
+
+void lower_pool_with_positions(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  PoolKernel k = begin_kernel(lowering, i);
+  std::string stored = kernel_type(i.inputs[0].dtype()), channels = k.kernel.size(k.window.channels_in);
+  View values = lowering.new_result({region.anchor, 0}), positions = lowering.new_result({region.anchor, 1});
+  std::string y = k.kernel.buffer(values.buffer, values.dtype, true),
+              at = k.kernel.buffer(positions.buffer, DType::i64, true);
+  k.kernel.line("pool_with_positions<", kernel_type(k.acc), ">(WEFT_LAUNCH, p, read,");
+  k.kernel.line("    [&](i64 row, i64 channel, auto v, auto found, auto lanes) WEFT_LAMBDA {");
+  k.kernel.line("  store(", y, " + row * ", channels, " + channel, convert<", stored, ">(v), lanes);");
+  k.kernel.line("  store(", at, " + row * ", channels, " + channel, found, lanes);");
+  k.kernel.line("});");
+  finish_kernel(lowering, k, "pool_max_positions");
+}
+
 }  // namespace
 
 void lower_pool(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pool>();
-  if (op.indices || op.fn == PoolFn::lp || bits(compute_type(i.inputs[0].dtype())) != 32) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E402",
-                 .what = "the cpu target has no kernel for this pooling",
-                 .where = i.source,
-                 .why = cat(names(op.fn)[static_cast<size_t>(op.fn)], op.indices ? " with indices" : "", " of ",
-                            i.inputs[0].shape())});
-  }
   check(op.layout == Layout::channels_last, "pooling is channels-last when it is lowered");
-  Window w = window_of(i);
-  check_spatial_rank(w.in.size(), "pooling");
-  View x = lowering.pixel_view_of(i.inputs[0]);
-  w.pixel = x.strides[x.dims.size() - 2];
-  DType acc = compute_type(x.dtype);
-  KernelBuilder kernel("pool.h");
-  std::string a = kernel.buffer(x.buffer, x.dtype, false), type = kernel_type(acc);
-  kernel.line("constexpr int W = native_lanes;");
-  kernel.line("const PoolSizes p{.window = ", window_text(kernel, w), ", .pad_end = ", triple(kernel, op.pads_end, "0"),
-              ", .include_pad = ", op.count_include_pad, "};");
-  kernel.line("pool(WEFT_LAUNCH, p, ", acc_text(op, acc), ",");
-  kernel.line("    [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", type, ">(load<W>(", a, " + ",
-              kernel.size(x.offset), " + at, lanes)); },");
+  if (op.indices) return lower_pool_with_positions(lowering, region);
+  PoolKernel k = begin_kernel(lowering, i);
+  KernelBuilder& kernel = k.kernel;
+  std::string type = kernel_type(k.acc);
+  kernel.line("pool(WEFT_LAUNCH, p, ", acc_text(op, k.acc), ",");
+  kernel.line("    [&](i64 at, auto lanes) WEFT_LAMBDA { const auto x = read(at, lanes); return ",
+              element_text(op, type), "; },");
   kernel.line("    [](auto a, auto b) WEFT_LAMBDA { return ", combine_text(op.fn), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto sum, [[maybe_unused]] i64 count, auto "
       "lanes) WEFT_LAMBDA {");
-  kernel.line("  const auto acc = ",
-              op.fn == PoolFn::average ? cat("sum / splat<", type, ", W>(", type, "(count))") : "sum", ";");
+  kernel.line("  const auto acc = ", result_text(op, type), ";");
   size_t rank = region.dims.size();
   lowering.emit_epilogue(kernel, region,
                          {.dims = region.dims, .group_begin = {0, rank - 1}, .coordinates = {"row", "channel"}}, "acc",
-                         acc);
+                         k.acc);
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.size(w.channels_in), ", ",
-                       taps_text(kernel, w), ")"));
-  PlanStep step = kernel.finish(lowering.plan(), cat("pool_", names(op.fn)[static_cast<size_t>(op.fn)]));
-  step.flops = w.rows() * w.taps() * w.channels_in;
-  lowering.add_step(std::move(step), "windows, vectors along the channels");
+  finish_kernel(lowering, k, cat("pool_", names(op.fn)[static_cast<size_t>(op.fn)]));
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "lower/axes.h"
 #include "lower/lowering.h"
 #include "ops/reduce.h"
 
@@ -17,10 +18,6 @@ struct RowShape {
   Dim inner = 1;   ///< of column kernels: what follows the reduced axes
   bool columns = false;
 };
-
-Dim size_of(const Dims& dims, size_t begin, size_t end) {
-  return product({dims.begin() + static_cast<std::ptrdiff_t>(begin), dims.begin() + static_cast<std::ptrdiff_t>(end)});
-}
 
 RowShape last_axis_shape(const Dims& dims) {
   size_t last = dims.size() - 1;

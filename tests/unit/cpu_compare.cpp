@@ -91,4 +91,9 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases) {
   }
 }
 
+std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {
+  auto executable = compile_text(*parse_program(text, make_op), 2);
+  return executable->new_context()->run(inputs);
+}
+
 }  // namespace weft

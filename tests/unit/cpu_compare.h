@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/tensor.h"
+
 namespace weft {
 
 /// For each run the sizes of each input.
@@ -12,5 +14,8 @@ using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
 /// Compiles a program in text form for the CPU and runs it with random inputs of these sizes, on one and two threads,
 /// against the reference meaning of its instructions. Integers are 0 to 4.
 void compare_on_cpu(const std::string& text, const InputSizes& cases);
+
+/// Only runs a program on the CPU.
+std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs);
 
 }  // namespace weft

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Reading and writing at positions given by data. Where several updates meet in one element they are applied in the
+/// order of the indices, whatever the number of threads: a task owns all elements that its updates may meet in.
+#include "fused.h"
+#include "pointwise.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+enum class ScatterFn { replace, add, mul, min, max };
+
+/// The place that an index means, or -1 where there is none; that is noted for the host to report.
+template <class L, class I>
+WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
+  const i64 at = checked_index(launch, index, limit);
+  return limit > 0 ? at : -1;
+}
+
+/// An element after an update; narrow floats are combined in f32.
+template <ScatterFn Fn, class T>
+WEFT_INLINE T scattered(T old, T update) {
+  if constexpr (Fn == ScatterFn::replace) return update;
+  else if constexpr (is_packed<T> || is_same<T, f16>) {
+    return convert<T>(scattered<Fn>(convert<f32>(old), convert<f32>(update)));
+  } else if constexpr (Fn == ScatterFn::add) return T(old + update);
+  else if constexpr (Fn == ScatterFn::mul) return T(old * update);
+  else if constexpr (Fn == ScatterFn::min) return old < update || old != old ? old : update;
+  else return old > update || old != old ? old : update;
+}
+
+/// body(line) for lines of n elements each. Tasks: tasks::row_tasks(lines, n).
+template <class L, class Body>
+WEFT_INLINE void for_lines(const L& launch, i64 lines, i64 n, const Body& body) {
+  const i64 group = tasks::rows_per_task(n), end = least(launch.end * group, lines);
+  WEFT_NO_UNROLL for (i64 line = launch.begin * group; line < end; ++line) body(line);
+}
+
+/// Columns of a slice that a task of scatter_slices owns.
+inline constexpr i64 scatter_columns = 1024;
+
+/// `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for an index
+/// out of range. Tasks: ceil_div(length, 1024).
+template <ScatterFn Fn, class L, class P, class U, class Place>
+WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U updates, const Place& place) {
+  for_tasks(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {
+    const i64 first = task * scatter_columns, last = least(first + scatter_columns, length);
+    WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
+      const i64 at = place(i);
+      if (at < 0) continue;
+      for (i64 col = first; col < last; ++col) to[at + col] = scattered<Fn>(to[at + col], updates[i * length + col]);
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif

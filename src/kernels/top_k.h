@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The k largest or smallest elements of rows, in order. A heap in scratch holds the best k so far, the worst on top:
+/// most elements of a long row are turned away by one comparison.
+#include "device.h"
+#include "tasks.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+template <class T>
+struct Ranked {
+  T value;
+  i64 index;
+};
+
+/// NaN is the greatest value; of equals the lower index comes first.
+template <bool Largest, class T>
+WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
+  const auto less = [](T x, T y) WEFT_LAMBDA { return x < y || (y != y && x == x); };
+  if (less(a.value, b.value)) return !Largest;
+  if (less(b.value, a.value)) return Largest;
+  return a.index < b.index;
+}
+
+/// Moves the element at `at` down until no child ranks after it.
+template <bool Largest, class T>
+WEFT_INLINE void sift_down(Ranked<T>* heap, i64 at, i64 count) {
+  const Ranked<T> moved = heap[at];
+  WEFT_NO_UNROLL for (i64 child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    if (child + 1 < count && ranks_before<Largest>(heap[child], heap[child + 1])) ++child;
+    if (!ranks_before<Largest>(moved, heap[child])) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = moved;
+}
+
+/// load(row, i) -> T, store(row, place, T, index) with place 0 to k - 1. Tasks: tasks::row_tasks(rows, n); scratch:
+/// 16 bytes for each of k.
+template <class T, bool Largest, class L, class Load, class Store>
+WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
+  auto* heap = static_cast<Ranked<T>*>(launch.args->scratch);
+  const i64 group = tasks::rows_per_task(n), end = least(launch.end * group, rows);
+  WEFT_NO_UNROLL for (i64 row = launch.begin * group; k > 0 && row < end; ++row) {
+    WEFT_NO_UNROLL for (i64 i = 0; i < k; ++i) heap[i] = {load(row, i), i};
+    WEFT_NO_UNROLL for (i64 i = k / 2; i-- > 0;) sift_down<Largest>(heap, i, k);
+    WEFT_NO_UNROLL for (i64 i = k; i < n; ++i) {
+      const Ranked<T> next{load(row, i), i};
+      if (!ranks_before<Largest>(next, heap[0])) continue;
+      heap[0] = next;
+      sift_down<Largest>(heap, 0, k);
+    }
+    WEFT_NO_UNROLL for (i64 left = k; left-- > 0;) {
+      store(row, left, heap[0].value, heap[0].index);
+      heap[0] = heap[left];
+      sift_down<Largest>(heap, 0, left);
+    }
+  }
+}
+
+}  // namespace weft::kernel
+#endif

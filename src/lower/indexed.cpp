@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers and scatters by element and by coordinates; whole slices along one axis are in data_movement.cpp.
+#include "ops/indexed.h"
+
+#include "lower/axes.h"
+#include "lower/lowering.h"
+
+namespace weft {
+namespace {
+
+/// Indices may cover less of the other axes than x, never more.
+void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
+  const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
+  for (size_t a = 0; a < x.size(); ++a) {
+    if (a == axis || known_equal(x[a], indices[a])) continue;
+    lowering.plan().checks.push_back(
+        {false, indices[a], x[a], i.source,
+         cat(i.op.name(), ": axis ", a, " of indices ", i.inputs[1].shape(), " and of ", i.inputs[0].shape())});
+  }
+}
+
+/// `b0 + s1 + c0 * s2 + ...`: an element of a view at coordinates c0, c1 ...; that of `axis` is the variable `along`.
+std::string element(KernelBuilder& kernel, const View& view, bool written, size_t axis, const std::string& along) {
+  std::string text = cat(kernel.buffer(view.buffer, view.dtype, written), "[", kernel.size(view.offset));
+  for (size_t a = 0; a < view.dims.size(); ++a) {
+    std::string stride = kernel.size(view.strides[a]);
+    if (stride != "0") text += cat(" + ", a == axis ? along : cat("c", a), " * ", stride);
+  }
+  return text + "]";
+}
+
+/// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and in it one over their elements.
+void open_lines(KernelBuilder& kernel, const Dims& dims, size_t axis) {
+  Dims others = dims;
+  others[axis] = 1;
+  std::string lines = kernel.size(product(others)), n = kernel.size(dims[axis]);
+  kernel.line("for_lines(WEFT_LAUNCH, ", lines, ", ", n, ", [&](i64 line) WEFT_LAMBDA {");
+  for (size_t a = dims.size(); a-- > 0;) {
+    std::string size = kernel.size(others[a]);
+    kernel.line("  [[maybe_unused]] const i64 c", a, " = line % ", size, "; line /= ", size, ";");
+  }
+  kernel.line("  for (i64 at = 0; at < ", n, "; ++at) {");
+  kernel.set_tasks(cat("tasks::row_tasks(", lines, ", ", n, ")"));
+}
+
+void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
+
+/// Statements that add up `from`, the offset of the coordinates that `index` + 0 .. count hold, or make it -1.
+void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
+  kernel.line("  bool inside = true;");
+  for (int64_t c = 0; c < count; ++c) {
+    size_t axis = first + static_cast<size_t>(c);
+    kernel.line("  const i64 p", c, " = place_of(WEFT_LAUNCH, ", index, " + ", c, "], ", kernel.size(x.dims[axis]),
+                ");");
+    kernel.line("  inside = inside && p", c, " >= 0;");
+    kernel.line("  from += p", c, " * ", kernel.size(x.strides[axis]), ";");
+  }
+  kernel.line("  if (!inside) from = -1;");
+}
+
+/// The result begins as a copy of x.
+View copied_operand(Lowering& lowering, const Region& region) {
+  View y = lowering.new_result({region.anchor, 0});
+  lowering.copy_into(region.anchor->inputs[0], y, "what no update meets");
+  return y;
+}
+
+std::string fn_text(ScatterFn fn) { return cat("ScatterFn::", names(fn)[static_cast<size_t>(fn)]); }
+
+}  // namespace
+
+void lower_gather_elements(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  auto axis = static_cast<size_t>(i.as<GatherElements>()->axis);
+  check_other_axes(lowering, i, axis);
+  View x = lowering.view_of(i.inputs[0]), indices = lowering.view_of(i.inputs[1]);
+  View y = lowering.new_result({region.anchor, 0});
+  KernelBuilder kernel("indexed.h");
+  open_lines(kernel, y.dims, axis);
+  kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
+              kernel.size(x.dims[axis]), ");");
+  kernel.line("  if (place >= 0) ", element(kernel, y, true, axis, "at"), " = ",
+              element(kernel, x, false, axis, "place"), ";");
+  close_lines(kernel);
+  lowering.add_step(kernel.finish(lowering.plan(), "gather_elements"), "element by element");
+}
+
+void lower_gather_nd(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  auto batch_axes = static_cast<size_t>(i.as<GatherNd>()->batch);
+  View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
+  x.strides = contiguous_strides(x.dims);
+  int64_t count = *indices.dims.back().constant();
+  size_t slice = batch_axes + static_cast<size_t>(count);
+  std::string batches, lookups, length, image;
+  KernelBuilder kernel("indexed.h");
+  batches = kernel.size(size_of(x.dims, 0, batch_axes));
+  lookups = kernel.size(size_of(indices.dims, batch_axes, indices.dims.size() - 1));
+  image = kernel.size(size_of(x.dims, batch_axes, x.dims.size()));
+  length = kernel.size(size_of(x.dims, slice, x.dims.size()));
+  std::string lanes = length == "1" ? "1" : cat(lowering.tile().lanes);
+  std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, x.dtype, true),
+              data = kernel.buffer(x.buffer, x.dtype, false),
+              index = kernel.buffer(indices.buffer, indices.dtype, false);
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batches, ", ", lookups, ", ", length,
+              "}}, [&](const Coords<3>& at, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  const i64 row = at[0] * ", lookups, " + at[1];");
+  kernel.line("  i64 from = at[0] * ", image, ";");
+  emit_places(kernel, x, batch_axes, count, cat(index, "[", kernel.size(indices.offset), " + row * ", count));
+  kernel.line("  if (from >= 0) store(", y, " + row * ", length, " + at[2], load<W>(", data, " + ",
+              kernel.size(x.offset), " + from + at[2], lanes), lanes);");
+  kernel.line("});");
+  kernel.set_tasks(cat("tasks::pointwise_tasks(", batches, " * ", lookups, ", ", length, ", ", lanes, ")"));
+  lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
+}
+
+/// Updates meet only along `axis`: lines run in parallel, each in the order of its indices.
+void lower_scatter_elements(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<ScatterElements>();
+  auto axis = static_cast<size_t>(op.axis);
+  check_other_axes(lowering, i, axis);
+  View indices = lowering.view_of(i.inputs[1]), updates = lowering.view_of(i.inputs[2]);
+  View y = copied_operand(lowering, region);
+  KernelBuilder kernel("indexed.h");
+  open_lines(kernel, indices.dims, axis);
+  kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
+              kernel.size(y.dims[axis]), ");");
+  kernel.line("  if (place < 0) continue;");
+  kernel.line("  auto& to = ", element(kernel, y, true, axis, "place"), ";");
+  kernel.line("  to = scattered<", fn_text(op.fn), ">(to, ", element(kernel, updates, false, axis, "at"), ");");
+  close_lines(kernel);
+  lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
+}
+
+/// Any two updates may meet, so tasks share out the columns of the slices.
+void lower_scatter_nd(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  View indices = lowering.contiguous_view_of(i.inputs[1]), updates = lowering.contiguous_view_of(i.inputs[2]);
+  View y = copied_operand(lowering, region);
+  int64_t count = *indices.dims.back().constant();
+  KernelBuilder kernel("indexed.h");
+  std::string writes = kernel.size(size_of(indices.dims, 0, indices.dims.size() - 1)),
+              length = kernel.size(size_of(y.dims, static_cast<size_t>(count), y.dims.size()));
+  std::string to = kernel.buffer(y.buffer, y.dtype, true), index = kernel.buffer(indices.buffer, indices.dtype, false),
+              from = kernel.buffer(updates.buffer, updates.dtype, false);
+  kernel.line("scatter_slices<", fn_text(i.as<ScatterNd>()->fn), ">(WEFT_LAUNCH, ", writes, ", ", length, ", ", to,
+              ", ", from, " + ", kernel.size(updates.offset), ", [&](i64 i) WEFT_LAMBDA {");
+  kernel.line("  i64 from = 0;");
+  emit_places(kernel, y, 0, count, cat(index, "[", kernel.size(indices.offset), " + i * ", count));
+  kernel.line("  return from;");
+  kernel.line("});");
+  kernel.set_tasks(cat("tasks::ceil_div(", length, ", 1024)"));
+  lowering.add_step(kernel.finish(lowering.plan(), "scatter_nd"), "columns of slices in parallel, updates in order");
+}
+
+}  // namespace weft

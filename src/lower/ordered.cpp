@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that care for the order of elements along one axis: arg-reduce, scan, top-k.
+#include "lower/axes.h"
+#include "lower/lowering.h"
+#include "ops/reduce.h"
+
+namespace weft {
+namespace {
+
+/// The kernel's operand and sizes around its axis.
+struct Along {
+  View x;
+  std::string outer, n, inner, data;
+  bool is_last;  ///< the axis is the last one that is longer than 1
+};
+
+Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, int64_t axis) {
+  Along a{
+      .x = lowering.contiguous_view_of(i.inputs[0]), .outer = {}, .n = {}, .inner = {}, .data = {}, .is_last = false};
+  AroundAxis around = around_axis(a.x.dims, axis);
+  a.outer = kernel.size(around.outer);
+  a.n = kernel.size(around.n);
+  a.inner = kernel.size(around.inner);
+  a.data = cat(kernel.buffer(a.x.buffer, a.x.dtype, false), " + ", kernel.size(a.x.offset));
+  a.is_last = known_equal(around.inner, 1);
+  return a;
+}
+
+std::string lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
+
+const char* op_text(ReduceFn fn) {
+  switch (fn) {
+    case ReduceFn::sum:
+    case ReduceFn::mean: return "Sum";
+    case ReduceFn::product: return "Product";
+    case ReduceFn::min: return "Min";
+    case ReduceFn::max: return "Max";
+  }
+  return "";
+}
+
+}  // namespace
+
+void lower_arg_reduce(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<ArgReduce>();
+  KernelBuilder kernel("reduce.h");
+  Along a = along_axis(lowering, kernel, i, op.axis);
+  const Dim& n = a.x.dims[static_cast<size_t>(op.axis)];
+  if (!all_constant({n})) {
+    lowering.plan().checks.push_back(
+        {false, n, Dim(int64_t{1} << 31) - 1, i.source, "arg_reduce: positions have 32 bits in its kernel"});
+  }
+  std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true),
+              type = kernel_type(compute_type(a.x.dtype)), lanes = lanes_text(compute_type(a.x.dtype));
+  std::string rule = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">, ", type, ", W>");
+  std::string load = cat("return convert<", type, ">(load<W>(", a.data);
+  kernel.line("constexpr int W = ", lanes, ";");
+  if (a.is_last) {
+    kernel.line("arg_rows<", rule, "(WEFT_LAUNCH, ", a.outer, ", ", a.n, ",");
+    kernel.line("    [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA { ", load, " + row * ", a.n, " + col, lanes)); },");
+    kernel.line("    [&](i64 row, i64 at) WEFT_LAMBDA { ", y, "[row] = most(at, 0); });");
+    kernel.set_tasks(cat("tasks::row_tasks(", a.outer, ", ", a.n, ")"));
+  } else {
+    kernel.line("arg_columns<", rule, "(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", a.inner, ",");
+    kernel.line("    [&](i64 outer, i64 r, i64 col, auto lanes) WEFT_LAMBDA { ", load, " + (outer * ", a.n, " + r) * ",
+                a.inner, " + col, lanes)); },");
+    kernel.line("    [&](i64 outer, i64 col, auto at, auto lanes) WEFT_LAMBDA { store(", y, " + outer * ", a.inner,
+                " + col, select(at < 0, decltype(at)(0), at), lanes); });");
+    kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
+  }
+  PlanStep step = kernel.finish(lowering.plan(), op.largest ? "arg_max" : "arg_min");
+  step.flops = product(a.x.dims);
+  lowering.add_step(std::move(step), a.is_last ? "vectors along the row" : "vectors along the axes that stay");
+}
+
+/// f32 is summed in f64: a long row loses nothing then.
+void lower_scan(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Scan>();
+  KernelBuilder kernel("scan.h");
+  Along a = along_axis(lowering, kernel, i, op.axis);
+  DType acc = is_float(a.x.dtype) ? DType::f64 : compute_type(a.x.dtype);
+  std::string type = kernel_type(acc), stored = kernel_type(a.x.dtype), lanes = a.is_last ? "1" : lanes_text(acc);
+  std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, a.x.dtype, true);
+  std::string offset = cat("(outer * ", a.n, " + at) * ", a.inner, " + col");
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("scan<", op_text(op.fn), ", ", type, ", W, ", op.exclusive ? "true" : "false", ", ",
+              op.reverse ? "true" : "false", ">(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", a.inner, ",");
+  kernel.line("    [&](i64 outer, i64 at, i64 col, auto lanes) WEFT_LAMBDA { return convert<", type, ">(load<W>(",
+              a.data, " + ", offset, ", lanes)); },");
+  kernel.line("    [&](i64 outer, i64 at, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(", y, " + ", offset,
+              ", convert<", stored, ">(v), lanes); });");
+  kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("scan_", names(op.fn)[static_cast<size_t>(op.fn)]));
+  step.flops = product(a.x.dims);
+  lowering.add_step(std::move(step), a.is_last ? "rows in parallel" : "vectors along the axes after it");
+}
+
+void lower_top_k(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<TopK>();
+  KernelBuilder kernel("top_k.h");
+  Along a = along_axis(lowering, kernel, i, op.axis);
+  std::string type = kernel_type(compute_type(a.x.dtype)), stored = kernel_type(a.x.dtype), k = kernel.size(op.k),
+              rows = cat(a.outer, " * ", a.inner);
+  std::string values = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, a.x.dtype, true),
+              indices = kernel.buffer(lowering.new_result({region.anchor, 1}).buffer, DType::i64, true);
+  auto offset = [&](const std::string& n) {
+    return a.is_last ? cat("row * ", n, " + at")
+                     : cat("(row / ", a.inner, " * ", n, " + at) * ", a.inner, " + row % ", a.inner);
+  };
+  kernel.line("top_k<", type, ", ", op.largest ? "true" : "false", ">(WEFT_LAUNCH, ", rows, ", ", a.n, ", ", k, ",");
+  kernel.line("    [&](i64 row, i64 at) WEFT_LAMBDA { return convert<", type, ">(load<1>(", a.data, " + ", offset(a.n),
+              ", Full{})); },");
+  kernel.line("    [&](i64 row, i64 at, auto value, i64 index) WEFT_LAMBDA {");
+  kernel.line("  const i64 to = ", offset(k), ";");
+  kernel.line("  ", values, "[to] = convert<", stored, ">(value);");
+  kernel.line("  ", indices, "[to] = index;");
+  kernel.line("});");
+  kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", a.n, ")"), cat(k, " * 16"));
+  PlanStep step = kernel.finish(lowering.plan(), "top_k");
+  step.flops = product(a.x.dims);
+  lowering.add_step(std::move(step), "a heap of the best for each row");
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "lower/axes.h"
+#include "lower/lowering.h"
+#include "ops/views.h"
+
+namespace weft {
+namespace {
+
+/// The fill first, then the operand over it; what negative padding cuts off is left out.
+void pad_with_constant(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Pad>();
+  View whole = lowering.new_result({region.anchor, 0});
+  View fill = lowering.view_of(i.inputs[1]);
+  fill.dims = whole.dims;
+  fill.strides.assign(whole.dims.size(), 0);
+  lowering.copy_view(fill, whole, i.inputs[1], "the fill of a padding");
+  View from = lowering.view_of(i.inputs[0]), to = whole;
+  for (size_t axis = 0; axis < to.dims.size(); ++axis) {
+    Dim cut_before = max(Dim(0) - op.before[axis], 0), cut_after = max(Dim(0) - op.after[axis], 0);
+    Dim kept = max(from.dims[axis] - cut_before - cut_after, 0);
+    from = part_of(from, axis, cut_before, kept);
+    to = part_of(to, axis, max(op.before[axis], 0), kept);
+  }
+  lowering.copy_view(from, to, i.inputs[0], "the inside of a padding");
+}
+
+/// Where the operand is read along one group of axes; `empty` becomes true where there is nothing to read.
+void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std::vector<AxisGroup>& groups, size_t g) {
+  size_t axis = groups[g].begin;
+  std::string at = cat("at[", g, "] - ", kernel.size(op.before[axis])), size = kernel.size(x.dims[axis]);
+  if (g + 1 == groups.size()) {
+    kernel.line("  const i64 i", g, " = ", at, ";");
+    kernel.line("  empty |= ", size, " == 0;");
+    return;
+  }
+  kernel.line("  const i64 i", g, " = padded_source(mode, ", at, ", ", size, ");");
+  kernel.line("  empty |= i", g, " < 0;");
+  kernel.line("  from += i", g, " * ", kernel.size(groups[g].stride), ";");
+}
+
+/// One loop over the result, with vectors along the last axis wherever its lanes are neighbours in the operand.
+void pad_with_itself(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Pad>();
+  View x = lowering.view_of(i.inputs[0]), y = lowering.new_result({region.anchor, 0});
+  std::vector<bool> padded;
+  for (size_t a = 0; a < y.dims.size(); ++a)
+    padded.push_back(!known_equal(op.before[a], 0) || !known_equal(op.after[a], 0));
+  std::vector<AxisGroup> groups = group_axes(y.dims, x.strides, padded);
+  KernelBuilder kernel("pad.h");
+  std::string data = kernel.buffer(x.buffer, x.dtype, false), out = kernel.buffer(y.buffer, y.dtype, true),
+              stride = kernel.size(groups.back().stride), size = kernel.size(x.dims.back()), flat = "0",
+              lanes = cat(lowering.tile().lanes);
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("constexpr auto mode = PadMode::", names(op.mode)[static_cast<size_t>(op.mode)], ";");
+  open_loop(kernel, groups);
+  kernel.line("  bool empty = false;");
+  for (size_t g = 0; g < groups.size(); ++g)
+    flat = cat("(", flat, " * ", kernel.size(groups[g].size), " + at[", g, "])");
+  auto walked = groups;
+  if (!walked.back().is_alone) walked.back().is_alone = true;  // the load adds the last coordinate
+  kernel.line("  i64 from = ", offset_text(kernel, walked, x.offset), ";");
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].is_alone) emit_source(kernel, op, x, groups, g);
+  }
+  size_t last = groups.size() - 1;
+  std::string load =
+      groups.back().is_alone
+          ? cat("load_padded<W>(mode, ", data, " + from, i", last, ", ", size, ", ", stride, ", lanes)")
+          : cat("load_strided<W>(", data, " + from + at[", last, "] * ", stride, ", ", stride, ", lanes)");
+  if (!groups.back().is_alone && stride == "1") load = cat("load<W>(", data, " + from + at[", last, "], lanes)");
+  kernel.line("  Vec<", kernel_type(x.dtype), ", W> v{};");
+  kernel.line("  if (!empty) v = ", load, ";");
+  kernel.line("  store(", out, " + ", flat, ", v, lanes);");
+  kernel.line("});");
+  kernel.set_tasks(
+      cat("tasks::pointwise_tasks(", rows_of(kernel, groups), ", ", kernel.size(groups.back().size), ", ", lanes, ")"));
+  lowering.add_step(kernel.finish(lowering.plan(), cat("pad_", names(op.mode)[static_cast<size_t>(op.mode)])),
+                    "padding read from the operand itself");
+}
+
+}  // namespace
+
+void lower_pad(Lowering& lowering, const Region& region) {
+  if (region.anchor->as<Pad>()->mode == PadMode::constant) return pad_with_constant(lowering, region);
+  pad_with_itself(lowering, region);
+}
+
+}  // namespace weft
