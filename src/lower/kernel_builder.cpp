@@ -21,6 +21,7 @@ std::string kernel_type(DType type) {
 
 DType compute_type(DType type) {
   if (type == DType::boolean) return DType::u8;
+  if (is_integer(type) && bits(type) < 8) return is_signed_integer(type) ? DType::i8 : DType::u8;
   return is_float(type) && bits(type) < 32 ? DType::f32 : type;
 }
 

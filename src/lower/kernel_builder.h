@@ -10,8 +10,12 @@ namespace weft {
 
 /// The name of an element type in kernel sources. E131 for types that kernels cannot address (packed, complex, string).
 std::string kernel_type(DType type);
-/// The type in which kernels compute: f32 for narrow floats, u8 for bool, else the type itself.
+/// The type in which kernels compute: f32 for narrow floats, u8 for bool, a byte for packed integers, else the type
+/// itself.
 DType compute_type(DType type);
+
+/// Several elements to a byte; programs may read such inputs and constants, which are unpacked first.
+inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
 /// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
 /// which they are first asked for, so equal work gives equal text whatever the sizes are.

@@ -78,7 +78,7 @@ void Lowering::bind_parameters() {
                              .shape = parameter.shape(),
                              .bytes = bytes_of(parameter.shape()),
                              .value = name});
-    views_[parameter.def] = {contiguous_view(buffer, parameter.shape())};
+    views_[parameter.def] = {unpacked(contiguous_view(buffer, parameter.shape()), parameter, false)};
     load_time_[parameter.def] = false;
   }
 }
@@ -118,7 +118,23 @@ View Lowering::constant_view(Value value) {
                            .shape = value.shape(),
                            .bytes = bytes_of(value.shape()),
                            .value = value.source()});
-  return contiguous_view(buffer, value.shape());
+  return unpacked(contiguous_view(buffer, value.shape()), value, true);
+}
+
+/// Elements narrower than a byte get one of their own; other types stay as they are.
+View Lowering::unpacked(const View& packed, Value value, bool load_time) {
+  if (!is_packed_type(packed.dtype)) return packed;
+  DType wide = compute_type(packed.dtype);
+  Dim count = product(packed.dims);
+  View to = new_packed(wide, count, load_time, cat("unpacked ", value.source()));
+  KernelBuilder kernel("unpack.h");
+  std::string from = kernel.buffer(packed.buffer, DType::u8, false), out = kernel.buffer(to.buffer, wide, true);
+  kernel.line("unpack<", bits(packed.dtype), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, ", ", out, ");");
+  kernel.set_tasks(cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
+  PlanStep step = kernel.finish(plan_, cat("unpack_", packed.dtype));
+  step.source = value.source();
+  add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
+  return contiguous_view(to.buffer, {wide, packed.dims});
 }
 
 View Lowering::view_of(Value value) {
@@ -320,6 +336,10 @@ static void refuse_unsupported(const Module& module) {
     if (why.empty()) continue;
     list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
                 ": ", why);
+  }
+  for (const Result& result : module.results()) {
+    if (result.value.type().is_tensor() && is_packed_type(result.value.dtype()))
+      list += cat(list.empty() ? "" : "\n   ", "output '", result.name, "': elements of ", result.value.dtype());
   }
   if (list.empty()) return;
   throw Error({.kind = ErrorKind::unsupported,

@@ -61,6 +61,7 @@ class Lowering {
   void lower_region(const Region& region);
   void write_results();
   View constant_view(Value value);
+  View unpacked(const View& packed, Value value, bool load_time);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   int new_buffer(PlanBuffer buffer);
   std::optional<int> output_of(Value value) const;

@@ -5,6 +5,13 @@
 
 namespace weft {
 
+static bool has_vnni(const Lowering& lowering) { return has_feature(lowering.chip(), "avx512vnni"); }
+
+bool has_int8_product(const Lowering& lowering, const Instruction& instruction) {
+  DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
+  return b == DType::i8 && (a == DType::u8 || (a == DType::i8 && !has_vnni(lowering)));
+}
+
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
@@ -22,6 +29,10 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
         return {"MacBf16", "native_tile", tile, DType::f32, DType::bf16, DType::f32};
       default: break;
     }
+  }
+  if (has_int8_product(lowering, instruction)) {
+    if (has_vnni(lowering)) return {"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4};
+    return {"MacInt8", "native_tile", tile, DType::i16, DType::i8, DType::i32, 2};
   }
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E131",

@@ -15,6 +15,8 @@ struct Mac {
   int group = 1;  ///< elements of k that are multiplied at once
 };
 
+/// Whether MacInt8 multiplies the operands of a dot as they are: B is i8 and A u8, or i8 where pairs are widened.
+bool has_int8_product(const Lowering& lowering, const Instruction& instruction);
 /// For a dot or convolution, by the types of its operands. E131 for types without a matrix kernel.
 Mac mac_for(const Lowering& lowering, const Instruction& instruction);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/lowering.h"
 #include "ops/dot.h"
+#include "ops/elementwise.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
 
@@ -23,6 +24,7 @@ bool has_long_axis(const Instruction& i) {
 
 std::string why_no_pool(const Pool& op, const Shape& x) {
   if (op.kernel.size() > 3) return cat(op.kernel.size(), " spatial axes; at most 3");
+  if (op.layout != Layout::channels_last) return "pooling that is not channels-last";
   if (op.fn != PoolFn::max && !is_float(x.dtype)) return cat("pooling other than max of ", x);
   if (op.indices && op.fn != PoolFn::max) return "indices of a pooling other than max";
   return {};
@@ -43,11 +45,11 @@ std::string why_no_type(const Instruction& i) {
   auto refused = [](const Type& type) {
     if (!type.is_tensor()) return std::string("values that are not tensors");
     DType t = type.shape.dtype;
-    bool packed = bits(t) < 8 && t != DType::boolean;
-    return packed || is_complex(t) || t == DType::string || t == DType::f8e8m0 ? cat("elements of ", t) : "";
+    return is_packed_type(t) || is_complex(t) || t == DType::string || t == DType::f8e8m0 ? cat("elements of ", t) : "";
   };
   for (const Value& input : i.inputs) {
-    if (std::string why = refused(input.type()); !why.empty()) return why;
+    bool unpacked = i.is<Convert>() && input.type().is_tensor() && is_packed_type(input.dtype());
+    if (std::string why = refused(input.type()); !why.empty() && !unpacked) return why;
   }
   for (const Type& type : i.types) {
     if (std::string why = refused(type); !why.empty()) return why;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Elements of 2 or 4 bits, the first in the low bits of its byte, to bytes (i8 extends the sign) or, for f4e2m1, to
+/// f32.
+#include "device.h"
+#include "tasks.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// Elements of a task.
+inline constexpr i64 unpack_chunk = 16384;
+
+/// The number that four bits of f4e2m1 mean.
+WEFT_INLINE f32 f4_number(u32 bits) {
+  const u32 magnitude = bits & 7, exponent = magnitude >> 1;
+  const f32 half = exponent == 0 ? f32(magnitude) : f32((2 + (magnitude & 1)) << (exponent - 1));
+  return bits & 8 ? -half / 2 : half / 2;
+}
+
+/// Tasks: ceil_div(count, unpack_chunk).
+template <int Bits, class L, class From, class To>
+WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
+  using T = remove_const<__remove_reference_t(decltype(to[0]))>;
+  constexpr int per_byte = 8 / Bits;
+  for_tasks(launch, ceil_div(count, unpack_chunk), [&](i64 task) WEFT_LAMBDA {
+    const i64 last = least((task + 1) * unpack_chunk, count);
+    for (i64 i = task * unpack_chunk; i < last; ++i) {
+      const u32 bits = u32(from[i / per_byte]) >> (i % per_byte * Bits) & ((1u << Bits) - 1);
+      if constexpr (is_same<T, f32>) to[i] = f4_number(bits);
+      else if constexpr (is_same<T, i8>) to[i] = i8(i32(bits << (32 - Bits)) >> (32 - Bits));
+      else to[i] = T(bits);
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif
