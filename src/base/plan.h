@@ -44,7 +44,6 @@ struct PlanBuffer {
   std::string value = {};  ///< name of the value, "node 3 '/conv1/Conv' (Conv)"
   /// Arena only: the steps that first write and last read it.
   int first_step = 0, last_step = 0;
-  int reuse = -1;  ///< a buffer that dies in the step that writes this one, elementwise, so that both may share memory
 };
 
 /// A distinct kernel. The entry is `name`; `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch bytes.

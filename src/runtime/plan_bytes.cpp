@@ -60,8 +60,7 @@ void fields(A& a, T& check) {
 }
 template <class A, Is<PlanBuffer> T>
 void fields(A& a, T& buffer) {
-  a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step,
-    buffer.reuse);
+  a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step);
 }
 template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
@@ -328,7 +327,6 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
   expect(!is_used || (0 <= buffer.first_step && buffer.first_step <= buffer.last_step &&
                       is_below(buffer.last_step, plan.steps.size())),
          "a buffer is used by steps that are not there");
-  expect(buffer.reuse == -1 || is_below(buffer.reuse, plan.buffers.size()), "a buffer reuses none that is there");
   switch (buffer.kind) {
     case BufferKind::input: return expect(is_below(buffer.index, plan.inputs.size()), "an input is not there");
     case BufferKind::output: return expect(is_below(buffer.index, plan.outputs.size()), "an output is not there");

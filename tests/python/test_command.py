@@ -158,13 +158,12 @@ def examples():
         found = re.search(r"\.examples = \{(.*?)\}\}\)", text, re.S).group(1)
         lines = re.findall(r'"((?:[^"\\]|\\.)*)"', found)
         assert len(lines) >= 2, verb
-        yield from lines
+        # Some show how files of the reader's own are named; there is nothing to run.
+        yield from (line for line in lines if "model.onnx" not in line and "mine.npz" not in line)
 
 
 @pytest.mark.parametrize("line", list(examples()))
 def test_examples_of_the_help(weft_command, tmp_path, line):
-    if "model.onnx" in line or "mine.npz" in line:
-        pytest.skip("names files of the reader's own")
     words = shlex.split(line)
     env = {}
     while "=" in words[0]:

@@ -146,7 +146,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   plan.constants.back().strings =
       std::make_shared<const std::vector<std::string>>(std::vector<std::string>{"a", "\xf0"});
   plan.buffers = {{BufferKind::constant, 1, {DType::i4, {3}}, 2, "c", 0, 0},
-                  {BufferKind::arena, 0, {DType::f32, {n}}, n * 4, "v", 0, 0, 0}};
+                  {BufferKind::arena, 0, {DType::f32, {n}}, n * 4, "v", 0, 0}};
   plan.kernels = {{"k", "code"}};
   plan.steps = {{0, {0, 1}, {2, 0}, {1}, "source", "reason", n * 2, n}};
   Folder folder;
@@ -170,7 +170,6 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(got.checks[0].b == plan.checks[0].b);
   CHECK(got.constants == plan.constants);
   CHECK(got.buffers[1].bytes == plan.buffers[1].bytes);
-  CHECK(got.buffers[1].reuse == 0);
   CHECK(got.steps[0].sizes == plan.steps[0].sizes);
   CHECK(got.steps[0].reason == "reason");
   save_plan(folder.path / "q.weft", got, back.image);
@@ -222,7 +221,6 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
   refused([](Plan& p) { p.buffers[0].bytes = -1; });
   refused([](Plan& p) { p.buffers[0].shape.dims = {-4}; });
   refused([](Plan& p) { p.buffers[0].last_step = 1000; });
-  refused([](Plan& p) { p.buffers[0].reuse = 1000; });
   refused([](Plan& p) { p.inputs.clear(); });
   refused([](Plan& p) { p.outputs.clear(); });
   refused([](Plan& p) { p.constants.clear(); });
