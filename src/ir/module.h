@@ -137,10 +137,6 @@ class Module {
   Instruction* place() const { return place_; }
   void set_place(Instruction* place) { place_ = place; }
 
-  /// Where append puts new instructions: before this one; null: at the end.
-  Instruction* insertion_point() const { return insertion_point_; }
-  void set_insertion_point(Instruction* place) { insertion_point_ = place; }
-
   /// The source that new instructions get.
   const std::string& current_source() const { return source_; }
   void set_current_source(std::string source) { source_ = std::move(source); }
@@ -153,7 +149,6 @@ class Module {
   Program& program_;
   std::string name_;
   std::string source_;
-  Instruction* insertion_point_ = nullptr;
   Instruction* place_ = nullptr;
   std::deque<Instruction> arena_;
   Instruction *first_ = nullptr, *last_ = nullptr;
@@ -190,22 +185,6 @@ class ReplaceScope {
   Module& module_;
   Instruction* old_;
   SourceScope source_;
-};
-
-/// While it lives, new instructions stand before `place` and have its source: what a rewrite of `place` wants.
-class InsertionPoint {
- public:
-  InsertionPoint(Module& module, Instruction* place)
-      : source_(module, place->source), module_(module), old_(module.insertion_point()) {
-    module.set_insertion_point(place);
-  }
-  ~InsertionPoint() { module_.set_insertion_point(old_); }
-  InsertionPoint(const InsertionPoint&) = delete;
-
- private:
-  SourceScope source_;
-  Module& module_;
-  Instruction* old_;
 };
 
 class Program {

@@ -70,7 +70,7 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
 View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value value) {
   View from = lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
-  bool load_time = lowering.is_load_time(value);
+  bool load_time = is_fixed(from) && lowering.is_load_time(value);
   Dim panels = ceildiv(w.channels_out, mac.tile.nr());
   Dim elements = w.groups * w.taps() * panels * Dim(mac.tile.nr() * mac.group) * ceildiv(w.channels_in, mac.group);
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));

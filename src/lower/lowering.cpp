@@ -14,6 +14,16 @@
 namespace weft {
 namespace {
 
+/// True when a field of the operator is a size that is known only at run time.
+bool has_symbols(const Op& op) {
+  bool found = false;
+  op.info().substitute(op, [&](const Symbol& symbol) {
+    found = true;
+    return Dim::symbol(symbol);
+  });
+  return found;
+}
+
 /// "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)"
 std::string source_of(const Region& region) {
   const Instruction* first = !region.prologue.empty() ? region.prologue.front()
@@ -103,7 +113,10 @@ std::optional<int> Lowering::output_of(Value value) const {
 }
 
 bool Lowering::is_load_time(Value value) const {
-  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  while (is_view_op(value.def->op)) {
+    if (value.def->is<Slice>() && has_symbols(value.def->op)) return false;
+    value = value.def->inputs[0];
+  }
   if (value.def->is<Constant>()) return true;
   auto found = load_time_.find(value.def);
   return found != load_time_.end() && found->second;
@@ -158,7 +171,7 @@ View Lowering::contiguous_view_of(Value value) {
 }
 
 View Lowering::copy_of(const View& from, Value value, const std::string& reason) {
-  bool load_time = is_load_time(value) && all_constant(from.dims);
+  bool load_time = is_load_time(value) && is_fixed(from);
   Shape shape{from.dtype, from.dims};
   int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
                            .shape = shape,
@@ -265,11 +278,11 @@ void Lowering::lower_region(const Region& region) {
   });
   for_each_member(region, [&](const Instruction& i) {
     for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
+    region_load_time_ &= !has_symbols(i.op);
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
-  may_place_ =
-      !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
-      (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
+  may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
+               (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");

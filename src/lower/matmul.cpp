@@ -108,7 +108,8 @@ View packed_b(Lowering& lowering, const Product& p, Value value) {
     strides = {{from.dims[rank - 2] * from.dims[rank - 1]}};
   }
   Dim count = shared ? Dim(1) : dims[0];
-  bool load_time = lowering.is_load_time(value);
+  bool is_fixed = all_constant({count, p.n, p.k, from.offset, from.strides[rank - 2], from.strides[rank - 1]});
+  bool load_time = is_fixed && lowering.is_load_time(value);
   tasks::GemmTile tile = p.mac.tile;
   Dim panels = ceildiv(p.n, tile.nr());
   Dim elements = count * panels * Dim(tile.nr() * p.mac.group) * ceildiv(p.k, p.mac.group);

@@ -122,6 +122,10 @@ bool is_contiguous(const View& view) {
   return true;
 }
 
+bool is_fixed(const View& view) {
+  return all_constant(view.dims) && all_constant(view.strides) && view.offset.is_constant();
+}
+
 bool is_whole(const View& view) { return known_equal(view.offset, 0) && is_contiguous(view); }
 
 bool is_view_op(const Op& op) { return op.is<Reshape>() || op.is<Transpose>() || op.is<Broadcast>() || op.is<Slice>(); }

@@ -23,6 +23,8 @@ Dims contiguous_strides(const Dims& dims);
 View contiguous_view(int buffer, const Shape& shape);
 /// True when elements lie in row-major order without gaps (axes of size 1 do not matter); the offset may be anything.
 bool is_contiguous(const View& view);
+/// True when sizes, strides and offset are all numbers.
+bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 

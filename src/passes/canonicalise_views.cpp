@@ -6,6 +6,7 @@
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "passes/match.h"
 #include "passes/view_chain.h"
 
 namespace weft {
@@ -117,20 +118,8 @@ std::optional<Value> before_broadcast(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  constexpr std::array rules = {shorter_chain, merged_view, merged_convert, before_broadcast};
-  bool changed = false;
-  for (Instruction& i : module) {
-    if (i.users.empty() && !module.is_result(i.result())) continue;
-    ReplaceScope scope(module, i);
-    for (auto rule : rules) {
-      auto better = rule(module, i);
-      if (!better) continue;
-      module.replace(i.result(), *better);
-      changed = true;
-      break;
-    }
-  }
-  return changed;
+  static constexpr Rewrite rewrites[] = {shorter_chain, merged_view, merged_convert, before_broadcast};
+  return rewrite_each(module, rewrites);
 }
 
 }  // namespace weft

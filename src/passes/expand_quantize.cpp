@@ -47,7 +47,7 @@ class Expansion {
       const auto* quantize = i.as<Quantize>();
       const auto* dequantize = i.as<Dequantize>();
       if (!quantize && !dequantize) continue;
-      InsertionPoint place(module_, &i);
+      ReplaceScope scope(module_, i);
       module_.replace({&i, 0}, quantize ? expand(i, *quantize) : expand(i, *dequantize));
       changed = true;
     }

@@ -8,6 +8,22 @@
 
 namespace weft {
 
+bool rewrite_each(Module& module, std::span<const Rewrite> rewrites) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    if (i.users.empty() && !module.is_result(i.result())) continue;
+    ReplaceScope scope(module, i);
+    for (Rewrite rewrite : rewrites) {
+      auto better = rewrite(module, i);
+      if (!better) continue;
+      module.replace(i.result(), *better);
+      changed = true;
+      break;
+    }
+  }
+  return changed;
+}
+
 std::optional<double> splat_number(Value value) {
   Instruction* def = value.def;
   while (def->is<Broadcast>() || def->is<Reshape>() || def->is<Transpose>() || def->is<Slice>())

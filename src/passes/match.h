@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
+#include <span>
 
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Small questions that passes ask about values.
+/// Small questions that passes ask about values, and the loop that most of them are.
 namespace weft {
+
+/// What an instruction's result can be replaced by, or nothing. New instructions stand before it.
+using Rewrite = std::optional<Value> (*)(Module&, Instruction&);
+/// Tries the rewrites in order on every instruction that is read; the first that finds something is taken.
+bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
 /// The number when every element of `value` is one known number (seen through views).
 std::optional<double> splat_number(Value value);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/raise_composites.h"
 
-#include <array>
-
 #include "ops/build.h"
 #include "passes/match.h"
 #include "passes/raise_attention.h"
@@ -110,19 +108,8 @@ std::optional<Value> raised_norm(Module& module, Instruction& i) {
 }  // namespace
 
 bool raise_composites(Module& module) {
-  constexpr std::array rules = {raised_softmax, raised_norm, raised_attention, shared_heads};
-  bool changed = false;
-  for (Instruction& i : module) {
-    ReplaceScope scope(module, i);
-    for (auto rule : rules) {
-      auto better = rule(module, i);
-      if (!better) continue;
-      module.replace(i.result(), *better);
-      changed = true;
-      break;
-    }
-  }
-  return changed;
+  static constexpr Rewrite rewrites[] = {raised_softmax, raised_norm, raised_attention, shared_heads};
+  return rewrite_each(module, rewrites);
 }
 
 }  // namespace weft

@@ -57,7 +57,7 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
     const Constant* weight = constant_behind(i.inputs[1]);
     bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
     if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
-    InsertionPoint place(module, &i);
+    ReplaceScope scope(module, i);
     module.set_input(i, 1, convert(module, i.inputs[1], type));
     changed = true;
   }

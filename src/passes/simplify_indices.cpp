@@ -2,12 +2,12 @@
 #include "passes/simplify_indices.h"
 
 #include <algorithm>
-#include <array>
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "passes/index_forms.h"
+#include "passes/match.h"
 
 namespace weft {
 namespace {
@@ -71,19 +71,8 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
 }  // namespace
 
 bool simplify_indices(Module& module) {
-  constexpr std::array rules = {as_number, as_view};
-  bool changed = false;
-  for (Instruction& i : module) {
-    ReplaceScope scope(module, i);
-    for (auto rule : rules) {
-      auto better = rule(module, i);
-      if (!better) continue;
-      module.replace(i.result(), *better);
-      changed = true;
-      break;
-    }
-  }
-  return changed;
+  static constexpr Rewrite rewrites[] = {as_number, as_view};
+  return rewrite_each(module, rewrites);
 }
 
 }  // namespace weft

@@ -117,8 +117,10 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   BoundSizes bind(const std::vector<PlanStep>& steps, const SymbolValues& values) const {
     BoundSizes bound;
-    std::vector<int64_t> sizes;
-    for (const Dim& size : plan_.sizes) sizes.push_back(is_bound(size, values) ? values.evaluate(size) : -1);
+    std::vector<std::optional<int64_t>> sizes;  // load steps run before any symbol has a value
+    for (const Dim& size : plan_.sizes) {
+      sizes.push_back(is_bound(size, values) ? std::optional(values.evaluate(size)) : std::nullopt);
+    }
     for (const PlanStep& step : steps) bound.steps.push_back(bind(step, sizes));
     for (const BoundStep& step : bound.steps)
       bound.scratch_bytes = std::max(bound.scratch_bytes, (step.scratch_bytes + 63) / 64 * 64);
@@ -161,9 +163,14 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     return all;
   }
 
-  BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
+  BoundStep bind(const PlanStep& step, const std::vector<std::optional<int64_t>>& sizes) const {
     BoundStep bound;
-    for (int size : step.sizes) bound.sizes.push_back(sizes[static_cast<size_t>(size)]);
+    for (int size : step.sizes) {
+      auto index = static_cast<size_t>(size);
+      if (!sizes[index])
+        internal_error(cat(kernel_name(step), " runs before the size ", plan_.sizes[index], " is known"));
+      bound.sizes.push_back(*sizes[index]);
+    }
     i64 out[2] = {0, 0};
     kernels_[static_cast<size_t>(step.kernel)].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
     bound.tasks = out[0];

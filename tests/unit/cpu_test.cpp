@@ -140,3 +140,23 @@ module main {
 })",
                  {{{2, 3, 6, 7}, {5, 2, 3, 3}}, {{0, 3, 6, 7}, {5, 2, 3, 3}}, {{1, 3, 6, 7}, {5, 2, 3, 3}}});
 }
+
+TEST_CASE("cpu: what follows from constants and sizes alone is computed when the sizes are known") {
+  compare_on_cpu(R"(program "s"
+symbol n
+symbol p min=0 max=5
+module main {
+  %x = parameter {name="x", type=f32[n,3]}
+  %y = parameter {name="y", type=f32[p,3]}
+  %s = sizes {dims=[p, n]}
+  %c = constant {value=i64[2]{10, 20}}
+  %a = add %s, %c
+  %t = constant {value=f32[8,3]{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}}
+  %r = slice %t {starts=[p, 0], sizes=[3, 3], steps=[1, 1]}
+  %d = dot %x, %r
+  %e = transpose %r {permutation=[1, 0]}
+  %f = reshape %e {dims=[9]}
+  return "a"=%a, "d"=%d, "f"=%f
+})",
+                 {{{2, 3}, {4, 3}}, {{1, 3}, {0, 3}}, {{5, 3}, {1, 3}}});
+}
