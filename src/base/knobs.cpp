@@ -31,12 +31,9 @@ void parse(const std::string& variable, const std::string& text, int64_t& out) {
 }
 
 void parse(const std::string& variable, const std::string& text, bool& out) {
-  if (text == "1" || text == "true" || text == "on")
-    out = true;
-  else if (text == "0" || text == "false" || text == "off")
-    out = false;
-  else
-    refuse(variable, text, "0 or 1");
+  if (text == "1" || text == "true" || text == "on") out = true;
+  else if (text == "0" || text == "false" || text == "off") out = false;
+  else refuse(variable, text, "0 or 1");
 }
 
 Knobs read_knobs() {
@@ -76,7 +73,10 @@ std::vector<KnobInfo> knob_list() {
 }
 
 std::vector<std::string> unknown_knobs() {
-  std::vector<std::string> known, unknown;
+  // Read by ./x, the tests and the benchmarks, not by the library.
+  std::vector<std::string> known = {"WEFT_BUILD",  "WEFT_JOBS",    "WEFT_TEST_FULL",
+                                    "WEFT_UPDATE", "WEFT_LIBRARY", "WEFT_BENCH_CACHE"};
+  std::vector<std::string> unknown;
   for (const auto& knob : knob_list()) known.push_back(knob.variable);
   for (char** entry = environ; *entry; ++entry) {
     std::string_view text = *entry;
