@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
-
 /// The spatial axes of a channels-last tensor.
 Dims spatial(const Dims& dims) { return {dims.begin() + 1, dims.end() - 1}; }
 

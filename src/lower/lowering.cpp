@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "lower/lower.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
@@ -13,16 +14,6 @@
 
 namespace weft {
 namespace {
-
-/// True when a field of the operator is a size that is known only at run time.
-bool has_symbols(const Op& op) {
-  bool found = false;
-  op.info().substitute(op, [&](const Symbol& symbol) {
-    found = true;
-    return Dim::symbol(symbol);
-  });
-  return found;
-}
 
 /// "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)"
 std::string source_of(const Region& region) {

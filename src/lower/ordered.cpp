@@ -2,6 +2,7 @@
 // Kernels that care for the order of elements along one axis: arg-reduce, scan, top-k.
 #include "lower/axes.h"
 #include "lower/lowering.h"
+#include "lower/rows.h"
 #include "ops/reduce.h"
 
 namespace weft {
@@ -26,19 +27,6 @@ Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i
   return a;
 }
 
-std::string lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
-
-const char* op_text(ReduceFn fn) {
-  switch (fn) {
-    case ReduceFn::sum:
-    case ReduceFn::mean: return "Sum";
-    case ReduceFn::product: return "Product";
-    case ReduceFn::min: return "Min";
-    case ReduceFn::max: return "Max";
-  }
-  return "";
-}
-
 }  // namespace
 
 void lower_arg_reduce(Lowering& lowering, const Region& region) {
@@ -52,7 +40,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
         {false, n, Dim(int64_t{1} << 31) - 1, i.source, "arg_reduce: positions have 32 bits in its kernel"});
   }
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true),
-              type = kernel_type(compute_type(a.x.dtype)), lanes = lanes_text(compute_type(a.x.dtype));
+              type = kernel_type(compute_type(a.x.dtype)), lanes = register_lanes_text(compute_type(a.x.dtype));
   std::string rule = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">, ", type, ", W>");
   std::string load = cat("return convert<", type, ">(load<W>(", a.data);
   kernel.line("constexpr int W = ", lanes, ";");
@@ -81,11 +69,12 @@ void lower_scan(Lowering& lowering, const Region& region) {
   KernelBuilder kernel("scan.h");
   Along a = along_axis(lowering, kernel, i, op.axis);
   DType acc = is_float(a.x.dtype) ? DType::f64 : compute_type(a.x.dtype);
-  std::string type = kernel_type(acc), stored = kernel_type(a.x.dtype), lanes = a.is_last ? "1" : lanes_text(acc);
+  std::string type = kernel_type(acc), stored = kernel_type(a.x.dtype),
+              lanes = a.is_last ? "1" : register_lanes_text(acc);
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, a.x.dtype, true);
   std::string offset = cat("(outer * ", a.n, " + at) * ", a.inner, " + col");
   kernel.line("constexpr int W = ", lanes, ";");
-  kernel.line("scan<", op_text(op.fn), ", ", type, ", W, ", op.exclusive ? "true" : "false", ", ",
+  kernel.line("scan<", combine_text(op.fn), ", ", type, ", W, ", op.exclusive ? "true" : "false", ", ",
               op.reverse ? "true" : "false", ">(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", a.inner, ",");
   kernel.line("    [&](i64 outer, i64 at, i64 col, auto lanes) WEFT_LAMBDA { return convert<", type, ">(load<W>(",
               a.data, " + ", offset, ", lanes)); },");

@@ -9,8 +9,6 @@
 namespace weft {
 namespace {
 
-Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
-
 Window window_of(const Instruction& i) {
   const auto& op = *i.as<Pool>();
   const Dims &x = i.inputs[0].dims(), &y = i.types[0].shape.dims;

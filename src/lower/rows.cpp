@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lower/rows.h"
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -117,19 +119,6 @@ void emit_store(Lowering& lowering, KernelBuilder& kernel, Region region, const 
   kernel.line("    });");
 }
 
-const char* reduce_op(ReduceFn fn) {
-  switch (fn) {
-    case ReduceFn::sum:
-    case ReduceFn::mean: return "Sum";
-    case ReduceFn::product: return "Product";
-    case ReduceFn::min: return "Min";
-    case ReduceFn::max: return "Max";
-  }
-  return "";
-}
-
-std::string lanes_text(DType acc) { return bits(acc) > 32 ? "native_lanes / 2" : "native_lanes"; }
-
 PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   KernelBuilder kernel("row.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc), name = "softmax";
@@ -139,7 +128,7 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
     name = op->centred ? "layer_norm" : "rms_norm";
     epsilon = cat(", ", number_text(acc, op->epsilon));
   }
-  kernel.line("constexpr int W = ", lanes_text(acc), ";");
+  kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
   kernel.line(name, "<", type, ", W>(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
@@ -161,9 +150,9 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
 PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   KernelBuilder kernel("reduce.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc);
-  kernel.line("constexpr int V = ", lanes_text(acc), ";");
-  kernel.line("reduce_rows<", reduce_op(region.anchor->as<Reduce>()->fn), ", ", type, ", V>(WEFT_LAUNCH, ", rows, ", ",
-              cols, ",");
+  kernel.line("constexpr int V = ", register_lanes_text(acc), ";");
+  kernel.line("reduce_rows<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", V>(WEFT_LAUNCH, ", rows,
+              ", ", cols, ",");
   kernel.line("    [&]<int W = V>([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto lanes) WEFT_LAMBDA {");
   Value input = region.anchor->inputs[0];
   FusedBody body(
@@ -187,19 +176,32 @@ PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const R
   KernelBuilder kernel("reduce.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), inner = kernel.size(shape.inner),
               type = kernel_type(acc);
-  kernel.line("constexpr int W = ", lanes_text(acc), ";");
-  kernel.line("reduce_columns<", reduce_op(region.anchor->as<Reduce>()->fn), ", ", type, ", W>(WEFT_LAUNCH, ", rows,
+  kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
+  kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W>(WEFT_LAUNCH, ", rows,
               ", ", cols, ", ", inner, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 outer, [[maybe_unused]] i64 col, auto sum, auto lanes) WEFT_LAMBDA {");
   emit_mean(kernel, region, cols, acc);
   emit_store(lowering, kernel, region, shape, acc);
-  kernel.set_tasks(cat("tasks::column_tasks(", rows, ", ", cols, ", ", inner, ", ", lanes_text(acc), ")"));
+  kernel.set_tasks(cat("tasks::column_tasks(", rows, ", ", cols, ", ", inner, ", ", register_lanes_text(acc), ")"));
   return kernel.finish(lowering.plan(),
                        cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
 }
 
 }  // namespace
+
+std::string register_lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
+
+const char* combine_text(ReduceFn fn) {
+  switch (fn) {
+    case ReduceFn::sum:
+    case ReduceFn::mean: return "Sum";
+    case ReduceFn::product: return "Product";
+    case ReduceFn::min: return "Min";
+    case ReduceFn::max: return "Max";
+  }
+  return "";
+}
 
 void lower_rows(Lowering& lowering, const Region& given) {
   RowShape shape = shape_of(*given.anchor);

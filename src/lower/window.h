@@ -16,6 +16,8 @@ struct Window {
   Dim taps() const { return product(kernel); }
 };
 
+inline Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
 /// Refuses more than three spatial axes (E402).
 void check_spatial_rank(size_t spatial, std::string_view op);
 /// Text of three run-time sizes, ones in front: `{1, s4, s5}`; `fill` stands in front of pads.

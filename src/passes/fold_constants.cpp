@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
@@ -28,15 +29,6 @@ int64_t result_bytes(const Instruction& i) {
 bool is_plain(const Type& type) {
   return type.is_tensor() && type.shape.is_static() && type.shape.dtype != DType::string &&
          !is_complex(type.shape.dtype);
-}
-
-bool has_symbols(const Op& op) {
-  bool found = false;
-  op.info().substitute(op, [&](const Symbol& symbol) {
-    found = true;
-    return Dim::symbol(symbol);
-  });
-  return found;
 }
 
 bool can_fold(const Instruction& i) {
