@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu_executable.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -20,25 +22,31 @@ namespace {
 using KernelEntry = void(const LaunchArgs*, i64 begin, i64 end);
 using KernelPlan = void(const i64* sizes, i64* out);
 
-/// Memory aligned for the widest vectors.
+struct FreeAligned {
+  std::align_val_t alignment{64};
+  void operator()(std::byte* p) const { ::operator delete(p, alignment); }
+};
+
+/// Memory aligned for the widest vectors. Large pieces lie on huge pages where the system has them: weights are read
+/// once in a run, and each small page costs a walk through the page table.
 class AlignedMemory {
  public:
   explicit AlignedMemory(int64_t bytes = 0) : bytes_(bytes) {
     if (bytes == 0) return;
-    data_.reset(static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), alignment, std::nothrow)));
+    auto size = static_cast<size_t>(bytes);
+    std::align_val_t alignment{static_cast<size_t>(bytes >= huge_page ? huge_page : 64)};
+    data_ = {static_cast<std::byte*>(::operator new(size, alignment, std::nothrow)), FreeAligned{alignment}};
     if (!data_)
       throw Error(
           {.kind = ErrorKind::resource, .code = "E401", .what = cat("cannot allocate ", bytes, " bytes of memory")});
+    if (bytes >= huge_page) ::madvise(data_.get(), size, MADV_HUGEPAGE);
   }
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  static constexpr std::align_val_t alignment{64};
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete(p, alignment); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  static constexpr int64_t huge_page = 2 << 20;
+  std::unique_ptr<std::byte, FreeAligned> data_;
   int64_t bytes_;
 };
 
