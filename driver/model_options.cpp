@@ -20,6 +20,8 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
   line.value(
       "--symbol", "NAME=SIZE", [&](std::string_view text) { compile.symbols.insert(parse_symbol(text)); },
       "fix a size that the model names: batch=4");
+  line.value("--fix-default", "INPUT", compile.fixed_defaults,
+             "an input that always keeps its default, which is faster; * and ? match; repeatable");
   line.value("--device", "NAME", compile.device, "auto, cpu or ref; a named device is used or refused");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(

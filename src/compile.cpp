@@ -175,6 +175,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options) {
   onnx::ImportOptions wanted;
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
+  wanted.fixed_defaults = options.fixed_defaults;
   for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
   return onnx::import_model(model, wanted);
 }
@@ -195,6 +196,7 @@ void refuse_late_options(const CompileOptions& options) {
   const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
                      : options.precision != Precision::f32               ? "precision"
                      : !options.keep_f32.empty()                         ? "nodes that stay in f32"
+                     : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
                      : !options.dump_directory.empty()                   ? "dumps of passes"
                                                                          : nullptr;
   if (!late) return;

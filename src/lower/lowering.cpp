@@ -74,6 +74,8 @@ void Lowering::bind_parameters() {
     const std::string& name = parameter.def->as<Parameter>()->parameter;
     int index = static_cast<int>(plan_.inputs.size());
     plan_.inputs.push_back({name, parameter.type()});
+    const auto& defaults = module_.program().defaults;
+    if (auto found = defaults.find(name); found != defaults.end()) plan_.inputs.back().default_value = found->second;
     int buffer = new_buffer({.kind = BufferKind::input,
                              .index = index,
                              .shape = parameter.shape(),

@@ -4,32 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/glob.h"
 #include "base/numeric.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 
 namespace weft {
 namespace {
-
-/// Shell-style matching of `*` and `?`.
-bool matches(std::string_view text, std::string_view pattern) {
-  size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return std::ranges::all_of(pattern.substr(p), [](char c) { return c == '*'; });
-}
 
 /// The constant behind a weight; null for weights that are computed.
 const Constant* constant_behind(Value value) {
@@ -51,7 +32,7 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
   for (Instruction& i : module) {
     if (!i.is<Dot>() && !i.is<Convolution>()) continue;
     if (std::ranges::any_of(keep, [&](const std::string& pattern) {
-          return matches(i.source, pattern) || matches(i.source, cat("*'", pattern, "'*"));
+          return matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
         }))
       continue;
     const Constant* weight = constant_behind(i.inputs[1]);

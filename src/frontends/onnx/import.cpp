@@ -5,7 +5,9 @@
 #include <queue>
 #include <set>
 
+#include "base/glob.h"
 #include "base/log.h"
+#include "frontends/onnx/constants.h"
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
@@ -55,6 +57,17 @@ ErrorInfo fault(std::string code, std::string what, std::string where = {}, std:
           .what = std::move(what),
           .where = std::move(where),
           .hint = std::move(hint)};
+}
+
+void check_default(const std::string& name, const Type& type, const Tensor& initial) {
+  const Shape& shape = type.shape;
+  bool fits = type.is_tensor() && shape.dtype == initial.dtype && shape.dims.size() == initial.dims.size();
+  for (size_t i = 0; fits && i < initial.dims.size(); ++i) {
+    auto size = shape.dims[i].constant();
+    fits = !size || *size == initial.dims[i];
+  }
+  if (!fits)
+    throw Error(fault("E151", cat("input '", printable(name), "' is ", type, ", its initializer ", initial.shape())));
 }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
@@ -287,21 +300,44 @@ void Importer::add_parameters(Scope& scope) {
       if (std::ranges::all_of(dim.name, is_plain)) plain_names_.emplace(dim.name);
     }
   }
-  std::unordered_set<std::string_view> given;
-  for (const auto& data : model_.graph.initializers) given.insert(data.name);
+  for (const auto& data : model_.graph.initializers) initial_.emplace(data.name, &data);
+  for (const auto& sparse : model_.graph.sparse_initializers) initial_sparse_.emplace(sparse.values.name, &sparse);
   for (const auto& input : model_.graph.inputs) {
-    // Until IR version 4 every initializer had to be an input too, without being meant as one.
-    if (given.contains(input.name) && model_.ir_version < 4) continue;
     auto fixed = options_.constants.find(std::string(input.name));
     if (fixed != options_.constants.end()) {
       scope.values[input.name] = constant(program_->main(), fixed->second);
       continue;
     }
-    Type type = declared_type(input);
-    auto wanted = options_.shapes.find(std::string(input.name));
-    if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;
-    scope.values[input.name] = program_->main().parameter(std::string(input.name), type);
+    // Until IR version 4 every initializer had to be an input too, without being meant as one.
+    auto initial = initial_value(input.name);
+    if (initial && (model_.ir_version < 4 || matches_any(input.name, options_.fixed_defaults))) continue;
+    add_parameter(input, std::move(initial), scope);
   }
+}
+
+std::optional<Tensor> Importer::initial_value(std::string_view name) const {
+  if (auto data = initial_.find(name); data != initial_.end()) return to_tensor(*data->second);
+  if (auto sparse = initial_sparse_.find(name); sparse != initial_sparse_.end()) return dense_tensor(*sparse->second);
+  return std::nullopt;
+}
+
+/// An input; with an initializer it is one that a caller may leave out.
+void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope) {
+  ValueInfo known = input;
+  if (initial && !known.type.element) known.type.element = initial->dtype;
+  if (initial && !known.type.dims) {
+    known.type.dims.emplace();
+    for (int64_t size : initial->dims) known.type.dims->push_back({.value = size});
+  }
+  Type type = declared_type(known);
+  auto wanted = options_.shapes.find(std::string(input.name));
+  if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;
+  std::string name(input.name);
+  if (initial) {
+    check_default(name, type, *initial);
+    program_->defaults[name] = std::move(*initial);
+  }
+  scope.values[input.name] = program_->main().parameter(name, type);
 }
 
 // ---- Graphs ----
@@ -330,12 +366,13 @@ bool Importer::has_failed(const Scope& scope, std::string_view name) const {
 
 void Importer::bind_initializers(const Graph& graph, Scope& scope) {
   for (const auto& data : graph.initializers) {
-    if (scope.values.contains(data.name)) continue;  // an input with a default
+    if (scope.values.contains(data.name)) continue;  // an input
     if (!scope.initializers.emplace(data.name, &data).second) {
       problems_.push_back(fault("E131", cat("initializer '", printable(data.name), "' is given twice")));
     }
   }
   for (const auto& sparse : graph.sparse_initializers) {
+    if (scope.values.contains(sparse.values.name)) continue;
     scope.values[sparse.values.name] = constant(*scope.module, dense_tensor(sparse));
   }
 }

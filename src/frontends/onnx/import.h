@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "frontends/onnx/model.h"
 #include "ir/module.h"
@@ -17,6 +18,8 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};
   /// Graph inputs that are fixed to a value, by name: they are no inputs of the program.
   std::map<std::string, Tensor> constants = {};
+  /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
+  std::vector<std::string> fixed_defaults = {};
   int64_t max_nodes = 10'000'000;  ///< after functions are expanded
   int64_t max_nesting = 256;       ///< of graphs within graphs and of functions calling functions
 };

@@ -58,6 +58,8 @@ class Importer {
   Dim named_dim(std::string_view name);
   Dim declared_dim(const Dimension& dim);
   void add_parameters(Scope& scope);
+  void add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope);
+  std::optional<Tensor> initial_value(std::string_view name) const;
 
   bool has_failed(const Scope& scope, std::string_view name) const;
   void bind_initializers(const Graph& graph, Scope& scope);
@@ -84,6 +86,8 @@ class Importer {
   std::unordered_map<const Function*, int64_t> function_sizes_;
   std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
   std::set<std::string, std::less<>> plain_names_;  ///< names of single sizes among the inputs' dims
+  std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
+  std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
   int64_t depth_ = 0;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+/// Shell-style matching of a whole text: `*` is any text, `?` any one character.
+bool matches_glob(std::string_view text, std::string_view pattern);
+/// True when any of the patterns matches.
+bool matches_any(std::string_view text, std::span<const std::string> patterns);
+
+}  // namespace weft
