@@ -122,6 +122,7 @@ std::span<const Operator> math_operators();
 std::span<const Operator> layout_operators();
 std::span<const Operator> network_operators();
 std::span<const Operator> attention_operators();
+std::span<const Operator> microsoft_attention_operators();
 std::span<const Operator> quantized_operators();
 std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();

@@ -24,8 +24,8 @@ const std::map<Key, Operator>& operators() {
     std::map<Key, Operator> all;
     for (auto part :
          {elementwise_operators(), math_operators(), layout_operators(), network_operators(), attention_operators(),
-          quantized_operators(), indexing_operators(), image_operators(), sampling_operators(), control_operators(),
-          recurrent_operators(), signal_operators(), einsum_operators()}) {
+          microsoft_attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
+          sampling_operators(), control_operators(), recurrent_operators(), signal_operators(), einsum_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// com.microsoft's attention operators, which exporters of onnxruntime put in the place of whole blocks of nodes.
+
+#include <limits>
+
+#include "frontends/onnx/attention.h"
+#include "ops/dot.h"
+#include "ops/indexed.h"
+
+namespace weft::onnx {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Values rotary(Call& c) {
+  if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
+  if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
+  Expr positions = arg(c, 1), x = arg(c, 0);
+  Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
+  if (known_equal(positions.value.shape().elements(), 1) && !known_equal(sequence, 1)) {  // where all rows start
+    positions = broadcast(with_rank(iota(c, sequence) + reshape(positions, {}), 2), {x.dims()[0], sequence});
+  }
+  int64_t heads = c.integer("num_heads", 0);
+  if (heads == 0 && x.rank() == 3) {
+    auto found = exact_divide(x.dims()[2], c.input(2).dims()[1] * 2);
+    heads = found ? found->constant().value_or(0) : 0;
+  }
+  return rotary_node(c, positions, 2, 3, heads);
+}
+
+struct Heads {
+  Expr q, k, v;
+};
+
+/// Numbers of one size: [batch] or a scalar -> broadcastable to [batch, heads, rows, keys], i64.
+Expr per_row(Expr lengths) {
+  return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
+}
+Expr scalar(Call& c, const Dim& d) { return reshape(sizes(c, {d}), {}); }
+
+/// Where a cache of the size that its caller gave ends: `fresh` is written into each row of `past` from that row's own
+/// start on; the result holds `capacity` tokens.
+Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity) {
+  if (!known_equal(capacity, past.dims()[2])) {
+    Pad room{.before = Dims(4, 0), .after = {0, 0, capacity - past.dims()[2], 0}};
+    past = {&c, c.emit(room, {past, number(c, past.dtype(), 0)})};
+  }
+  Expr position = broadcast(start + along(iota(c, fresh.dims()[2]), 2, 4), fresh.dims());
+  return {&c, c.emit(ScatterElements{.axis = 2}, {past, position, fresh})};
+}
+
+/// The keys that count, from lengths [batch] (or [3 * batch + 2], which begins with them), ends and starts [2 * batch],
+/// or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all]. Bool, as a mask.
+Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
+  if (mask.rank() == 1) {
+    Expr key = along(iota(c, keys), 3, 4);
+    Expr counts = key < per_row(slice(mask, 0, 0, batch));
+    if (!known_equal(mask.dims()[0], batch * 2)) return counts;
+    return counts & (key >= per_row(slice(mask, 0, batch, batch)));
+  }
+  const Dims d = mask.dims();
+  if (mask.rank() == 2) mask = reshape(mask, {d[0], 1, 1, d[1]});
+  if (mask.rank() == 3) mask = reshape(mask, {d[0], 1, d[1], d[2]});
+  if (d.size() == 4) mask = slice(slice(mask, 2, keys - rows, rows), 3, 0, keys);
+  return mask > 0;
+}
+
+/// All that hides keys, joined: the node's mask and bias of the scores. Null when there is neither.
+Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type) {
+  Value mask = counted;
+  if (counted) {  // masked keys are lowered by a number rather than hidden, as models were trained with
+    double filter = c.number("mask_filter_value", -10000);
+    mask = select(Expr{&c, counted}, number(c, type, 0), number(c, type, filter));
+  } else {
+    c.ignore("mask_filter_value");
+  }
+  if (!bias) return mask;
+  Expr added = padded_mask({&c, bias}, keys, type);
+  return mask ? Expr{&c, mask} + added : added;
+}
+
+constexpr size_t nowhere = 99;
+/// Which input of a node holds what.
+struct Slots {
+  size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
+};
+
+/// [batch, tokens, heads, n, size] -> part i of n, as heads.
+Expr unpacked(Expr packed, int64_t i) {
+  const Dims d = packed.dims();
+  return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
+}
+
+/// Query, key and value in each of the layouts: apart, packed in one or two tensors, or as heads of an earlier run.
+Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
+  Expr q = arg(c, 0);
+  if (q.rank() == 5) return {unpacked(q, 0), unpacked(q, 1), unpacked(q, 2)};
+  if (!c.has_input(1)) {
+    Dim size = floordiv(q.dims()[2], 3);
+    auto third = [&](int64_t i) { return split_heads(c, slice(q, 2, size * i, size), heads); };
+    return {third(0), third(1), third(2)};
+  }
+  Expr k = arg(c, 1);
+  q = split_heads(c, q, heads);
+  if (k.rank() == 5) return {q, unpacked(k, 0), unpacked(k, 1)};
+  Expr v = arg(c, 2);
+  if (k.rank() == 4) return {q, k, v};
+  k = split_heads(c, k, heads), v = split_heads(c, v, heads);
+  if (!c.has_input(slots.bias)) return {q, k, v};
+  Expr bias = arg(c, slots.bias);
+  Dim at = 0;
+  for (Expr* x : {&q, &k, &v}) {
+    Dim size = x->dims()[1] * x->dims()[3];
+    *x = *x + reshape(slice(bias, 0, at, size), {x->dims()[1], 1, x->dims()[3]});
+    at = at + size;
+  }
+  return {q, k, v};
+}
+
+/// Beam search reorders no caches: indirection[batch, beam, token] says in which beam's row a past token lies.
+Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
+  const Dims d = cache.dims();
+  Dim width = beams.dims()[1];
+  Expr own = along(iota(c, d[0]), 0, 2);
+  Expr first = own - floor_mod(own, convert(scalar(c, width), DType::i64));
+  Expr row = first + convert(slice(reshape(beams, {d[0], beams.dims()[2]}), 1, 0, d[2]), DType::i64);
+  Expr token = along(iota(c, d[2]), 1, 2);
+  row = broadcast(select(token < reshape(past, {}), row, own), {d[0], d[2]});
+  Dims pair = {d[0], d[2], 1};
+  Expr index = concat(c, {reshape(row, pair), reshape(broadcast(token, {d[0], d[2]}), pair)}, 2);
+  return transpose(Expr{&c, c.emit(GatherNd{}, {transpose(cache, {0, 2, 1, 3}), index})}, {0, 2, 1, 3});
+}
+
+/// Keys and values with those of earlier runs before them.
+struct Cached {
+  Expr k, v;
+  Expr seen;              ///< tokens before the first row, a scalar
+  Dim past = 0;           ///< the same, where it is a size
+  bool has_room = false;  ///< the caller's buffer has room behind the last token
+};
+
+Cached with_past(Call& c, const Heads& h, const Slots& slots) {
+  if (!c.has_input(slots.past)) return {h.k, h.v, scalar(c, 0)};
+  Expr k = arg(c, slots.past), v = arg(c, slots.past + 1);
+  Dim size = k.dims()[2];
+  if (!c.has_input(slots.length)) return {concat(c, {k, h.k}, 2), concat(c, {v, h.v}, 2), scalar(c, size), size};
+  Expr seen = reshape(convert(arg(c, slots.length), DType::i64), {});
+  return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
+}
+
+/// What the node's mask and bias, and the room in a buffer, hide.
+Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
+  Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
+  Value counted;
+  if (c.has_input(slots.mask)) {
+    Expr mask = arg(c, slots.mask);
+    counted = widened(counted_keys(c, mask, batch, rows, mask.rank() == 1 ? keys : mask.dims().back()), keys, 0);
+  }
+  Value mask = score_mask(c, counted, c.optional_input(slots.score_bias), keys, q.dtype());
+  if (!causal) return mask;
+  Expr sees = additive(visible(c, {.causal = true}, rows, keys, cache.seen), q.dtype());
+  return mask ? Expr{&c, mask} + sees : sees;
+}
+
+Values heads_attention(Call& c, const Slots& slots) {
+  Heads h = given_heads(c, c.integer("num_heads"), slots);
+  Cached cache = with_past(c, h, slots);
+  Expr k = cache.k, v = cache.v;
+  if (c.has_input(slots.indirection)) {
+    Expr beams = arg(c, slots.indirection);
+    k = followed_beams(c, k, beams, cache.seen), v = followed_beams(c, v, beams, cache.seen);
+  }
+  double scale = head_scale(c, h.q);
+  bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
+  if (causal && !cache.has_room) {  // "earlier" has no agreed meaning for the keys of another sequence
+    GuardCollector guards(c.module());
+    require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
+  }
+  Value mask = hidden_scores(c, slots, cache, h.q, cache.has_room || (causal && wants_scores));
+  if (wants_scores) {
+    Scores y = spelt_out(h.q, k, v, mask, scale, 0, 3);
+    return {join_heads(y.result), cache.k, cache.v, y.scores};
+  }
+  Values in = {h.q, k, v};
+  if (mask) in.push_back(mask);
+  Value y = c.emit(Attention{.scale = scale, .causal = causal && !cache.has_room, .offset = cache.past}, in);
+  return {join_heads({&c, y}), cache.k, cache.v};
+}
+
+Values multi_head_attention(Call& c) {
+  return heads_attention(c, {.bias = 3, .mask = 4, .score_bias = 5, .past = 6, .length = 8, .indirection = 9});
+}
+
+Values decoder_masked_attention(Call& c) {
+  c.ignore("past_present_share_buffer"), c.ignore("output_qk");
+  c.optional_input(8);  // the number of beams, which the indirection's shape says too
+  return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
+}
+
+/// The projections of x by one weight [in, q + k + v], as heads.
+Heads projected(Call& c, int64_t heads) {
+  Expr all = matmul(arg(c, 0), arg(c, 1));
+  if (c.has_input(2)) all = all + arg(c, 2);
+  std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
+  if (!given.empty() && given.size() != 3) c.fail("E145", cat("needs 3 qkv_hidden_sizes, has ", given.size()));
+  Dim third = floordiv(all.dims()[2], 3);
+  Dims size = {third, third, third};
+  for (size_t i = 0; i < given.size(); ++i) size[i] = given[i];
+  return {split_heads(c, slice(all, 2, 0, size[0]), heads), split_heads(c, slice(all, 2, size[0], size[1]), heads),
+          split_heads(c, slice(all, 2, size[0] + size[1], size[2]), heads)};
+}
+
+/// past and present are keys and values stacked: [2, batch, heads, tokens, size].
+Values packed_attention(Call& c) {
+  if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
+  if (c.flag("past_present_share_buffer")) c.unsupported("with past_present_share_buffer is not supported");
+  Heads h = projected(c, c.integer("num_heads"));
+  Cached cache{h.k, h.v, scalar(c, 0)};
+  auto half = [&](int64_t i) {
+    Expr part = slice(arg(c, 4), 0, i, 1);
+    return reshape(part, Dims(part.dims().begin() + 1, part.dims().end()));
+  };
+  if (c.has_input(4)) {
+    cache.past = c.input(4).dims()[3];
+    cache.seen = scalar(c, cache.past);
+    cache.k = concat(c, {half(0), h.k}, 2), cache.v = concat(c, {half(1), h.v}, 2);
+  }
+  double scale = head_scale(c, h.q);
+  Value mask = hidden_scores(c, {.mask = 3, .score_bias = 5}, cache, h.q, false);
+  Values in = {h.q, cache.k, cache.v};
+  if (mask) in.push_back(mask);
+  Value y = c.emit(Attention{.scale = scale, .causal = c.flag("unidirectional"), .offset = cache.past}, in);
+  Values outputs = {join_heads({&c, y})};
+  if (!c.wants_output(1)) return outputs;
+  auto stacked = [](Expr x) { return with_rank(x, 5); };
+  outputs.push_back(concat(c, {stacked(cache.k), stacked(cache.v)}, 0));
+  return outputs;
+}
+
+/// What GroupQueryAttention reads: packed or apart, each head normalised if the node has weights for that.
+Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads) {
+  Expr q = arg(c, 0);
+  auto normalised = [&](Expr x, size_t weight) {
+    if (!c.has_input(weight)) return x;
+    Expr mean = reduce(ReduceFn::mean, x * x, {3});
+    return x * rsqrt(mean + c.number("qk_norm_epsilon", 1e-6)) * arg(c, weight);
+  };
+  Heads h{q, q, q};
+  if (c.has_input(1)) {
+    h = {split_heads(c, q, heads), split_heads(c, arg(c, 1), kv_heads), split_heads(c, arg(c, 2), kv_heads)};
+  } else {
+    auto size = exact_divide(q.dims()[2], heads + 2 * kv_heads);
+    if (!size) c.fail("E151", cat("cannot split ", q.value.shape(), " into ", heads, " + 2 * ", kv_heads, " heads"));
+    h = {split_heads(c, slice(q, 2, 0, *size * heads), heads),
+         split_heads(c, slice(q, 2, *size * heads, *size * kv_heads), kv_heads),
+         split_heads(c, slice(q, 2, *size * (heads + kv_heads), *size * kv_heads), kv_heads)};
+  }
+  if (c.has_input(14) != c.has_input(15)) c.fail("E140", "needs both weights of the norms of q and k, or none");
+  if (!c.has_input(14)) c.ignore("qk_norm_epsilon");
+  return {normalised(h.q, 14), normalised(h.k, 15), h.v};
+}
+
+/// A key more whose score is `sink` for every row, and whose value is 0: a softmax that may look at nothing.
+Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
+  auto longer = [&](Expr x) {
+    Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
+    return Expr{&c, c.emit(one, {x, like(x, 0)})};
+  };
+  h.k = longer(h.k), h.v = longer(h.v);
+  Dims dims = mask.dims(), column = mask.dims();
+  dims[1] = column[1] = h.q.dims()[1], column[3] = 1;
+  return concat(c, {broadcast(mask, dims), broadcast(reshape(sink, {sink.value.shape().elements(), 1, 1}), column)}, 3);
+}
+
+void refuse_odd_grouped_attention(Call& c) {
+  for (auto name : {"k_quant_type", "v_quant_type"}) {
+    if (c.text(name, "NONE") != "NONE") c.unsupported(cat("with ", name, " is not supported"));
+  }
+  if (c.has_input(12) || c.has_input(13)) c.unsupported("with a quantised cache is not supported");
+  c.ignore("kv_cache_bit_width");
+  if (c.flag("sliding_window_cache")) c.unsupported("with sliding_window_cache is not supported");
+}
+
+/// Tokens in a row and where its first new one stands: seqlens_k is the number of valid keys less one. A prompt starts
+/// at position 0 however long its row is.
+struct Rows {
+  Expr length, start;  ///< [batch, 1, 1, 1]
+  Dim capacity;        ///< of the cache afterwards
+};
+
+Rows grouped_rows(Call& c, const Dim& batch, const Dim& rows) {
+  Dim past = c.has_input(3) ? c.input(3).dims()[2] : Dim(0);
+  Expr length = reshape(convert(arg(c, 5), DType::i64) + 1.0, {batch, 1, 1, 1});
+  Expr count = scalar(c, rows), total = reshape(convert(arg(c, 6), DType::i64), {});
+  auto known_total = known_contents(c.input(6));
+  Dim longest = known_total && known_total->size() == 1 ? known_total->front() : past + rows;
+  return {length, select(equal(total, count), 0, length - count), max(past, longest)};
+}
+
+Expr turned(Call& c, Expr x, Value positions) {
+  Dim rotary = c.input(7).dims()[1] * 2;
+  int64_t part = known_equal(rotary, x.dims()[3]) ? 0 : rotary.constant().value_or(0);
+  return rotary_embedding(c, x, positions, arg(c, 7), arg(c, 8), part, c.flag("rotary_interleaved"));
+}
+
+/// Attention whose caches [batch, kv_heads, tokens, size] may have room behind the last token; rows of a batch may
+/// differ in length.
+Values group_query_attention(Call& c) {
+  refuse_odd_grouped_attention(c);
+  Heads h = grouped_heads(c, c.integer("num_heads"), c.integer("kv_num_heads"));
+  Dim batch = h.q.dims()[0], rows = h.q.dims()[2];
+  Rows at = grouped_rows(c, batch, rows);
+  c.flag("rotary_interleaved");
+  if (c.flag("do_rotary")) {
+    Expr positions = reshape(at.start, {batch, 1}) + along(iota(c, rows), 1, 2);
+    if (c.has_input(9)) positions = arg(c, 9);
+    h.q = turned(c, h.q, positions), h.k = turned(c, h.k, positions);
+  } else {
+    c.optional_input(9);
+  }
+  if (c.has_input(3)) {
+    h.k = written(c, arg(c, 3), h.k, at.start, at.capacity), h.v = written(c, arg(c, 4), h.v, at.start, at.capacity);
+  }
+  Values present = {h.k, h.v};
+  Dim keys = h.k.dims()[2];
+  bool causal = c.flag("causal", true);
+  int64_t window = c.integer("local_window_size", -1);  // keys that a row sees, itself included
+  Expr sees = causal ? visible(c, {.causal = true, .left = window > 0 ? window - 1 : -1}, rows, keys, at.start)
+                     : along(iota(c, keys), 3, 4) < at.length;
+  Value mask = additive(sees, h.q.dtype());
+  if (c.has_input(10)) mask = Expr{&c, mask} + padded_mask(arg(c, 10), keys, h.q.dtype());
+  double scale = head_scale(c, h.q), softcap = c.number("softcap", 0);
+  bool is_smooth = c.flag("smooth_softmax");
+  int64_t shown = c.integer("qk_output", 0);
+  if (c.has_input(11) || is_smooth) {
+    Expr sink = c.has_input(11) ? convert(arg(c, 11), h.q.dtype()) : full(c, h.q.dtype(), {1}, 0);
+    mask = with_sink(c, h, {&c, mask}, sink);
+  }
+  if (shown == 0 || !c.wants_output(3)) {
+    Value y = c.emit(Attention{.scale = scale, .softcap = softcap}, {h.q, h.k, h.v, mask});
+    return {join_heads({&c, y}), present[0], present[1]};
+  }
+  Scores y = spelt_out(h.q, h.k, h.v, mask, scale, softcap, shown == 1 ? 2 : 3);
+  Expr scores = slice(y.scores, 3, 0, keys);
+  return {join_heads(y.result), present[0], present[1], select(equal(scores, -infinity), 0, scores)};
+}
+
+constexpr Operator table[] = {
+    {"com.microsoft", "Attention", packed_attention},
+    {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
+    {"com.microsoft", "GroupQueryAttention", group_query_attention},
+    {"com.microsoft", "MultiHeadAttention", multi_head_attention},
+    {"com.microsoft", "RotaryEmbedding", rotary},
+};
+
+}  // namespace
+
+std::span<const Operator> microsoft_attention_operators() { return table; }
+
+}  // namespace weft::onnx

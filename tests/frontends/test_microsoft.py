@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""com.microsoft's operators, node by node: what the ref and cpu targets answer is what onnxruntime's CPU provider answers."""
+import os
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
+
+import weft  # noqa: E402
+
+onnxruntime.set_default_logger_severity(4)
+BATCH, TOKENS, HEADS, SIZE, KV_HEADS = 2, 5, 4, 16, 2
+WIDTH = HEADS * SIZE
+
+
+def floats(*dims):
+    return np.random.default_rng(dims).standard_normal(dims).astype(np.float32)
+
+
+def flags(*dims):
+    return np.random.default_rng(dims).integers(0, 2, dims).astype(np.int32)
+
+
+def i32(*values):
+    return np.array(values, np.int32)
+
+
+def model_of(op, inputs, outputs, attributes, constants=()):
+    """A model of one node: its bytes, and what to feed."""
+    names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    given = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
+    kept = [numpy_helper.from_array(given.pop(f"i{i}"), f"i{i}") for i in constants]
+    infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+             for name, value in given.items()]
+    node = helper.make_node(op, names, outputs, "node", domain="com.microsoft", **attributes)
+    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(o) for o in outputs if o], kept)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), given
+
+
+def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
+    """Compares every output, or what `compared` makes of the list of them."""
+    model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
+    wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feed)
+    for device in "ref", "cpu":
+        answers = weft.compile(model, device=device).run(feed)
+        answers = [answers[name] for name in outputs if name]
+        pairs = zip((compared or list)(answers), (compared or list)(wanted), strict=True)
+        for answer, expected in pairs:
+            assert answer.shape == expected.shape and answer.dtype == expected.dtype
+            np.testing.assert_allclose(answer, expected, tolerance, tolerance, err_msg=f"{op} on {device}")
+
+
+def qkv(keys=TOKENS):
+    return [floats(BATCH, TOKENS, WIDTH), floats(BATCH, keys, WIDTH) + 1, floats(BATCH, keys, WIDTH) - 1]
+
+
+@pytest.mark.parametrize("mask", [i32(3, 7), flags(BATCH, 7), flags(BATCH, TOKENS, 7)], ids=str)
+@pytest.mark.parametrize("bias", [None, floats(1, HEADS, TOKENS, 7)], ids=["plain", "biased"])
+def test_multi_head_attention_masks(mask, bias):
+    judge("MultiHeadAttention", [*qkv(7), floats(3 * WIDTH), mask, bias],
+          {"num_heads": HEADS, "mask_filter_value": -50.0, "scale": 0.3})
+
+
+def test_multi_head_attention_with_past():
+    past = floats(BATCH, HEADS, 3, SIZE)
+    judge("MultiHeadAttention", [*qkv(), None, None, floats(BATCH, 1, TOKENS, TOKENS + 3), past, past + 1],
+          {"num_heads": HEADS, "unidirectional": 1}, ["y", "k", "v"])
+
+
+def test_multi_head_attention_over_heads_of_an_encoder():
+    heads = floats(BATCH, HEADS, 6, SIZE)
+    judge("MultiHeadAttention", [floats(BATCH, TOKENS, WIDTH), heads, heads + 1], {"num_heads": HEADS})
+
+
+@pytest.mark.parametrize("layout", ["qkv", "kv"])
+def test_multi_head_attention_packed(layout):
+    """onnxruntime's CPU provider has no packed form; the same numbers apart must answer the same."""
+    q, k, v = qkv()
+    apart = [x.reshape(BATCH, TOKENS, HEADS, SIZE) for x in (q, k, v)]
+    packed = [np.stack(apart, 3)] if layout == "qkv" else [q, np.stack(apart[1:], 3)]
+    answers = []
+    for inputs in [q, k, v], packed:
+        model, feed = model_of("MultiHeadAttention", inputs, ["y"], {"num_heads": HEADS})
+        answers.append(weft.compile(model, device="cpu").run(feed)["y"])
+    np.testing.assert_allclose(*answers, 1e-5, 1e-6)
+
+
+def test_unidirectional_attention_refuses_keys_of_another_length():
+    model, _ = model_of("MultiHeadAttention", qkv(7), ["y"], {"num_heads": HEADS, "unidirectional": 1})
+    with pytest.raises(Exception, match="keys and rows of unidirectional attention"):
+        weft.compile(model, device="ref")
+
+
+@pytest.mark.parametrize("beams", [False, True])
+def test_decoder_masked_attention(beams):
+    past = floats(BATCH, HEADS, 10, SIZE)
+    rows = [floats(BATCH, 1, WIDTH), floats(BATCH, 1, WIDTH) + 1, floats(BATCH, 1, WIDTH) - 1]
+    mask, bias = (None, None) if beams else (flags(BATCH, 5), floats(1, HEADS, 1, 5))
+    order = flags(1, BATCH, 10) if beams else None
+    judge("DecoderMaskedMultiHeadAttention",
+          [*rows, mask, bias, past, past + 1, i32(4), i32(2 if beams else 1), order, floats(3 * WIDTH)],
+          {"num_heads": HEADS, "past_present_share_buffer": 1}, ["y", "k", "v"],
+          compared=lambda answers: [answers[0], *(cache[:, :, :5] for cache in answers[1:])])
+
+
+@pytest.mark.parametrize("mask", [None, i32(3, 5), i32(4, 5, 1, 0), flags(BATCH, TOKENS), flags(BATCH, TOKENS, TOKENS)], ids=str)
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_packed_attention_masks(mask, unidirectional):
+    weights = floats(24, 3 * WIDTH) / 5
+    judge("Attention", [floats(BATCH, TOKENS, 24), weights, floats(3 * WIDTH), mask],
+          {"num_heads": HEADS, "unidirectional": unidirectional, "mask_filter_value": -30.0})
+
+
+def test_packed_attention_with_past():
+    judge("Attention", [floats(BATCH, TOKENS, 24), floats(24, 3 * WIDTH) / 5, floats(3 * WIDTH), None,
+                        floats(2, BATCH, HEADS, 3, SIZE)], {"num_heads": HEADS, "unidirectional": 1}, ["y", "present"])
+
+
+def test_packed_attention_sizes_and_bias():
+    judge("Attention", [floats(BATCH, TOKENS, 24), floats(24, 2 * WIDTH + 16) / 5, floats(2 * WIDTH + 16)],
+          {"num_heads": HEADS, "qkv_hidden_sizes": [WIDTH, WIDTH, 16]})
+    judge("Attention", [floats(BATCH, TOKENS, 24), floats(24, 3 * WIDTH) / 5, floats(3 * WIDTH), None, None,
+                        floats(BATCH, HEADS, TOKENS, TOKENS)], {"num_heads": HEADS, "scale": 0.2}, ["y", "present"])
+
+
+def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, positions=None, bias=None, sink=None,
+            outputs=("y", "k", "v")):
+    """`past` is the size of the cache given; `lengths` count the valid keys of each row of the batch."""
+    batch, total = len(lengths), max(lengths)
+    q, k, v = floats(batch, rows, WIDTH), floats(batch, rows, KV_HEADS * SIZE), floats(batch, rows, KV_HEADS * SIZE) + 1
+    tables = [np.cos(floats(64, SIZE // 2)), np.sin(floats(64, SIZE // 2))] if rotary else [None, None]
+    inputs = [np.concatenate([q, k, v], 2), None, None] if packed else [q, k, v]
+    inputs += [floats(batch, KV_HEADS, past, SIZE), floats(batch, KV_HEADS, past, SIZE) + 1,
+               np.array(lengths, np.int32) - 1, np.int32(total), *tables, positions, bias, sink]
+    while inputs[-1] is None:
+        inputs.pop()
+
+    def valid(answers):  # what lies behind the last valid key of a row is unspecified
+        caches = [cache[i, :, :length] for cache in answers[1:3] for i, length in enumerate(lengths)]
+        return [answers[0], *answers[3:], *caches, *(np.zeros(cache.shape) for cache in answers[1:3])]
+
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS, "do_rotary": int(rotary), **(attributes or {})}
+    judge("GroupQueryAttention", inputs, attributes, outputs, constants=(6,), compared=valid)
+
+
+def test_grouped_attention_prompt():
+    grouped(5, 0, [5, 5])
+    grouped(5, 0, [5, 5], packed=True, rotary=True)
+    grouped(5, 10, [5, 5], rotary=True)  # into a buffer with room
+
+
+def test_grouped_attention_tokens():
+    grouped(1, 4, [5, 3], rotary=True)
+    grouped(1, 10, [5, 3], rotary=True, attributes={"rotary_interleaved": 1})
+    grouped(3, 4, [7], rotary=True)
+
+
+def test_grouped_attention_windows():
+    grouped(6, 0, [6, 6], {"local_window_size": 3})
+    grouped(1, 8, [9, 6], {"local_window_size": 4})
+
+
+def test_grouped_attention_variants():
+    grouped(6, 0, [6, 6], {"softcap": 5.0, "scale": 0.4})
+    grouped(6, 0, [6, 6], {"causal": 0})
+    grouped(6, 0, [6, 6], {"smooth_softmax": 1})
+    grouped(1, 6, [7, 7], sink=floats(HEADS))
+    grouped(1, 6, [7, 7], rotary=True, positions=np.array([[6], [9]]))
+    grouped(6, 0, [6, 6], bias=floats(1, HEADS, 6, 6))
+    grouped(1, 6, [7, 7], bias=floats(2, 1, 1, 7))
+
+
+@pytest.mark.parametrize("shown", [1, 2])
+def test_grouped_attention_scores(shown):
+    grouped(6, 0, [6, 6], {"qk_output": shown, "softcap": 3.0}, bias=floats(1, HEADS, 6, 6), outputs=["y", "k", "v", "qk"])
+
+
+def test_grouped_attention_norms():
+    """Only GPUs of onnxruntime normalise q and k here; numpy says what to expect."""
+    q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)
+    weights = floats(SIZE), floats(SIZE) + 2
+
+    def normalised(x, weight):
+        heads = x.reshape(1, 4, -1, SIZE)
+        return (heads / np.sqrt((heads ** 2).mean(-1, keepdims=True) + 1e-6) * weight).reshape(x.shape).astype(np.float32)
+
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS}
+    tail = [None, None, i32(3), np.int32(4)]
+    inside = [q, k, v, *tail, *[None] * 7, *weights]
+    before = [normalised(q, weights[0]), normalised(k, weights[1]), v, *tail]
+    answers = []
+    for inputs in inside, before:
+        model, feed = model_of("GroupQueryAttention", inputs, ["y"], attributes)
+        answers.append(weft.compile(model, device="ref").run(feed)["y"])
+    np.testing.assert_allclose(*answers, 1e-5, 1e-6)
+
+
+def test_rotary_embedding():
+    tables = [np.cos(floats(16, SIZE // 2)), np.sin(floats(16, SIZE // 2))]
+    x = floats(BATCH, TOKENS, WIDTH)
+    judge("RotaryEmbedding", [x, np.array([3]), *tables])
+    judge("RotaryEmbedding", [x, np.tile(np.arange(TOKENS), (BATCH, 1)), *tables], {"interleaved": 1})
