@@ -138,19 +138,21 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
 // --- sizes that the caller asks for
 // --------------------------------------------------------------------------------------
 
+const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& graph, const char* given) {
+  auto input = std::ranges::find(graph.inputs, name, &onnx::ValueInfo::name);
+  if (input != graph.inputs.end()) return *input;
+  std::vector<std::string> names;
+  for (const auto& known : graph.inputs) names.emplace_back(known.name);
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E310",
+               .what = cat(given, " given for '", printable(name), "', which is no input"),
+               .hint = cat("the inputs are ", names)});
+}
+
 /// One input's request as the importer takes it. A size that the model names is bounded by its name, so that it holds
 /// wherever the name is used.
 void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
-  auto input = std::ranges::find(graph.inputs, request.input, &onnx::ValueInfo::name);
-  if (input == graph.inputs.end()) {
-    std::vector<std::string> names;
-    for (const auto& known : graph.inputs) names.emplace_back(known.name);
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E310",
-                 .what = cat("sizes are given for '", printable(request.input), "', which is no input"),
-                 .hint = cat("the inputs are ", names)});
-  }
-  const auto& declared = input->type.dims;
+  const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E310",
@@ -177,6 +179,8 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
   for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
+  for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
+  wanted.constants = options.constants;
   return onnx::import_model(model, wanted);
 }
 
@@ -197,6 +201,7 @@ void refuse_late_options(const CompileOptions& options) {
                      : options.precision != Precision::f32               ? "precision"
                      : !options.keep_f32.empty()                         ? "nodes that stay in f32"
                      : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
+                     : !options.constants.empty()                        ? "constants"
                      : !options.dump_directory.empty()                   ? "dumps of passes"
                                                                          : nullptr;
   if (!late) return;
@@ -262,10 +267,11 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
 }
 
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
-  if (!options.shapes.empty() || !options.symbols.empty()) {
+  if (!options.shapes.empty() || !options.symbols.empty() || !options.constants.empty()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
-                 .what = "sizes can be asked for when a model file is read, not for a program that is built already"});
+                 .what = "sizes and constants can be asked for when a model file is read, not for a program that is "
+                         "built already"});
   }
   return compile_for(std::move(program), options, {});
 }

@@ -34,6 +34,7 @@ struct CompileOptions {
   int threads = 0;                   ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
   std::vector<ShapeRequest> shapes = {}; ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};  ///< symbols fixed to a number
+  std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   Precision precision = Precision::f32;
   std::vector<std::string> keep_f32 = {}; ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.

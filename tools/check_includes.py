@@ -46,7 +46,7 @@ def meaning_of(name, source):
     """The top folder that an include names, "" for a file beside `source`, None for no file of the tree."""
     if (ROOT / "src" / name).exists():
         return name.split("/")[0].split(".")[0]
-    if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver"):
+    if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "ort"):
         return name.split("/")[0]
     return "" if (source.parent / name).exists() else None
 

@@ -73,6 +73,10 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   }
   for (const std::string& text : texts(c.symbols, c.symbol_count, "symbols"))
     options.symbols.insert(parse_symbol(text));
+  std::vector<std::string> constants = texts(c.constant_names, c.constant_count, "constant_names");
+  if (!constants.empty()) required(c.constants, "constants");
+  for (size_t i = 0; i < constants.size(); ++i)
+    options.constants.insert_or_assign(constants[i], required(c.constants[i], "constants").tensor);
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;

@@ -80,6 +80,11 @@ weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, s
     weft_run_options c = known_part(given, weft_run_options WEFT_RUN_OPTIONS_INIT);
     auto memory = output_memory(c, count);
     RunOptions options{.output_memory = memory};
+    if (c.allocate) {
+      options.allocate_output = [&c](size_t output, std::span<const int64_t> dims, size_t bytes) {
+        return static_cast<std::byte*>(c.allocate(c.allocate_user, output, dims.data(), dims.size(), bytes));
+      };
+    }
     if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
     auto tensors = gather_inputs(executable, inputs, input_count);
     std::vector<std::unique_ptr<weft_tensor>> handles;

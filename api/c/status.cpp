@@ -4,6 +4,7 @@
 #include <new>
 
 #include "api/c/handles.h"
+#include "base/knobs.h"
 #include "base/log.h"
 #include "base/version.h"
 
@@ -61,6 +62,15 @@ char* give_text(const std::string& text) {
 using namespace weft;
 
 const char* weft_version(void) { return WEFT_VERSION; }
+
+char* weft_environment(const char* name) {
+  char* text = nullptr;
+  weft_status_free(guarded([&] {
+    std::string value = environment(&required(name, "name"));
+    if (!value.empty()) text = give_text(value);
+  }));
+  return text;
+}
 
 weft_status* weft_status_new(weft_error_kind kind, const char* code, const char* what, const char* where,
                              const char* hint) {

@@ -48,6 +48,8 @@ typedef struct weft_graph weft_graph;     /* a program under construction; one t
 
 /* "0.1.0" */
 WEFT_API const char* weft_version(void);
+/* An environment variable, for libraries over this one: freed with weft_text_free, NULL when it is not set. */
+WEFT_API char* weft_environment(const char* name);
 
 /* ---- Status ------------------------------------------------------------------------------------------------------ */
 
@@ -175,9 +177,13 @@ typedef struct weft_compile_options {
   int32_t no_cache;        /* 1: neither read nor write the kernel cache on disk */
   void (*progress)(void* user, const char* phase, size_t done, size_t total); /* from any thread, one call at a time */
   void* progress_user;
+  const char* const*
+      constant_names; /* inputs that are fixed: no inputs of the program, but constants of it. So weights */
+  const weft_tensor* const* constants; /* that lie in memory already are compiled in without going through a file */
+  size_t constant_count;
 } weft_compile_options;
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
@@ -247,8 +253,12 @@ typedef struct weft_run_options {
       outputs; /* one for each output, or NULL; results are written there and the output tensors view them */
   size_t output_count;
   double deadline_seconds; /* from the call; 0: none. E403 when it passes */
+  /* Asked for the memory of each output that `outputs` gives none for, once its sizes are known; aligned to 64 bytes is
+   * fastest. NULL fails the run with E400. From the thread that runs. */
+  void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes);
+  void* allocate_user;
 } weft_run_options;
-#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0}
+#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0}
 
 /* Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
  * weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its

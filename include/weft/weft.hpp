@@ -146,6 +146,7 @@ struct CompileOptions {
   std::string folder{};       ///< of the external weights of a model in memory
   std::string dump_folder{};  ///< receives the program after every pass
   bool use_cache = true;
+  std::vector<std::pair<std::string, Tensor>> constants{};  ///< inputs that are fixed to a value
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
 
@@ -171,6 +172,11 @@ class CompileOptionsView {
     c_.folder = o.folder.empty() ? nullptr : o.folder.c_str();
     c_.dump_folder = o.dump_folder.empty() ? nullptr : o.dump_folder.c_str();
     c_.no_cache = !o.use_cache;
+    for (const auto& [name, value] : o.constants) {
+      constant_names_.push_back(name.c_str());
+      constants_.push_back(value.get());
+    }
+    c_.constant_names = constant_names_.data(), c_.constants = constants_.data(), c_.constant_count = constants_.size();
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
@@ -180,7 +186,8 @@ class CompileOptionsView {
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_;
+  std::vector<const char*> shapes_, symbols_, keep_, constant_names_;
+  std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };
 
@@ -193,6 +200,9 @@ inline std::span<const weft_dim> dims(const Port& port) { return {port.dims, por
 struct RunOptions {
   std::vector<weft_buffer> outputs{};  ///< the caller's memory for the results, one for each output
   double deadline_seconds = 0;
+  /// Asked for the memory of the other results, as weft_run_options says; must not throw.
+  void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes) = nullptr;
+  void* allocate_user = nullptr;
 };
 
 /// The working memory of one request; for one thread at a time. Keeps its program alive.
@@ -209,6 +219,7 @@ class Context {
     c.outputs = options.outputs.empty() ? nullptr : options.outputs.data();
     c.output_count = options.outputs.size();
     c.deadline_seconds = options.deadline_seconds;
+    c.allocate = options.allocate, c.allocate_user = options.allocate_user;
     check(weft_run(context_.get(), in.data(), in.size(), out.data(), out.size(), &c));
     std::vector<Tensor> outputs;
     for (weft_tensor* tensor : out) outputs.emplace_back(tensor);

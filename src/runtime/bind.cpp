@@ -167,4 +167,15 @@ void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) 
   }
 }
 
+std::span<std::byte> output_memory(const RunOptions& options, size_t index, std::span<const int64_t> dims,
+                                   size_t bytes) {
+  if (index < options.output_memory.size() && options.output_memory[index].data()) return options.output_memory[index];
+  if (!options.allocate_output) return {};
+  std::byte* memory = options.allocate_output(index, dims, bytes);
+  if (memory) return {memory, bytes};
+  throw Error({.kind = ErrorKind::resource,
+               .code = "E400",
+               .what = cat("the caller gives no memory for output ", index, ", ", bytes, " bytes")});
+}
+
 }  // namespace weft

@@ -43,4 +43,9 @@ SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> i
 /// E312 with the node and both values for a condition that does not hold.
 void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values);
 
+/// The caller's memory for output `index`, of `bytes` bytes or more by the caller's word: given, or asked for now.
+/// Empty when the library is to find some. E400 when the caller has none.
+std::span<std::byte> output_memory(const RunOptions& options, size_t index, std::span<const int64_t> dims,
+                                   size_t bytes);
+
 }  // namespace weft

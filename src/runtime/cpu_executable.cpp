@@ -307,8 +307,9 @@ class CpuContext final : public Context {
       const Shape& shape = plan().outputs[index].type.shape;
       std::vector<int64_t> dims = values_.dims(shape.dims);
       std::byte* memory = nullptr;
-      if (index < options.output_memory.size() && options.output_memory[index].data()) {
-        memory = users_memory(options.output_memory[index], bound_.buffer_bytes[i], plan().outputs[index].name);
+      auto given = output_memory(options, index, dims, static_cast<size_t>(bound_.buffer_bytes[i]));
+      if (given.data()) {
+        memory = users_memory(given, bound_.buffer_bytes[i], plan().outputs[index].name);
         outputs[index] = {
             .dtype = shape.dtype,
             .dims = std::move(dims),

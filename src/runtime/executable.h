@@ -46,6 +46,8 @@ struct CompileReport {
 struct RunOptions {
   /// One entry for each output: memory to write it to (at least its size), or empty for memory of the library's.
   std::span<const std::span<std::byte>> output_memory = {};
+  /// Asked for the memory of outputs without an entry above, of `bytes` bytes; NULL is E400. Empty: the library's own.
+  std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
   std::vector<StepTime>* profile = nullptr;
   /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.

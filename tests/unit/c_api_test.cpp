@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "onnx_writer.h"
 #include "weft/weft.hpp"
 
 namespace {
@@ -59,6 +60,64 @@ TEST_CASE("results go to the caller's memory") {
   auto outputs = context.run({weft::view<float>(numbers, {2, 2})}, {.outputs = {{memory.data(), sizeof memory}}});
   CHECK(memory == std::array<float, 4>{2, 4, 6, 8});
   CHECK(outputs[0].bytes().data() == reinterpret_cast<const std::byte*>(memory.data()));
+}
+
+TEST_CASE("memory of results is asked for once its size is known") {
+  using namespace weft::test;
+  for (const char* device : {"ref", "cpu"}) {
+    CAPTURE(device);
+    Message graph;
+    graph.message(1, node("Add", {"x", "w"}, {"y"})).text(2, "g");
+    graph.message(11, value("x", 1, {"n", "2"}))
+        .message(11, value("w", 1, {"2"}))
+        .message(12, value("y", 1, {"n", "2"}));
+    std::string bytes = model(graph).data;
+
+    // `w` is a constant in the caller's memory.
+    const int64_t two[] = {2}, dims[] = {2, 2};
+    const char* names[] = {"w", "v"};
+    weft_tensor* weight = nullptr;
+    REQUIRE(weft_tensor_wrap(WEFT_F32, two, 1, numbers.data(), 8, nullptr, nullptr, &weight) == nullptr);
+    const weft_tensor* values[] = {weight, weight};
+    weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
+    options.device = device;
+    options.constant_names = names, options.constants = values, options.constant_count = 2;
+    weft_program* program = nullptr;
+    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E310");  // no input 'v'
+    options.constant_count = 1;
+    REQUIRE(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program) == nullptr);
+    weft_tensor_free(weight);
+    REQUIRE(weft_input_count(program) == 1);
+
+    std::array<float, 4> memory{};
+    weft_context* context = nullptr;
+    weft_tensor *x = nullptr, *y = nullptr;
+    REQUIRE(weft_context_new(program, &context) == nullptr);
+    REQUIRE(weft_tensor_wrap(WEFT_F32, dims, 2, numbers.data(), 16, nullptr, nullptr, &x) == nullptr);
+    weft_run_options run WEFT_RUN_OPTIONS_INIT;
+    run.allocate_user = &memory;
+    run.allocate = [](void* user, size_t output, const int64_t* sizes, size_t rank, size_t size) -> void* {
+      bool is_right = output == 0 && rank == 2 && sizes[0] == 2 && sizes[1] == 2 && size == 16;
+      return is_right ? static_cast<std::array<float, 4>*>(user)->data() : nullptr;
+    };
+    REQUIRE(weft_run(context, &x, 1, &y, 1, &run) == nullptr);
+    CHECK(memory == std::array<float, 4>{2, 4, 4, 6});
+    CHECK(weft_tensor_data(y) == memory.data());
+    weft_tensor_free(y);
+    run.allocate = [](void*, size_t, const int64_t*, size_t, size_t) -> void* { return nullptr; };
+    CHECK(take(weft_run(context, &x, 1, &y, 1, &run)) == "E400");
+    weft_tensor_free(x);
+    weft_context_free(context);
+    weft_program_free(program);
+  }
+}
+
+TEST_CASE("environment variables come through the library") {
+  char* path = weft_environment("PATH");
+  CHECK(path != nullptr);
+  weft_text_free(path);
+  CHECK(weft_environment("A_VARIABLE_THAT_IS_NOT_SET") == nullptr);
+  CHECK(weft_environment(nullptr) == nullptr);
 }
 
 TEST_CASE("inputs that do not fit are refused") {

@@ -197,8 +197,9 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
     peak_bytes = std::max(peak_bytes, interpreter.peak_bytes());
     std::vector<Tensor> outputs;
     for (size_t i = 0; i < results.size(); ++i) {
-      auto memory = i < options.output_memory.size() ? options.output_memory[i] : std::span<std::byte>();
-      outputs.push_back(deliver(to_tensor(results[i]), outputs_[i], memory));
+      Tensor result = to_tensor(results[i]);
+      auto memory = output_memory(options, i, result.dims, result.data.size());
+      outputs.push_back(deliver(std::move(result), outputs_[i], memory));
     }
     return outputs;
   }
