@@ -74,14 +74,14 @@ View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value v
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
   KernelBuilder kernel("pack.h");
   std::string src = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, mac.packed, true);
-  kernel.line("const PackB p{.batch = ", kernel.size(w.groups), ", .n = ", kernel.size(w.channels_out),
-              ", .k = ", kernel.size(w.channels_in), ", .stride_batch = ", kernel.size(strides.group),
-              ", .stride_k = ", kernel.size(strides.in), ", .stride_n = ", kernel.size(strides.out),
+  kernel.line("const PackB p{.batch = ", kernel.number(w.groups), ", .n = ", kernel.number(w.channels_out),
+              ", .k = ", kernel.number(w.channels_in), ", .stride_batch = ", kernel.number(strides.group),
+              ", .stride_k = ", kernel.number(strides.in), ", .stride_n = ", kernel.number(strides.out),
               ", .taps = ", triple(kernel, w.kernel), ", .stride_tap = ", triple(kernel, strides.taps, "0"), "};");
-  kernel.line("pack_b<", mac.name, ", ", mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ", kernel.size(from.offset),
-              ", raw(", out, "));");
+  kernel.line("pack_b<", mac.name, ", ", mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ",
+              kernel.number(from.offset), ", raw(", out, "));");
   kernel.set_tasks(
-      cat(kernel.size(w.groups), " * tasks::ceil_div(", kernel.size(w.channels_out), ", ", mac.tile.nr(), ")"));
+      cat(kernel.number(w.groups), " * tasks::ceil_div(", kernel.number(w.channels_out), ", ", mac.tile.nr(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("pack_", mac.packed));
   step.source = value.source();
   step.bytes = elements * Dim(bits(mac.packed) / 4);
@@ -116,18 +116,18 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
   bool in_place = x.dtype == mac.direct && mac.group == 1;
   KernelBuilder kernel("gemm.h");
-  std::string m = rows_text(kernel, w), n = kernel.size(w.channels_out), k = kernel.size(w.channels_in);
+  std::string m = rows_text(kernel, w), n = kernel.number(w.channels_out), k = kernel.number(w.channels_in);
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false),
-              offset = kernel.size(x.offset);
+              offset = kernel.number(x.offset);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
-    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", kernel.size(w.pixel),
+    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", kernel.number(w.pixel),
                 "},");
   } else {
     kernel.line("    FilledRows{[&](i64, i64 row, i64 c, auto lanes) WEFT_LAMBDA { return load<fill_lanes<", mac.name,
-                ">>(", a, " + ", offset, " + row * ", kernel.size(w.pixel), " + c, lanes); }},");
+                ">>(", a, " + ", offset, " + row * ", kernel.number(w.pixel), " + c, lanes); }},");
   }
   kernel.line("    [&](i64) WEFT_LAMBDA { return raw(", b, "); },");
   kernel.line(
@@ -149,12 +149,12 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = native_lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("depthwise(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b,
+  kernel.line("depthwise(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, DType::f32);
   kernel.line("});");
-  kernel.set_tasks(
-      cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.size(w.groups), ", ", taps_text(kernel, w), ")"));
+  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.groups), ", ",
+                       taps_text(kernel, w), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
   lowering.add_step(std::move(step), "one channel a group: vectors along the channels");
@@ -168,8 +168,8 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset),
-              ", raw(", b, "), ", kernel_type(x.dtype), "(0),");
+  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
+              kernel.number(x.offset), ", raw(", b, "), ", kernel_type(x.dtype), "(0),");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
@@ -178,15 +178,15 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   Dims line_taps(w.kernel.begin(), w.kernel.end() - 1);
   bool lines = mode == "Lines";
   std::string taps = taps_text(kernel, w),
-              units = cat("tasks::gemm_units(", kernel.size(w.channels_in), ", ", mac.group, ")");
+              units = cat("tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, ")");
   if (lines) {
     Window outer = w;
     outer.kernel = line_taps;
     taps = taps_text(kernel, outer);
-    units = cat(kernel.size(w.kernel.back()), " * ", kernel.size(w.channels_in));
+    units = cat(kernel.number(w.kernel.back()), " * ", kernel.number(w.channels_in));
   }
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
-                              rows_text(kernel, w), ", ", kernel.size(w.channels_out), ", ", taps, ", ", units);
+                              rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),
                    cat("tasks::conv_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));

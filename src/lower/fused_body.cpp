@@ -123,7 +123,7 @@ void FusedBody::define(Value value, std::string name, DType type) {
 
 std::string FusedBody::address(const Access& access) {
   std::string text = kernel_.buffer(access.view.buffer, access.view.dtype, false);
-  if (std::string offset = kernel_.size(access.view.offset); offset != "0") text += cat(" + ", offset);
+  text += cat(" + ", kernel_.number(access.view.offset));
   for (size_t a = 0; a < axes_.size(); ++a) {
     std::string stride = kernel_.size(access.strides[a]);
     if (stride == "0") continue;

@@ -36,9 +36,12 @@ std::string KernelBuilder::buffer(int buffer, DType type, bool written) {
 std::string KernelBuilder::size(const Dim& dim) {
   if (known_equal(dim, 0)) return "0";
   if (known_equal(dim, 1)) return "1";
-  auto found = std::ranges::find(sizes_, dim);
-  if (found == sizes_.end()) found = sizes_.insert(sizes_.end(), dim);
-  return cat("s", found - sizes_.begin());
+  return number(dim);
+}
+
+std::string KernelBuilder::number(const Dim& dim) {
+  sizes_.push_back(dim);
+  return cat("s", sizes_.size() - 1);
 }
 
 void KernelBuilder::name_part(std::string_view word) {

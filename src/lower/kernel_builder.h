@@ -18,7 +18,8 @@ DType compute_type(DType type);
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
 /// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
-/// which they are first asked for, so equal work gives equal text whatever the sizes are.
+/// which they are asked for, so equal work gives equal text whatever the sizes are. Two sizes that happen to be equal
+/// still get two numbers: a coincidence (as many channels out as in) must not make another kernel.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
@@ -30,8 +31,10 @@ class KernelBuilder {
 
   /// The variable that points to the buffer's elements.
   std::string buffer(int buffer, DType type, bool written);
-  /// The variable that holds a size; 0 and 1 come as numbers, so that code can depend on them.
+  /// A variable that holds a size; 0 and 1 come as literals, so that code can depend on them.
   std::string size(const Dim& dim);
+  /// The same without literals, for what only numbers depend on: offsets, the geometry of windows.
+  std::string number(const Dim& dim);
 
   /// A statement of the kernel's body.
   template <class... Args>

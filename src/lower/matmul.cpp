@@ -115,15 +115,15 @@ View packed_b(Lowering& lowering, const Product& p, Value value) {
   Dim elements = count * panels * Dim(tile.nr() * p.mac.group) * ceildiv(p.k, p.mac.group);
   View to = lowering.new_packed(p.mac.packed, elements, load_time, cat("packed ", value.source()));
   KernelBuilder kernel("pack.h");
-  std::string src = kernel.buffer(from.buffer, from.dtype, false), offset = kernel.size(from.offset);
+  std::string src = kernel.buffer(from.buffer, from.dtype, false), offset = kernel.number(from.offset);
   std::string out = kernel.buffer(to.buffer, p.mac.packed, true);
-  kernel.line("const PackB p{.batch = ", kernel.size(count), ", .n = ", kernel.size(p.n), ", .k = ", kernel.size(p.k),
-              ", .stride_batch = ", shared ? "0" : kernel.size(strides[0][0]),
-              ", .stride_k = ", kernel.size(from.strides[rank - 2]),
-              ", .stride_n = ", kernel.size(from.strides[rank - 1]), "};");
+  kernel.line("const PackB p{.batch = ", kernel.size(count), ", .n = ", kernel.number(p.n),
+              ", .k = ", kernel.number(p.k), ", .stride_batch = ", shared ? "0" : kernel.size(strides[0][0]),
+              ", .stride_k = ", kernel.number(from.strides[rank - 2]),
+              ", .stride_n = ", kernel.number(from.strides[rank - 1]), "};");
   kernel.line("pack_b<", p.mac.name, ", ", p.mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ", offset, ", raw(",
               out, "));");
-  kernel.set_tasks(cat(kernel.size(count), " * tasks::ceil_div(", kernel.size(p.n), ", ", tile.nr(), ")"));
+  kernel.set_tasks(cat(kernel.size(count), " * tasks::ceil_div(", kernel.number(p.n), ", ", tile.nr(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("pack_", p.mac.packed));
   step.source = value.source();
   step.bytes = elements * Dim(bits(p.mac.packed) / 8 * 2);
@@ -136,12 +136,12 @@ View packed_b(Lowering& lowering, const Product& p, Value value) {
 std::string rows_of_a(KernelBuilder& kernel, const Product& p, bool in_place) {
   std::string a = kernel.buffer(p.a.buffer, p.a.dtype, false);
   std::string base =
-      cat("raw(", a, ") + ", kernel.size(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"));
+      cat("raw(", a, ") + ", kernel.number(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"));
   if (in_place)
     return cat("DirectRows{[&](i64 at) WEFT_LAMBDA { return ", base, "; }, ", kernel.size(row_stride(p)), "}");
   std::string row =
-      cat(a, " + ", kernel.size(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"), " + row * ",
-          kernel.size(row_stride(p)));
+      cat(a, " + ", kernel.number(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"),
+          " + row * ", kernel.size(row_stride(p)));
   std::string stride = kernel.size(p.a.strides.back());
   std::string load = stride == "1" ? cat("load<F>(", row, " + k, lanes)")
                                    : cat("load_strided<F>(", row, " + k * ", stride, ", ", stride, ", lanes)");
@@ -162,7 +162,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
           : ceildiv(p.n, p.mac.tile.nr()) * Dim(p.mac.tile.nr() * p.mac.group) * ceildiv(p.k, p.mac.group);
 
   KernelBuilder kernel("gemm.h");
-  std::string batch = kernel.size(p.batch), m = kernel.size(p.m), n = kernel.size(p.n), k = kernel.size(p.k);
+  std::string batch = kernel.size(p.batch), m = kernel.number(p.m), n = kernel.number(p.n), k = kernel.number(p.k);
   std::string a = rows_of_a(kernel, p, in_place), b = kernel.buffer(packed.buffer, p.mac.packed, false);
   kernel.line("constexpr auto tile = ", p.mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");

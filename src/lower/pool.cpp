@@ -69,7 +69,7 @@ PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
   k.kernel.line("const PoolSizes p{.window = ", window_text(k.kernel, k.window),
                 ", .pad_end = ", triple(k.kernel, op.pads_end, "0"), ", .include_pad = ", op.count_include_pad, "};");
   k.kernel.line("const auto read = [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", kernel_type(k.acc),
-                ">(load<W>(", a, " + ", k.kernel.size(x.offset), " + at, lanes)); };");
+                ">(load<W>(", a, " + ", k.kernel.number(x.offset), " + at, lanes)); };");
   return k;
 }
 

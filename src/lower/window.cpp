@@ -16,27 +16,27 @@ std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill) {
   std::string text = "{";
   for (size_t i = 0; i < 3; ++i) {
     size_t missing = 3 - sizes.size();
-    text += cat(i ? ", " : "", i < missing ? fill : kernel.size(sizes[i - missing]));
+    text += cat(i ? ", " : "", i < missing ? fill : kernel.number(sizes[i - missing]));
   }
   return text + "}";
 }
 
 std::string window_text(KernelBuilder& kernel, const Window& w) {
-  return cat("{.batch = ", kernel.size(w.batch), ", .groups = ", kernel.size(w.groups),
-             ", .channels_in = ", kernel.size(w.channels_in), ", .channels_out = ", kernel.size(w.channels_out),
+  return cat("{.batch = ", kernel.number(w.batch), ", .groups = ", kernel.size(w.groups),
+             ", .channels_in = ", kernel.number(w.channels_in), ", .channels_out = ", kernel.number(w.channels_out),
              ", .in = ", triple(kernel, w.in), ", .out = ", triple(kernel, w.out),
              ", .kernel = ", triple(kernel, w.kernel), ", .stride = ", triple(kernel, w.stride),
              ", .dilation = ", triple(kernel, w.dilation), ", .pad = ", triple(kernel, w.pad, "0"),
-             ", .pixel = ", kernel.size(w.pixel), ", .transposed = ", w.transposed, "}");
+             ", .pixel = ", kernel.number(w.pixel), ", .transposed = ", w.transposed, "}");
 }
 
 static std::string product_text(KernelBuilder& kernel, std::string text, const Dims& sizes) {
-  for (const Dim& size : sizes) text += cat(" * ", kernel.size(size));
+  for (const Dim& size : sizes) text += cat(" * ", kernel.number(size));
   return text;
 }
 
 std::string rows_text(KernelBuilder& kernel, const Window& window) {
-  return product_text(kernel, kernel.size(window.batch), window.out);
+  return product_text(kernel, kernel.number(window.batch), window.out);
 }
 
 std::string taps_text(KernelBuilder& kernel, const Window& window) {
