@@ -207,3 +207,121 @@ def test_rotary_embedding():
     x = floats(BATCH, TOKENS, WIDTH)
     judge("RotaryEmbedding", [x, np.array([3]), *tables])
     judge("RotaryEmbedding", [x, np.tile(np.arange(TOKENS), (BATCH, 1)), *tables], {"interleaved": 1})
+
+
+@pytest.mark.parametrize("activation", ["Relu", "LeakyRelu", "Tanh", "Sigmoid", "HardSigmoid"])
+def test_fused_gemm(activation):
+    judge("FusedGemm", [floats(3, 4), floats(4, 5), floats(5)],
+          {"activation": activation, "alpha": 0.5, "activation_alpha": 0.3, "activation_beta": 0.4})
+
+
+def test_same_as_onnx():
+    judge("TransposeMatMul", [floats(2, 4, 3), floats(2, 4, 5)], {"transA": 1, "alpha": 0.5})
+    judge("Trilu", [floats(2, 4, 4), np.array(1)], {"upper": 1})
+    judge("Range", [np.int32(1), np.int32(9), np.int32(2)], constants=(0, 1, 2))
+    judge("GatherND", [floats(3, 4, 5), np.array([[0, 1], [2, 3]])])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grid_sample(mode, padding):
+    for aligned in 0, 1:
+        judge("GridSample", [floats(1, 2, 4, 5), floats(1, 3, 3, 2)],
+              {"mode": mode, "padding_mode": padding, "align_corners": aligned})
+
+
+def test_distances():
+    judge("CDist", [floats(3, 4), floats(5, 4)], {"metric": "euclidean"})
+    judge("CDist", [floats(3, 4), floats(5, 4)], {"metric": "sqeuclidean"})
+
+
+def test_skip_layer_normalization():
+    x, gamma = floats(2, 5, 16), floats(16)
+    judge("SkipLayerNormalization", [x, x + 1, gamma, gamma + 1, gamma - 1], {}, ["y", "", "", "sum"])
+    judge("SkipLayerNormalization", [x, floats(5, 16), gamma], {"epsilon": 1e-5}, ["y", "", "", "sum"])
+    judge("SkipSimplifiedLayerNormalization", [x, x + 1, gamma, gamma - 1], {}, ["y", "", "", "sum"])
+
+
+def test_embed_layer_normalization():
+    ids, kinds, mask = i32([1, 2, 3], [3, 2, 1]), i32([0, 1, 0], [1, 1, 0]), i32([1, 1, 1], [1, 0, 1])
+    words, places, gamma = floats(10, 8), floats(6, 8), floats(8)
+    judge("EmbedLayerNormalization", [ids, kinds, words, places, floats(2, 8), gamma, gamma + 1, mask], {}, ["y", "counts"])
+    judge("EmbedLayerNormalization", [ids, None, words, places, None, gamma, gamma + 1], {"epsilon": 1e-5}, ["y", "counts", "sum"])
+
+
+def answer(op, inputs, attributes=None, outputs=("y",), constants=()):
+    """What the cpu target makes of a node that onnxruntime has for GPUs only."""
+    model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
+    answers = weft.compile(model, device="cpu").run(feed)
+    return [answers[name] for name in outputs]
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_group_norm(last):
+    x, skip, bias, gamma, beta = floats(2, 3, 3, 8), floats(2, 8), floats(8), floats(8), floats(8) + 1
+    total = x + skip[:, None, None] + bias
+    grouped = total.reshape(2, 9, 2, 4)
+    deviation = np.sqrt(grouped.var((1, 3), keepdims=True) + 1e-5)
+    y = ((grouped - grouped.mean((1, 3), keepdims=True)) / deviation).reshape(x.shape) * gamma + beta
+    y *= sigmoid(y)
+    attributes = {"groups": 2, "activation": 1, "channels_last": last}
+    first = lambda v: v if last else v.transpose(0, 3, 1, 2)  # noqa: E731
+    np.testing.assert_allclose(answer("GroupNorm", [first(total), gamma, beta], attributes)[0], first(y), 1e-4, 1e-5)
+    if last:
+        got = answer("SkipGroupNorm", [x, gamma, beta, skip, bias], attributes, ["y", "total"])
+        np.testing.assert_allclose(got[0], y, 1e-4, 1e-5)
+        np.testing.assert_allclose(got[1], total, 1e-6, 1e-6)
+
+
+def test_nhwc_convolution():
+    x, w, bias, skip = floats(1, 5, 5, 3), floats(4, 3, 3, 3), floats(4), floats(1, 5, 5, 4)
+    attributes = {"pads": [1, 1, 1, 1]}
+    first, last = (0, 3, 1, 2), (0, 2, 3, 1)
+    wanted = answer("FusedConv", [x.transpose(first), w, bias, skip.transpose(first)], {**attributes, "activation": "Relu"})[0]
+    got = answer("NhwcFusedConv", [x, w, bias, skip], {**attributes, "activation": "Relu"})[0]
+    np.testing.assert_allclose(got, wanted.transpose(last), 1e-5, 1e-6)
+    plain = answer("NhwcConv", [x, w, bias], attributes)[0]
+    np.testing.assert_allclose(np.maximum(plain + skip, 0), got, 1e-5, 1e-6)
+
+
+def test_bias_split_gelu_and_complex_products():
+    x, bias, skip = floats(2, 3, 8), floats(8), floats(2, 3, 8) + 1
+    np.testing.assert_allclose(answer("BiasAdd", [x, bias, skip])[0], x + bias + skip, 1e-6)
+    gelu = answer("Gelu", [(x + bias)[..., 4:]])[0]
+    np.testing.assert_allclose(answer("BiasSplitGelu", [x, bias])[0], (x + bias)[..., :4] * gelu, 1e-5, 1e-6)
+    a, b = floats(3, 4, 2), floats(3, 4, 2) + 1
+    for op, conjugate in ("ComplexMul", False), ("ComplexMulConj", True):
+        product = (a[..., 0] + 1j * a[..., 1]) * (b[..., 0] + (-1j if conjugate else 1j) * b[..., 1])
+        np.testing.assert_allclose(answer(op, [a, b])[0], np.stack([product.real, product.imag], -1), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("both_ways", [0, 1])
+def test_relative_position_bias(both_ways):
+    """The buckets of T5 (Raffel et al. 2020, section 2.1), counted one by one."""
+    table, most, queries, keys = floats(32, 4), 20, 30, 45
+    count = 32 // (1 + both_ways)
+    exact = count // 2
+
+    def bucket(away):
+        distance = abs(away) if both_ways else max(-away, 0)
+        far = exact + int(np.log(max(distance, 1) / exact) / np.log(most / exact) * (count - exact))
+        return (count if both_ways and away > 0 else 0) + (distance if distance < exact else min(far, count - 1))
+
+    wanted = np.array([[table[bucket(k - q)] for k in range(keys)] for q in range(queries)]).transpose(2, 0, 1)[None]
+    got = answer("RelativePositionBias", [table, np.array([queries]), np.array([keys])],
+                 {"max_distance": most, "is_bidirectional": both_ways}, constants=(1, 2))[0]
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_gated_relative_position_bias():
+    q, bias, positions, weight, offset, eco = (floats(2, 5, 16), floats(16), floats(1, 4, 5, 5), floats(4, 8), floats(8),
+                                               floats(1, 4, 1, 1))
+    heads = (q + bias).reshape(2, 5, 4, 4).transpose(0, 2, 1, 3)
+    gates = sigmoid((heads @ weight + offset).reshape(2, 4, 5, 2, 4).sum(-1))
+    wanted = (gates[..., :1] * (gates[..., 1:] * eco - 1) + 2) * positions
+    got = answer("GatedRelativePositionBias", [q, bias, positions, weight, offset, eco], {"num_heads": 4})[0]
+    np.testing.assert_allclose(got, wanted, 1e-5, 1e-5)

@@ -139,6 +139,24 @@ Expr with_bias(Call& c) { return c.has_input(1) ? arg(c, 0) + arg(c, 1) : arg(c,
 Values bias_gelu(Call& c) { return {exact_gelu(with_bias(c))}; }
 Values fast_gelu(Call& c) { return {tanh_gelu(with_bias(c))}; }
 
+/// The first half of the channels times gelu of the second.
+Values bias_split_gelu(Call& c) {
+  Expr x = with_bias(c);
+  int64_t last = x.rank() - 1;
+  Dim half = floordiv(x.dims().back(), 2);
+  return {slice(x, last, 0, half) * exact_gelu(slice(x, last, half, half))};
+}
+
+/// Complex products of pairs [..., 2], of b or of its conjugate.
+Values complex_mul(Call& c, bool conjugate) {
+  Expr a = arg(c, 0), b = arg(c, 1);
+  auto part = [](Expr x, int64_t i) { return slice(x, x.rank() - 1, i, 1); };
+  Expr b_imaginary = conjugate ? -part(b, 1) : part(b, 1);
+  Expr real = part(a, 0) * part(b, 0) - part(a, 1) * b_imaginary;
+  Expr imaginary = part(a, 0) * b_imaginary + part(a, 1) * part(b, 0);
+  return {concat(c, {real, imaginary}, real.rank() - 1)};
+}
+
 Values quick_gelu(Call& c) {
   Expr x = arg(c, 0);
   return {x * sigmoid(x * c.number("alpha", 1.702f))};
@@ -227,7 +245,11 @@ constexpr Operator special[] = {
     {"", "BitCast", bit_cast},
     {"", "Dropout", dropout},
     {"com.microsoft", "Gelu", [](Call& c) -> Values { return {exact_gelu(arg(c, 0))}; }},
+    {"com.microsoft", "BiasAdd", [](Call& c) -> Values { return {with_bias(c) + arg(c, 2)}; }},
     {"com.microsoft", "BiasGelu", bias_gelu},
+    {"com.microsoft", "BiasSplitGelu", bias_split_gelu},
+    {"com.microsoft", "ComplexMul", [](Call& c) { return complex_mul(c, false); }},
+    {"com.microsoft", "ComplexMulConj", [](Call& c) { return complex_mul(c, true); }},
     {"com.microsoft", "FastGelu", fast_gelu},
     {"com.microsoft", "QuickGelu", quick_gelu},
 };

@@ -90,6 +90,7 @@ constexpr Operator table[] = {
     {"", "Gather", gather},
     {"", "GatherElements", gather_elements},
     {"", "GatherND", gather_nd},
+    {"com.microsoft", "GatherND", gather_nd},
     {"", "Scatter", scatter_elements},
     {"", "ScatterElements", scatter_elements},
     {"", "ScatterND", scatter_nd},

@@ -150,6 +150,21 @@ Values fused_matmul(Call& c) {
   return {alpha == 1 ? y : y * alpha};
 }
 
+/// Gemm with an activation whose parameters are attributes of the node.
+Values fused_gemm(Call& c) {
+  Expr y{&c, gemm(c)[0]};
+  std::string name = c.text("activation");
+  double alpha = c.number("activation_alpha", name == "HardSigmoid" ? 0.2f : 0.01f);
+  double beta = c.number("activation_beta", 0.5);
+  c.ignore("activation_gamma");
+  if (name == "Relu") return {relu(y)};
+  if (name == "Tanh") return {tanh(y)};
+  if (name == "Sigmoid") return {sigmoid(y)};
+  if (name == "LeakyRelu") return {select(y < 0, y * alpha, y)};
+  if (name == "HardSigmoid") return {min(max(y * alpha + beta, 0), 1)};
+  c.unsupported(cat("with activation '", printable(name), "' is not supported"));
+}
+
 /// Keeps the part on or above (below) diagonal k, which may be known only at run time.
 Values trilu(Call& c) {
   Expr x = arg(c, 0);
@@ -300,6 +315,19 @@ Values matmul_integer(Call& c) {
   return {matmul(convert(a, DType::i32), convert(b, DType::i32))};
 }
 
+/// Distances of the rows of two matrices.
+Values distances(Call& c) {
+  std::string metric = c.text("metric");
+  Expr a = arg(c, 0), b = arg(c, 1);
+  if (metric != "euclidean" && metric != "sqeuclidean")
+    c.unsupported(cat("with metric '", printable(metric), "' is not supported"));
+  if (a.rank() != 2 || b.rank() != 2)
+    c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
+  Expr squares = along(reduce(ReduceFn::sum, a * a, {1}), 0, 2) + along(reduce(ReduceFn::sum, b * b, {1}), 1, 2);
+  Expr d = max(squares - matmul(a, swap_last(b)) * 2, 0);
+  return {metric == "euclidean" ? sqrt(d) : d};
+}
+
 constexpr Operator table[] = {
     {"", "ReduceSum", [](Call& c) { return reduction(c, {ReduceFn::sum}); }},
     {"", "ReduceMean", [](Call& c) { return reduction(c, {ReduceFn::mean}); }},
@@ -321,11 +349,16 @@ constexpr Operator table[] = {
     {"", "Hardmax", hardmax},
     {"", "MatMul", mat_mul},
     {"", "Gemm", gemm},
+    {"com.microsoft", "FusedGemm", fused_gemm},
     {"com.microsoft", "FusedMatMul", fused_matmul},
+    {"com.microsoft", "TransposeMatMul", fused_matmul},
     {"", "MatMulInteger", matmul_integer},
     {"", "Trilu", trilu},
+    {"com.microsoft", "Trilu", trilu},
+    {"com.microsoft", "CDist", distances},
     {"", "EyeLike", eye_like},
     {"", "Range", range},
+    {"com.microsoft", "Range", range},
     {"", "OneHot", one_hot},
     {"", "Det", determinant},
     {"", "LpNormalization", lp_normalization},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's attention operators, which exporters of onnxruntime put in the place of whole blocks of nodes.
 
+#include <cmath>
 #include <limits>
 
 #include "frontends/onnx/attention.h"
@@ -345,11 +346,45 @@ Values group_query_attention(Call& c) {
   return {join_heads(y.result), present[0], present[1], select(equal(scores, -infinity), 0, scores)};
 }
 
+/// T5's bias of the scores: a learnt number for each head and bucket of distances, [1, heads, queries, keys]. Half of
+/// the buckets hold one distance each, the others grow with its logarithm up to max_distance.
+Values relative_position_bias(Call& c) {
+  Expr table = arg(c, 0);  // [buckets, heads]
+  double most = static_cast<double>(c.integer("max_distance"));
+  bool both_ways = c.flag("is_bidirectional");
+  auto all = table.dims()[0].constant();
+  if (!all) c.unsupported("needs a fixed number of buckets");
+  int64_t buckets = both_ways ? *all / 2 : *all, exact = buckets / 2;
+  if (exact < 1 || most <= static_cast<double>(exact))
+    c.fail("E145", cat("max_distance ", most, " does not exceed half of ", buckets, " buckets"));
+  Expr away = along(iota(c, c.sizes(2).at(0)), 1, 2) - along(iota(c, c.sizes(1).at(0)), 0, 2);  // key - query
+  Expr distance = both_ways ? abs(away) : max(-away, 0);
+  double steps = static_cast<double>(buckets - exact) / std::log(most / static_cast<double>(exact));
+  Expr grown = log(max(convert(distance, DType::f32), 1) / static_cast<double>(exact)) * steps;
+  Expr far = min(convert(grown, DType::i64) + static_cast<double>(exact), static_cast<double>(buckets - 1));
+  Expr bucket = select(distance < static_cast<double>(exact), distance, far);
+  if (both_ways) bucket = bucket + select(away > 0, static_cast<double>(buckets), like(away, 0));
+  Expr bias{&c, c.emit(Gather{.axis = 0}, {table, bucket})};  // [queries, keys, heads]
+  return {with_rank(transpose(bias, {2, 0, 1}), 4)};
+}
+
+/// WavLM's: gates that each query computes scale a relative position bias.
+Values gated_relative_position_bias(Call& c) {
+  if (c.has_input(6)) c.unsupported("with a token offset is not supported");
+  Expr q = split_heads(c, arg(c, 0) + arg(c, 1), c.integer("num_heads"));
+  Expr gates = matmul(q, arg(c, 3)) + arg(c, 4);
+  const Dims d = gates.dims();
+  gates = sigmoid(reduce(ReduceFn::sum, reshape(gates, {d[0], d[1], d[2], 2, floordiv(d[3], 2)}), {4}, false));
+  return {(slice(gates, 3, 0, 1) * (slice(gates, 3, 1, 1) * arg(c, 5) - 1.0) + 2.0) * arg(c, 2)};
+}
+
 constexpr Operator table[] = {
     {"com.microsoft", "Attention", packed_attention},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
+    {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias},
     {"com.microsoft", "GroupQueryAttention", group_query_attention},
     {"com.microsoft", "MultiHeadAttention", multi_head_attention},
+    {"com.microsoft", "RelativePositionBias", relative_position_bias},
     {"com.microsoft", "RotaryEmbedding", rotary},
 };
 

@@ -81,6 +81,19 @@ Values fused_conv(Call& c) {
   return {activated(c, y, c.text("activation", "Relu"))};
 }
 
+/// The same with x, the addend and the result channels-last.
+Values nhwc_conv(Call& c, bool is_fused) {
+  int64_t rank = c.input(0).rank();
+  std::vector<int64_t> to_first = {0, rank - 1}, to_last = {0};
+  for (int64_t a = 1; a < rank - 1; ++a) to_first.push_back(a), to_last.push_back(a + 1);
+  to_last.push_back(1);
+  Expr y = with_bias(c, convolved(c, transpose(arg(c, 0), to_first), c.input(1)), 2);
+  if (!is_fused) return {transpose(y, to_last)};
+  if (c.has_input(3)) y = y + transpose(arg(c, 3), to_first);
+  std::string activation = c.text("activation", "");
+  return {transpose(activation.empty() ? y : activated(c, y, activation), to_last)};
+}
+
 /// Dequantised, convolved, quantised; weights may have a scale for each output channel, the bias is in units of both.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
@@ -351,6 +364,34 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
+/// com.microsoft's: the input (with the skip and its bias added first, and given as output 1), normalised in groups.
+Values diffusion_group_norm(Call& c, bool has_skip) {
+  Expr x = arg(c, 0);
+  bool is_last = c.flag("channels_last", true);
+  auto as_channels = [&](Expr v) { return is_last ? v : along(v, 1, x.rank()); };
+  if (has_skip) {
+    Expr skip = arg(c, 3);
+    if (skip.rank() == 2) skip = reshape(skip, {skip.dims()[0], 1, 1, skip.dims()[1]});
+    x = x + skip;
+    if (c.has_input(4)) x = x + as_channels(arg(c, 4));
+  }
+  const Dims dims = x.dims();
+  if (dims.size() != 4) c.fail("E140", cat("needs an input of rank 4, has ", x.value.shape()));
+  int64_t groups = c.integer("groups");
+  auto size = exact_divide(dims[is_last ? 3 : 1], groups < 1 ? 1 : groups);
+  if (groups < 1 || !size) c.fail("E145", cat("cannot make ", groups, " groups of ", x.value.shape()));
+  // Groups become the second axis, all that they are normalised over lies behind it.
+  Expr y = is_last ? transpose(reshape(x, {dims[0], dims[1], dims[2], groups, *size}), {0, 3, 1, 2, 4})
+                   : reshape(x, {dims[0], groups, *size, dims[2], dims[3]});
+  y = normalized(c, y, 2, c.number("epsilon", 1e-5f));
+  y = reshape(is_last ? transpose(y, {0, 2, 3, 1, 4}) : y, dims);
+  y = convert(convert(y, c.dtype(1)) * as_channels(arg(c, 1)) + as_channels(arg(c, 2)), x.dtype());
+  int64_t activation = c.integer("activation");
+  if (activation != 0 && activation != 1)
+    c.fail("E145", cat("activation ", activation, " is not 0 (none) or 1 (SiLU)"));
+  return {activation ? y * sigmoid(y) : y, x};
+}
+
 Values group_normalization(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = arg(c, 0);
@@ -398,15 +439,18 @@ Values embed_layer_normalization(Call& c) {
   if (c.has_input(1) && c.has_input(4)) sum = sum + rows(arg(c, 4), c.input(1));
   Expr y = normalized(c, sum, 2, c.number("epsilon", 1e-12f)) * arg(c, 5) + arg(c, 6);
   c.ignore("mask_index_type");
-  if (c.wants_output(1)) c.unsupported("with a mask index is not supported");
-  return {y, {}, sum};
+  if (!c.wants_output(1)) return {y, {}, sum};
+  // How many tokens of each row count.
+  Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
+  if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
+  return {y, counts, sum};
 }
 
 Values skip_normalization(Call& c, bool centred) {
   Expr sum = arg(c, 0) + arg(c, 1);
   size_t beta = centred ? 3 : 0, bias = centred ? 4 : 3;
   if (c.has_input(bias)) sum = sum + arg(c, bias);
-  Expr y = normalized(c, sum, sum.rank() - 1, c.number("epsilon", 1e-5f), centred) * arg(c, 2);
+  Expr y = normalized(c, sum, sum.rank() - 1, c.number("epsilon", 1e-12f), centred) * arg(c, 2);
   if (beta && c.has_input(beta)) y = y + arg(c, beta);
   if (c.wants_output(1) || c.wants_output(2))
     c.unsupported("with outputs 1 and 2 (mean and deviation) is not supported");
@@ -417,6 +461,8 @@ constexpr Operator table[] = {
     {"", "Conv", conv},
     {"", "QLinearConv", qlinear_conv},
     {"com.microsoft", "FusedConv", fused_conv},
+    {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
+    {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},
     {"", "ConvTranspose", conv_transpose},
     {"", "ConvInteger", conv_integer},
     {"", "MaxPool", max_pool},
@@ -434,6 +480,8 @@ constexpr Operator table[] = {
     {"", "SimplifiedLayerNormalization", rms_normalization},
     {"", "GroupNormalization", group_normalization},
     {"", "LRN", local_response_normalization},
+    {"com.microsoft", "GroupNorm", [](Call& c) { return diffusion_group_norm(c, false); }},
+    {"com.microsoft", "SkipGroupNorm", [](Call& c) { return diffusion_group_norm(c, true); }},
     {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
     {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); }},
     {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); }},

@@ -52,10 +52,11 @@ Expr reflected(Expr x, Expr low, Expr high) {
 }
 
 /// From [-1, 1] to positions between pixels, brought inside as the padding says.
-Expr position_of(Call& c, Expr g, const Dim& size, const Grid& how) {
+Expr position_of(Call& c, Expr g, const Dim& size, const Grid& how, bool is_cubic) {
   Expr n = size_of(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
-  if (how.padding == "border") return min(max(x, 0), n - 1);
+  // Cubic weights come from the position as it is; the pixels that they count are brought inside one by one.
+  if (how.padding == "border") return is_cubic ? x : min(max(x, 0), n - 1);
   if (how.padding == "reflection")
     return how.aligned ? reflected(x, like(x, 0), n - 1) : reflected(x, like(x, -0.5), n - 0.5);
   return x;
@@ -136,7 +137,7 @@ Values grid_sample(Call& c) {
   for (int64_t a = 0; a < axes; ++a) {  // the grid's last axis is x, y, z: the image's axes backwards
     Dim size = image.dims()[at(a + 1)];
     Expr g = convert(reshape(slice(grid, grid.rank() - 1, axes - 1 - a, 1), points), image.dtype());
-    taps.push_back(taps_of(c, position_of(c, g, size, how), size, how, mode));
+    taps.push_back(taps_of(c, position_of(c, g, size, how, mode.ends_with("cubic")), size, how, mode));
   }
   return {channels_second(sampled(c, image, taps))};
 }
@@ -221,6 +222,7 @@ Values roi_align(Call& c) {
 
 constexpr Operator table[] = {
     {"", "GridSample", grid_sample},
+    {"com.microsoft", "GridSample", grid_sample},
     {"", "AffineGrid", affine_grid},
     {"", "RoiAlign", roi_align},
 };
