@@ -118,8 +118,8 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row`, and how many columns and units of k that tile needs; `finish(row, count, col, sums, stride)` is the
 /// epilogue. A small piece of B stays in the cache while tiles of rows pass, each row of C being written whole; else
-/// one panel stays and the rows pass for each panel.
-template <class Mac, GemmTile tile, class Pointers, class Finish>
+/// one panel stays and the rows pass for each panel. With `thin` a block of one row has a kernel of its own.
+template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish) {
   using Acc = typename Mac::Acc;
@@ -127,7 +127,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
   const i64 panels = tasks::ceil_div(block.cols, tile.nr());
   const bool small = panels * step.segments * step.length * unit_bytes <= (block.far ? 16384 : 131072);
-  const i64 group = small ? panels * tile.nr() : tile.nr();
+  const i64 group = small || block.rows == 1 ? panels * tile.nr() : tile.nr();
   const i64 stride = block.sums ? block.stride : tile.nr();
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     for (i64 row = 0, index = 0; row < block.rows; ++index) {
@@ -136,12 +136,21 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const i64 count = tasks::at_most(tile.rows(which), left);
       const auto rows = pointers(index, row, left);
       const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
-      for (i64 col = col0; col < end; col += tile.nr()) {
+      for (i64 col = col0, next; col < end; col = next) {
         const typename Mac::B* panel = block.b + (col * block.panel_units + step.panel_unit * tile.nr()) * Mac::group;
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
         Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
-        run_micro<Mac, tile>(which, rows.at, step.segments, length, step.offset, panel, acc, stride, step.first);
-        if (step.last) finish(row, count, col, acc, stride);
+        next = col + tile.nr();
+        if (thin && block.rows == 1 && col + (thin_panels - 1) * tile.nr() < end) {
+          next = col + thin_panels * tile.nr();
+          micro_thin<Mac, tile>(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
+                                acc, step.first);
+        } else {
+          run_micro<Mac, tile>(which, rows.at, step.segments, length, step.offset, panel, acc, stride, step.first,
+                               block.rows <= 8 * tile.mr ? 4096 : 0);
+        }
+        if (!step.last) continue;
+        for (i64 at = col; at < next; at += tile.nr()) finish(row, count, at, acc + (at - col), stride);
       }
       row += count;
     }
@@ -195,7 +204,7 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
     } else {
       stride = a.stride, base = a.at(batch) + row0 * stride + k0;
     }
-    multiply_block<Mac, tile>(
+    multiply_block<Mac, tile, true>(
         block, step,
         [&](i64, i64 row, i64 left) WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left); },
         [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)

@@ -173,11 +173,12 @@ struct MacInt8 {
 #endif
 
 /// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
-/// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`.
+/// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`. `ahead` is how
+/// many bytes further the panel is asked for: 0 where it lies in the cache already.
 template <class Mac, GemmTile tile, int rows_now>
 __attribute__((noinline)) static void micro(const typename Mac::Unit* const* rows, i64 segments, i64 length,
                                             i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride,
-                                            bool first) {
+                                            bool first, i64 ahead) {
   constexpr int L = tile.lanes, NV = tile.nv, R = rows_now;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
@@ -200,6 +201,7 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
     for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
 #pragma clang loop unroll(disable)
     for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
+      __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
       decltype(Mac::template splat<L>(0)) bv[NV];
       Mac::template load_b<L, NV>(b, bv);
 #pragma unroll
@@ -214,6 +216,35 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
   for (int i = 0; i < R; ++i) {
 #pragma unroll
     for (int j = 0; j < NV; ++j) store(acc + i * stride + j * L, c[i][j], Full{});
+  }
+}
+
+/// Panels that one row of A takes at a time: enough sums to hide the latency of the additions, and more than one stream
+/// of memory.
+inline constexpr int thin_panels = 4;
+
+/// One row of A by thin_panels panels, `panel_stride` elements apart, over `length` units; the sums of all panels
+/// follow each other in `acc` and are added to what is there unless `first`. As `micro`, each sum takes k in rising
+/// order.
+template <class Mac, GemmTile tile>
+__attribute__((noinline)) static void micro_thin(const typename Mac::Unit* a, i64 length, const typename Mac::B* b,
+                                                 i64 panel_stride, typename Mac::Acc* acc, bool first) {
+  constexpr int L = tile.lanes, NV = tile.nv, P = thin_panels;
+  using Sum = Vec<typename Mac::Acc, L>;
+  Sum c[P][NV];
+  WEFT_UNROLL for (int p = 0; p < P; ++p) {
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) { c[p][j] = first ? Sum(0) : load<L>(acc + (p * NV + j) * L, Full{}); }
+  }
+  WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
+    const auto av = Mac::template splat<L>(a[k]);
+    WEFT_UNROLL for (int p = 0; p < P; ++p) {
+      decltype(Mac::template splat<L>(0)) bv[NV];
+      Mac::template load_b<L, NV>(b + p * panel_stride, bv);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
+    }
+  }
+  WEFT_UNROLL for (int p = 0; p < P; ++p) {
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) store(acc + (p * NV + j) * L, c[p][j], Full{});
   }
 }
 
@@ -250,15 +281,16 @@ WEFT_INLINE int next_rows(i64 left) {
 /// Calls the micro kernel compiled for tile.rows(which) rows.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void run_micro(int which, const typename Mac::Unit* const* rows, i64 segments, i64 length, i64 a_offset,
-                           const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first) {
-  if (which == 0) return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first);
+                           const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first, i64 ahead) {
+  if (which == 0) return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
   if constexpr (tile.rows2 > 0) {
-    if (which == 1) return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first);
+    if (which == 1) return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
   }
   if constexpr (tile.rows3 > 0) {
-    if (which == 2) return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first);
+    if (which == 2) return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
   }
-  if constexpr (tile.rows4 > 0) micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first);
+  if constexpr (tile.rows4 > 0)
+    micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
 }
 
 }  // namespace weft::kernel

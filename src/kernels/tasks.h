@@ -70,7 +70,8 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
   const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
   const i64 least = ceil_div(fill ? 128 : least_columns, tile.nr());
-  const i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
+  i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
+  if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B passes once
   b.n_blocks = at_least(ceil_div(panels, wide), 1);
   b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
   b.n_blocks = ceil_div(n, b.nc);
