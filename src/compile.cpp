@@ -63,8 +63,13 @@ std::shared_ptr<Executable> compile_reference(Job job) {
   return make_reference(std::move(job.program), std::move(job.report));
 }
 
+Host host_of(const CompileOptions& options) {
+  int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
+  return {threads ? threads : available_threads(), options.allocator, options.executor};
+}
+
 /// Kernel sources -> machine code -> something that runs.
-std::shared_ptr<Executable> load(Plan plan, int threads, CompileReport report, const CompileOptions& options) {
+std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileOptions& options) {
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) {
     sources.push_back({.name = kernel.name, .code = kernel.code, .checked = knobs().checked});
@@ -82,12 +87,7 @@ std::shared_ptr<Executable> load(Plan plan, int threads, CompileReport report, c
   report.kernels = static_cast<int64_t>(plan.kernels.size());
   report.kernels_compiled = after.compiles - before.compiles;
   report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
-  return make_cpu_executable(std::move(plan), built.image, threads, std::move(report));
-}
-
-int thread_count(const CompileOptions& options) {
-  int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
-  return threads ? threads : available_threads();
+  return make_cpu_executable(std::move(plan), built.image, host_of(options), std::move(report));
 }
 
 std::shared_ptr<Executable> compile_cpu(Job job) {
@@ -105,7 +105,7 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   Plan plan = lower(program, host_chip());
   plan_lifetimes(plan);
   job.report.phase_seconds.emplace_back("lower", timer.seconds());
-  return load(std::move(plan), thread_count(job.options), std::move(job.report), job.options);
+  return load(std::move(plan), std::move(job.report), job.options);
 }
 
 struct Device {
@@ -238,10 +238,10 @@ std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options
   CompileReport report{.phase_seconds = {{"load", timer.seconds()}},
                        .kernels = static_cast<int64_t>(saved.plan.kernels.size())};
   if (runs_code_for(host_chip(), saved.plan.chip) && !knobs().checked)
-    return make_cpu_executable(std::move(saved.plan), saved.image, thread_count(options), std::move(report));
+    return make_cpu_executable(std::move(saved.plan), saved.image, host_of(options), std::move(report));
   check_can_recompile(saved.plan.chip, options);
   saved.plan.chip = host_chip();
-  return load(std::move(saved.plan), thread_count(options), std::move(report), options);
+  return load(std::move(saved.plan), std::move(report), options);
 }
 
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& source) {

@@ -30,18 +30,20 @@ struct Progress {
 };
 
 struct CompileOptions {
-  std::string device = "auto";       ///< "auto", "cpu", "ref"; later "amd:0", "nvidia:0". A named device is strict.
-  int threads = 0;                   ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
-  std::vector<ShapeRequest> shapes = {}; ///< inputs not named keep the model's own sizes
-  std::map<std::string, int64_t> symbols = {};  ///< symbols fixed to a number
+  std::string device = "auto";   ///< "auto", "cpu", "ref"; later "amd:0", "nvidia:0". A named device is strict.
+  int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
+  HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
+  HostExecutor executor = {};    ///< runs kernels in place of the library's threads
+  std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
+  std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   Precision precision = Precision::f32;
-  std::vector<std::string> keep_f32 = {}; ///< source node names (glob patterns) that stay in f32
+  std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
   std::vector<std::string> fixed_defaults = {};
   std::function<void(const Progress&)> progress = {};
-  std::string dump_directory = {};///< receives the IR after every pass
-  bool use_cache = true;       ///< of compiled kernels, on disk
+  std::string dump_directory = {};  ///< receives the IR after every pass
+  bool use_cache = true;            ///< of compiled kernels, on disk
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 

@@ -88,6 +88,7 @@ T known_part(const T* given, const T& defaults) {
 /// malloc'ed text for the caller.
 char* give_text(const std::string& text);
 
+HostExecutor to_executor(const weft_executor& given);
 CompileOptions to_compile_options(const weft_compile_options* given);
 
 }  // namespace weft

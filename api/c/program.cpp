@@ -60,6 +60,12 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
 
 }  // namespace
 
+HostExecutor to_executor(const weft_executor& given) {
+  if (!given.parallel_for || given.width < 1)
+    usage_error("E210", cat("an executor needs 'parallel_for' and a width of at least 1, not ", given.width));
+  return {given.width, given.parallel_for, given.user};
+}
+
 CompileOptions to_compile_options(const weft_compile_options* given) {
   weft_compile_options c = known_part(given, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
   CompileOptions options;
@@ -77,6 +83,11 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   if (!constants.empty()) required(c.constants, "constants");
   for (size_t i = 0; i < constants.size(); ++i)
     options.constants.insert_or_assign(constants[i], required(c.constants[i], "constants").tensor);
+  options.fixed_defaults = texts(c.fixed_defaults, c.fixed_default_count, "fixed_defaults");
+  if (c.allocator) options.allocator = {c.allocator->allocate, c.allocator->release, c.allocator->user};
+  if (c.allocator && (!c.allocator->allocate || !c.allocator->release))
+    usage_error("E210", "an allocator needs both of its functions");
+  if (c.executor) options.executor = to_executor(*c.executor);
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
@@ -111,8 +122,9 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
     required(program, "program");
     if (size > 0) required(static_cast<const char*>(data), "data");
     std::span<const std::byte> model(static_cast<const std::byte*>(data), size);
-    const char* folder = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).folder;
-    give_program(program, compile_bytes(Bytes::copy(model), to_compile_options(options), folder ? folder : ""));
+    weft_compile_options c = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
+    Bytes bytes = c.borrow ? Bytes(model, nullptr) : Bytes::copy(model);
+    give_program(program, compile_bytes(std::move(bytes), to_compile_options(options), c.folder ? c.folder : ""));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api/c/handles.h"
+#include "runtime/bind.h"
 
 using namespace weft;
 
@@ -48,6 +49,20 @@ bool overlap(const Bytes& a, const Bytes& b) {
   return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
+/// The caller's functions as the library calls them.
+RunOptions to_run_options(const weft_run_options& c) {
+  RunOptions options;
+  if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
+  if (c.stop) options.stop = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };
+  if (c.allocate) {
+    options.allocate_output = [allocate = c.allocate, user = c.allocate_user](
+                                  size_t index, std::span<const int64_t> dims, size_t bytes) {
+      return static_cast<std::byte*>(allocate(user, index, dims.data(), dims.size(), bytes));
+    };
+  }
+  return options;
+}
+
 /// An output may be a view of an input, and the reference hands out constants as they are.
 bool may_be_shared(const Executable& executable, const Tensor& result, std::span<const Tensor> inputs) {
   auto is_part_of = [&](const Tensor& input) { return overlap(result.data, input.data); };
@@ -69,6 +84,32 @@ void weft_context_free(weft_context* context) { delete context; }
 size_t weft_context_memory(const weft_context* context) { return context->context->memory_bytes(); }
 size_t weft_context_peak_memory(const weft_context* context) { return context->context->peak_memory_bytes(); }
 
+weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory) {
+  return guarded([&] {
+    size_t size = required(memory, "memory").struct_size;
+    MemoryUse use = required(context, "context").context->memory();
+    weft_memory filled{size, use.arena, use.scratch, use.peak, use.weights, use.constants};
+    std::memcpy(memory, &filled, std::min(size, sizeof filled));
+  });
+}
+
+weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* const* inputs, size_t input_count,
+                               size_t index, int64_t* dims, size_t rank, size_t* bytes) {
+  return guarded([&] {
+    const Executable& executable = *required(program, "program").executable;
+    const auto& ports = executable.outputs();
+    if (index >= ports.size()) usage_error("E210", cat("output ", index, " of ", ports.size(), " was asked for"));
+    const Shape& shape = ports[index].type.shape;
+    if (rank != shape.dims.size())
+      usage_error("E210", cat("output ", index, " has rank ", shape.dims.size(), ", there is room for ", rank));
+    if (rank > 0) required(dims, "dims");
+    auto sizes = output_sizes(executable.inputs(), ports[index], gather_inputs(executable, inputs, input_count));
+    std::ranges::copy(sizes, dims);
+    bool is_known = std::ranges::find(sizes, -1) == sizes.end();
+    if (bytes) *bytes = is_known ? static_cast<size_t>(byte_size(shape.dtype, element_count(sizes))) : 0;
+  });
+}
+
 weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,
                       weft_tensor** outputs, size_t output_count, const weft_run_options* given) {
   return guarded([&] {
@@ -79,13 +120,10 @@ weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, s
     if (count > 0) required(outputs, "outputs");
     weft_run_options c = known_part(given, weft_run_options WEFT_RUN_OPTIONS_INIT);
     auto memory = output_memory(c, count);
-    RunOptions options{.output_memory = memory};
-    if (c.allocate) {
-      options.allocate_output = [&c](size_t output, std::span<const int64_t> dims, size_t bytes) {
-        return static_cast<std::byte*>(c.allocate(c.allocate_user, output, dims.data(), dims.size(), bytes));
-      };
-    }
-    if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
+    RunOptions options = to_run_options(c);
+    options.output_memory = memory;
+    std::optional<HostExecutor> executor;
+    if (c.executor) options.executor = &executor.emplace(to_executor(*c.executor));
     auto tensors = gather_inputs(executable, inputs, input_count);
     std::vector<std::unique_ptr<weft_tensor>> handles;
     for (Tensor& result : context->context->run(tensors, options)) {

@@ -175,10 +175,12 @@ struct Options {
   std::string folder, dump;
   bool cache;
   std::optional<Progress> progress;
+  std::vector<std::string> fixed_defaults;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
+    o.fixed_defaults = fixed_defaults;
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
@@ -259,11 +261,12 @@ NB_MODULE(_weft, m) {
           "__init__",
           [](Options* self, std::string device, int threads, std::string precision, std::vector<std::string> shapes,
              std::vector<std::string> symbols, std::vector<std::string> keep_f32, std::string folder, std::string dump,
-             bool cache, std::optional<Progress> progress) {
-            new (self) Options{device, threads, precision, shapes, symbols, keep_f32, folder, dump, cache, progress};
+             bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults) {
+            new (self) Options{device, threads, precision, shapes,   symbols,       keep_f32,
+                               folder, dump,    cache,     progress, fixed_defaults};
           },
           "device"_a, "threads"_a, "precision"_a, "shapes"_a, "symbols"_a, "keep_f32"_a, "folder"_a, "dump"_a,
-          "cache"_a, "progress"_a.none());
+          "cache"_a, "progress"_a.none(), "fixed_defaults"_a);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",

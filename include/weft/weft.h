@@ -161,6 +161,22 @@ WEFT_API const char* weft_tensor_string(const weft_tensor* tensor, size_t index,
 
 typedef enum weft_precision { WEFT_PRECISION_F32 = 0, WEFT_PRECISION_BF16 = 1, WEFT_PRECISION_F16 = 2 } weft_precision;
 
+/* Memory of the caller's for weights, working memory and results. Calls come from any thread; the functions must work
+ * until everything made with them is gone. */
+typedef struct weft_allocator {
+  void* (*allocate)(void* user, size_t bytes, size_t alignment); /* a power of 2; NULL: there is none (E401) */
+  void (*release)(void* user, void* data, size_t bytes, size_t alignment);
+  void* user;
+} weft_allocator;
+
+/* Threads of the caller's for kernels. `parallel_for` calls body(context, i) once for each i below `count`, which is at
+ * most `width`, on any threads, in any order, one after another if need be; it returns when all have returned. */
+typedef struct weft_executor {
+  int32_t width; /* how many pieces of work are worth running at once */
+  void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context);
+  void* user;
+} weft_executor;
+
 typedef struct weft_compile_options {
   size_t struct_size;
   const char* device;       /* "auto" (NULL), "cpu", "ref"; a device that is named is used or refused, never replaced */
@@ -181,13 +197,18 @@ typedef struct weft_compile_options {
       constant_names; /* inputs that are fixed: no inputs of the program, but constants of it. So weights */
   const weft_tensor* const* constants; /* that lie in memory already are compiled in without going through a file */
   size_t constant_count;
+  const char* const* fixed_defaults; /* inputs (* and ? match) that always keep their default: folded, no inputs */
+  size_t fixed_default_count;
+  const weft_allocator* allocator; /* NULL: the library's own memory. Copied, as `executor` is */
+  const weft_executor* executor;   /* NULL: a pool of `threads` threads */
+  int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
 } weft_compile_options;
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
-/* The same from memory, which is copied. */
+/* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
 /* Maps a saved program; anything else is refused. Of the options only `device` and `threads`
@@ -242,6 +263,22 @@ WEFT_API void weft_context_free(weft_context* context);
 WEFT_API size_t weft_context_memory(const weft_context* context);
 WEFT_API size_t weft_context_peak_memory(const weft_context* context);
 
+typedef struct weft_memory {
+  size_t struct_size;
+  size_t arena, scratch; /* held now by this context: values between kernels, and what kernels need while they run */
+  size_t peak;           /* the most that this context has held */
+  size_t weights;        /* packed weights, held once for all contexts of the program */
+  size_t constants;      /* of the model, read where they lie: in a mapped file or in the caller's memory */
+} weft_memory;
+#define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}
+WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);
+
+/* The sizes that output `index` will have for inputs of these sizes, before anything runs: `dims` has room for `rank`
+ * of them; -1 where the run decides. `bytes` (may be NULL) receives what a buffer for it needs, 0 when not known yet.
+ */
+WEFT_API weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* const* inputs,
+                                        size_t input_count, size_t index, int64_t* dims, size_t rank, size_t* bytes);
+
 typedef struct weft_buffer {
   void* data; /* aligned to 64 bytes is fastest; NULL: memory of the library's */
   size_t bytes;
@@ -257,8 +294,12 @@ typedef struct weft_run_options {
    * fastest. NULL fails the run with E400. From the thread that runs. */
   void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes);
   void* allocate_user;
+  /* Asked between steps and between pieces of them, from any thread of the run; anything but 0 ends it with E404. */
+  int32_t (*stop)(void* user);
+  void* stop_user;
+  const weft_executor* executor; /* for this run, in place of the program's threads */
 } weft_run_options;
-#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0}
+#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
  * weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its
@@ -293,7 +334,7 @@ WEFT_API void weft_graph_free(weft_graph* graph);
 WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
 WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
 WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value);
-/* One operator: "softmax {axis=-1}". Operands are broadcast only by a `broadcast` of their own. */
+/* One operator: "softmax {axis=1}". Operands are broadcast only by a `broadcast` of their own. */
 WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
                                         weft_value* result);
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */

@@ -147,6 +147,10 @@ struct CompileOptions {
   std::string dump_folder{};  ///< receives the program after every pass
   bool use_cache = true;
   std::vector<std::pair<std::string, Tensor>> constants{};  ///< inputs that are fixed to a value
+  const weft_allocator* allocator = nullptr;
+  const weft_executor* executor = nullptr;
+  std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
+  bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
 
@@ -162,7 +166,10 @@ inline std::vector<const char*> pointers(const std::vector<std::string>& texts) 
 class CompileOptionsView {
  public:
   explicit CompileOptionsView(const CompileOptions& o)
-      : shapes_(pointers(o.shapes)), symbols_(pointers(o.symbols)), keep_(pointers(o.keep_f32)) {
+      : shapes_(pointers(o.shapes)),
+        symbols_(pointers(o.symbols)),
+        keep_(pointers(o.keep_f32)),
+        fixed_(pointers(o.fixed_defaults)) {
     c_.device = o.device.c_str();
     c_.threads = o.threads;
     c_.precision = o.precision;
@@ -177,6 +184,9 @@ class CompileOptionsView {
       constants_.push_back(value.get());
     }
     c_.constant_names = constant_names_.data(), c_.constants = constants_.data(), c_.constant_count = constants_.size();
+    c_.allocator = o.allocator, c_.executor = o.executor;
+    c_.fixed_defaults = fixed_.data(), c_.fixed_default_count = fixed_.size();
+    c_.borrow = o.borrow;
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
@@ -186,7 +196,7 @@ class CompileOptionsView {
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_, constant_names_;
+  std::vector<const char*> shapes_, symbols_, keep_, fixed_, constant_names_;
   std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };
@@ -203,6 +213,19 @@ struct RunOptions {
   /// Asked for the memory of the other results, as weft_run_options says; must not throw.
   void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes) = nullptr;
   void* allocate_user = nullptr;
+  std::function<bool()> stop{};  ///< true ends the run with E404; asked from any thread of the run, must not throw
+  const weft_executor* executor = nullptr;
+
+  /// A view, for as long as this lives.
+  weft_run_options get() const {
+    weft_run_options c WEFT_RUN_OPTIONS_INIT;
+    c.outputs = outputs.empty() ? nullptr : outputs.data(), c.output_count = outputs.size();
+    c.deadline_seconds = deadline_seconds, c.executor = executor;
+    c.allocate = allocate, c.allocate_user = allocate_user;
+    c.stop_user = const_cast<void*>(static_cast<const void*>(&stop));
+    if (stop) c.stop = [](void* user) { return int32_t{(*static_cast<std::function<bool()>*>(user))()}; };
+    return c;
+  }
 };
 
 /// The working memory of one request; for one thread at a time. Keeps its program alive.
@@ -215,11 +238,7 @@ class Context {
     std::vector<const weft_tensor*> in;
     for (const Tensor& input : inputs) in.push_back(input.get());
     std::vector<weft_tensor*> out(output_count_);
-    weft_run_options c WEFT_RUN_OPTIONS_INIT;
-    c.outputs = options.outputs.empty() ? nullptr : options.outputs.data();
-    c.output_count = options.outputs.size();
-    c.deadline_seconds = options.deadline_seconds;
-    c.allocate = options.allocate, c.allocate_user = options.allocate_user;
+    weft_run_options c = options.get();
     check(weft_run(context_.get(), in.data(), in.size(), out.data(), out.size(), &c));
     std::vector<Tensor> outputs;
     for (weft_tensor* tensor : out) outputs.emplace_back(tensor);
@@ -230,6 +249,11 @@ class Context {
   }
   size_t memory_bytes() const { return weft_context_memory(context_.get()); }
   size_t peak_memory_bytes() const { return weft_context_peak_memory(context_.get()); }
+  weft_memory memory() const {
+    weft_memory use WEFT_MEMORY_INIT;
+    check(weft_context_memory_use(context_.get(), &use));
+    return use;
+  }
 
  private:
   Owned<weft_context, weft_context_free> context_;

@@ -154,6 +154,17 @@ SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> i
   return values;
 }
 
+std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& output, std::span<const Tensor> given) {
+  SymbolValues values = bind_symbols(inputs, given);
+  std::vector<int64_t> sizes;
+  for (const Dim& dim : output.type.shape.dims) {
+    bool is_known = true;
+    dim.visit_symbols([&](const Symbol& symbol) { is_known &= values.find(symbol.name) != nullptr; });
+    sizes.push_back(is_known ? values.evaluate(dim) : -1);
+  }
+  return sizes;
+}
+
 void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) {
   for (const SizeCheck& c : checks) {
     int64_t a = values.evaluate(c.a), b = values.evaluate(c.b);
@@ -165,17 +176,6 @@ void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) 
                  .where = c.source,
                  .why = cat(c.a, " and ", c.b, " with ", known_values(values))});
   }
-}
-
-std::span<std::byte> output_memory(const RunOptions& options, size_t index, std::span<const int64_t> dims,
-                                   size_t bytes) {
-  if (index < options.output_memory.size() && options.output_memory[index].data()) return options.output_memory[index];
-  if (!options.allocate_output) return {};
-  std::byte* memory = options.allocate_output(index, dims, bytes);
-  if (memory) return {memory, bytes};
-  throw Error({.kind = ErrorKind::resource,
-               .code = "E400",
-               .what = cat("the caller gives no memory for output ", index, ", ", bytes, " bytes")});
 }
 
 }  // namespace weft

@@ -40,12 +40,11 @@ std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const T
 /// range, E312 for sizes that contradict each other; each names the input.
 SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs);
 
+/// The sizes of an output for these inputs, as far as the inputs decide them; -1 where only the run does. Throws as
+/// bind_symbols does.
+std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& output, std::span<const Tensor> given);
+
 /// E312 with the node and both values for a condition that does not hold.
 void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values);
-
-/// The caller's memory for output `index`, of `bytes` bytes or more by the caller's word: given, or asked for now.
-/// Empty when the library is to find some. E400 when the caller has none.
-std::span<std::byte> output_memory(const RunOptions& options, size_t index, std::span<const int64_t> dims,
-                                   size_t bytes);
 
 }  // namespace weft

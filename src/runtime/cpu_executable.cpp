@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu_executable.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -12,43 +10,18 @@
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
+#include "runtime/outputs.h"
 #include "runtime/saved.h"
+#include "runtime/watch.h"
+#include "targets/cpu/memory.h"
 #include "targets/cpu/object.h"
-#include "targets/cpu/thread_pool.h"
+#include "targets/cpu/workers.h"
 
 namespace weft {
 namespace {
 
 using KernelEntry = void(const LaunchArgs*, i64 begin, i64 end);
 using KernelPlan = void(const i64* sizes, i64* out);
-
-struct FreeAligned {
-  std::align_val_t alignment{64};
-  void operator()(std::byte* p) const { ::operator delete(p, alignment); }
-};
-
-/// Memory aligned for the widest vectors. Large pieces lie on huge pages where the system has them: weights are read
-/// once in a run, and each small page costs a walk through the page table.
-class AlignedMemory {
- public:
-  explicit AlignedMemory(int64_t bytes = 0) : bytes_(bytes) {
-    if (bytes == 0) return;
-    auto size = static_cast<size_t>(bytes);
-    std::align_val_t alignment{static_cast<size_t>(bytes >= huge_page ? huge_page : 64)};
-    data_ = {static_cast<std::byte*>(::operator new(size, alignment, std::nothrow)), FreeAligned{alignment}};
-    if (!data_)
-      throw Error(
-          {.kind = ErrorKind::resource, .code = "E401", .what = cat("cannot allocate ", bytes, " bytes of memory")});
-    if (bytes >= huge_page) ::madvise(data_.get(), size, MADV_HUGEPAGE);
-  }
-  std::byte* data() const { return data_.get(); }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  static constexpr int64_t huge_page = 2 << 20;
-  std::unique_ptr<std::byte, FreeAligned> data_;
-  int64_t bytes_;
-};
 
 struct Kernel {
   KernelEntry* entry;
@@ -70,27 +43,40 @@ struct BoundSizes {
   int64_t scratch_bytes = 0;       // of one thread
 };
 
+/// Who runs the steps of one run, where their scratch lies, and whether they should end early.
+struct Launcher {
+  const Workers& workers;
+  std::byte* scratch = nullptr;
+  int64_t scratch_stride = 0;  // of one thread
+  Watch* watch = nullptr;
+};
+
 struct StepRun {
   KernelEntry* entry;
   LaunchArgs args;
-  std::byte* scratch;
-  int64_t scratch_stride;
+  const Launcher& launcher;
 
   static void run(void* context, int64_t begin, int64_t end, int worker) {
     const auto& step = *static_cast<StepRun*>(context);
     LaunchArgs args = step.args;
-    args.scratch = step.scratch + worker * step.scratch_stride;
-    step.entry(&args, begin, end);
+    args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
+    if (!step.launcher.watch) return step.entry(&args, begin, end);
+    // A step may take long: whoever wants to end it is asked between pieces.
+    for (int64_t piece = std::max<int64_t>(1, (end - begin) / 16); begin < end; begin += piece) {
+      if (step.launcher.watch->is_over()) return;
+      step.entry(&args, begin, std::min(begin + piece, end));
+    }
   }
 };
 
 class CpuExecutable final : public Executable, public std::enable_shared_from_this<CpuExecutable> {
  public:
-  CpuExecutable(Plan plan, Bytes image, int threads, CompileReport report)
+  CpuExecutable(Plan plan, Bytes image, const Host& host, CompileReport report)
       : plan_(std::move(plan)),
         image_(std::move(image)),
         object_(image_, plan_.program),
-        pool_(ThreadPool::shared(threads)),
+        allocator_(host.allocator),
+        workers_(host),
         report_(std::move(report)) {
     for (const PlanKernel& kernel : plan_.kernels) {
       kernels_.push_back(
@@ -106,7 +92,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   std::unique_ptr<Context> new_context() const override;
   std::string device() const override {
     return cat("cpu (", plan_.chip.arch, plan_.chip.tune.empty() ? "" : cat(", ", plan_.chip.tune), "), ",
-               pool_->width(), pool_->width() == 1 ? " thread" : " threads");
+               workers_.width(), workers_.width() == 1 ? " thread" : " threads",
+               workers_.are_the_hosts() ? " of the caller's" : "");
   }
   void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
 
@@ -117,7 +104,14 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
   const Plan& plan() const { return plan_; }
-  ThreadPool& pool() const { return *pool_; }
+  const Workers& workers() const { return workers_; }
+  const HostAllocator& allocator() const { return allocator_; }
+  size_t constant_bytes() const {
+    size_t total = 0;
+    for (const Tensor& constant : plan_.constants) total += constant.data.size();
+    return total;
+  }
+  int64_t packed_bytes() const { return memory_.bytes(); }
   const std::string& kernel_name(const PlanStep& step) const {
     return plan_.kernels[static_cast<size_t>(step.kernel)].name;
   }
@@ -147,17 +141,17 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     bound.arena = place(requests);
   }
 
-  void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory, std::byte* scratch,
-                int64_t scratch_stride) const {
+  void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
+                const Launcher& launcher) const {
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     KernelFault fault;
     LaunchArgs args{.buffers = buffers.data(),
                     .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
-                    .scratch_bytes = scratch_stride,
+                    .scratch_bytes = launcher.scratch_stride,
                     .fault = &fault};
-    StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry, args, scratch, scratch_stride};
-    pool_->run(bound.tasks, &StepRun::run, &run);
+    StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry, args, launcher};
+    launcher.workers.run(bound.tasks, &StepRun::run, &run);
     if (fault.raised) report_fault(step, fault);
     if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos) {
       damage(step, memory);
@@ -218,7 +212,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       offsets[i] = total;
       total += (none.evaluate(buffer.bytes) + 63) / 64 * 64;
     }
-    memory_ = AlignedMemory(total);
+    memory_ = AlignedMemory(total, allocator_);
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& buffer = plan_.buffers[i];
       if (buffer.kind == BufferKind::persistent) persistent_[i] = memory_.data() + offsets[i];
@@ -227,16 +221,18 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       }
     }
     BoundSizes bound = bind(plan_.load_steps, none);
-    AlignedMemory scratch(bound.scratch_bytes * pool_->width());
+    AlignedMemory scratch(bound.scratch_bytes * workers_.width(), allocator_);
+    Launcher launcher{workers_, scratch.data(), bound.scratch_bytes};
     for (size_t i = 0; i < plan_.load_steps.size(); ++i)
-      run_step(plan_.load_steps[i], bound.steps[i], persistent_, scratch.data(), bound.scratch_bytes);
+      run_step(plan_.load_steps[i], bound.steps[i], persistent_, launcher);
     report_.constant_bytes = total;
   }
 
   Plan plan_;
   Bytes image_;
   LoadedObject object_;
-  std::shared_ptr<ThreadPool> pool_;
+  HostAllocator allocator_;
+  Workers workers_;
   CompileReport report_;
   std::vector<Kernel> kernels_;
   AlignedMemory memory_;
@@ -262,6 +258,13 @@ class CpuContext final : public Context {
 
   size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + scratch_.bytes()); }
   size_t peak_memory_bytes() const override { return peak_; }
+  MemoryUse memory() const override {
+    return {.arena = static_cast<size_t>(arena_.bytes()),
+            .scratch = static_cast<size_t>(scratch_.bytes()),
+            .peak = peak_,
+            .weights = static_cast<size_t>(program_->packed_bytes()),
+            .constants = program_->constant_bytes()};
+  }
 
  private:
   const Plan& plan() const { return program_->plan(); }
@@ -287,15 +290,19 @@ class CpuContext final : public Context {
   }
 
   void reserve() {
-    int64_t scratch = bound_.scratch_bytes * program_->pool().width();
-    if (arena_.bytes() < bound_.arena.bytes) arena_ = AlignedMemory(bound_.arena.bytes);
-    if (scratch_.bytes() < scratch) scratch_ = AlignedMemory(scratch);
-    peak_ = std::max(peak_, memory_bytes());
+    grow(arena_, bound_.arena.bytes);
     memory_.assign(plan().buffers.size(), nullptr);
     for (size_t i = 0; i < memory_.size(); ++i) memory_[i] = program_->persistent(static_cast<int>(i));
     for (size_t i = 0; i < bound_.arena_buffers.size(); ++i) {
       memory_[static_cast<size_t>(bound_.arena_buffers[i])] = arena_.data() + bound_.arena.offsets[i];
     }
+  }
+
+  void grow(AlignedMemory& memory, int64_t bytes) {
+    if (memory.bytes() >= bytes) return;
+    memory = {};  // first the old piece goes, so that both are never held
+    memory = AlignedMemory(bytes, program_->allocator());
+    peak_ = std::max(peak_, memory_bytes());
   }
 
   std::vector<Tensor> bind_outputs(const RunOptions& options) {
@@ -304,46 +311,30 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       auto index = static_cast<size_t>(buffer.index);
-      const Shape& shape = plan().outputs[index].type.shape;
-      std::vector<int64_t> dims = values_.dims(shape.dims);
-      std::byte* memory = nullptr;
-      auto given = output_memory(options, index, dims, static_cast<size_t>(bound_.buffer_bytes[i]));
-      if (given.data()) {
-        memory = users_memory(given, bound_.buffer_bytes[i], plan().outputs[index].name);
-        outputs[index] = {
-            .dtype = shape.dtype,
-            .dims = std::move(dims),
-            .data = Bytes(std::span<const std::byte>(memory, static_cast<size_t>(bound_.buffer_bytes[i])), nullptr)};
-      } else {
-        MutableTensor made = allocate_tensor(shape.dtype, std::move(dims));
-        memory = made.data;
-        outputs[index] = std::move(made.tensor);
-      }
-      memory_[i] = memory;
+      const Port& port = plan().outputs[index];
+      MutableTensor place =
+          place_output(options, index, port, values_.dims(port.type.shape.dims), program_->allocator());
+      memory_[i] = place.data;
+      outputs[index] = std::move(place.tensor);
     }
     return outputs;
   }
 
-  static std::byte* users_memory(std::span<std::byte> given, int64_t needed, const std::string& name) {
-    if (static_cast<int64_t>(given.size()) < needed) {
-      throw Error({.kind = ErrorKind::usage,
-                   .code = "E313",
-                   .what = cat("the memory for output '", printable(name), "' has ", given.size(), " bytes when ",
-                               needed, " are needed")});
-    }
-    return given.data();
-  }
-
   void execute(const RunOptions& options) {
+    std::optional<Workers> callers;
+    if (options.executor) callers.emplace(*options.executor);
+    const Workers& workers = callers ? *callers : program_->workers();
+    grow(scratch_, bound_.scratch_bytes * workers.width());
+    Watch watch(options.deadline, options.stop);
+    Launcher launcher{workers, scratch_.data(), bound_.scratch_bytes, watch.is_needed() ? &watch : nullptr};
     auto start = std::chrono::steady_clock::now();
     auto now = [&] { return std::chrono::steady_clock::now() - start; };
     for (size_t i = 0; i < plan().steps.size(); ++i) {
       const PlanStep& step = plan().steps[i];
-      if (options.deadline && std::chrono::steady_clock::now() > *options.deadline) {
-        throw Error({.kind = ErrorKind::resource, .code = "E403", .what = "the deadline passed", .where = step.source});
-      }
+      watch.check(step.source);
       auto begin = now();
-      program_->run_step(step, bound_.steps[i], memory_, scratch_.data(), bound_.scratch_bytes);
+      program_->run_step(step, bound_.steps[i], memory_, launcher);
+      watch.check_whole(step.source);
       if (options.profile)
         options.profile->push_back({i, begin, now(), values_.evaluate(step.flops), step_bytes(step)});
       if (options.observe) show(i, step, options);
@@ -381,8 +372,8 @@ std::unique_ptr<Context> CpuExecutable::new_context() const { return std::make_u
 
 }  // namespace
 
-std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, int threads, CompileReport report) {
-  return std::make_shared<CpuExecutable>(std::move(plan), std::move(image), threads, std::move(report));
+std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, const Host& host, CompileReport report) {
+  return std::make_shared<CpuExecutable>(std::move(plan), std::move(image), host, std::move(report));
 }
 
 }  // namespace weft

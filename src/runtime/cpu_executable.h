@@ -9,6 +9,6 @@ namespace weft {
 
 /// A plan and the machine code of its kernels (an x86 image of Codegen::link), ready to run. Loading runs the plan's
 /// load steps: weights are packed once and shared by all contexts.
-std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, int threads, CompileReport report);
+std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, const Host& host, CompileReport report);
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host.h"
 #include "base/plan.h"
 
 /// What compiling yields. An executable is immutable and shared by any number of threads; each request runs in a
@@ -49,9 +50,20 @@ struct RunOptions {
   /// Asked for the memory of outputs without an entry above, of `bytes` bytes; NULL is E400. Empty: the library's own.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
+  /// E404 as soon as it says true. Asked between steps and between pieces of them, from any thread of the run.
+  std::function<bool()> stop = {};
+  const HostExecutor* executor = nullptr;  ///< runs this run's kernels in place of the program's own threads
   std::vector<StepTime>* profile = nullptr;
   /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
+};
+
+/// Bytes that a context stands on.
+struct MemoryUse {
+  size_t arena = 0, scratch = 0;  ///< held now, by this context
+  size_t peak = 0;                ///< the most that this context has held
+  size_t weights = 0;             ///< packed weights, shared by all contexts of the program
+  size_t constants = 0;           ///< of the model, read where they lie (a mapped file, or the caller's memory)
 };
 
 /// One request at a time. Not for use by two threads at once.
@@ -64,6 +76,7 @@ class Context {
   /// Bytes of working memory held now, and the most held since creation.
   virtual size_t memory_bytes() const = 0;
   virtual size_t peak_memory_bytes() const = 0;
+  virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
 class Executable {

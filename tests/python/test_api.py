@@ -230,3 +230,20 @@ def test_print_model():
 def test_import_brings_no_numpy():
     code = "import sys, weft; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_inputs_with_defaults_may_be_left_out():
+    text = """default "w" f32[4]{1, 2, 3, 4}
+module main {
+  %x = parameter {name="x", type=f32[4]}
+  %w = parameter {name="w", type=f32[4]}
+  %s = mul %x, %w
+  return "s"=%s
+}
+"""
+    model = weft.Graph.parse(text).compile(device="cpu")
+    assert [port.has_default for port in model.inputs] == [False, True]
+    x = np.ones(4, np.float32)
+    assert model(x).tolist() == [1, 2, 3, 4]
+    assert model(x, w=x * 5).tolist() == [5, 5, 5, 5]
+    assert model.run({"x": x})["s"].tolist() == [1, 2, 3, 4]

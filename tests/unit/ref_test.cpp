@@ -114,7 +114,7 @@ TEST_CASE("values are observed by name, steps are profiled, the deadline holds, 
   CHECK(has(error_of(*model, {zeros({2, 2}), zeros({2, 2})}, {.deadline = std::chrono::steady_clock::time_point()}),
             "E403"));
   memories[0] = std::span(memory).first(3);
-  CHECK(has(error_of(*model, {zeros({2, 2}), zeros({2, 2})}, {.output_memory = memories}), "E310"));
+  CHECK(has(error_of(*model, {zeros({2, 2}), zeros({2, 2})}, {.output_memory = memories}), "E313"));
 }
 
 TEST_CASE("reals are not rounded between operators") {

@@ -68,6 +68,7 @@ def _options(
     cache: bool = True,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    fixed_defaults: Iterable[str] = (),
 ) -> _weft.Options:
     return _weft.Options(
         device=device,
@@ -76,6 +77,7 @@ def _options(
         shapes=_shape_texts(shapes),
         symbols=[f"{name}={size}" for name, size in (symbols or {}).items()],
         keep_f32=list(keep_f32),
+        fixed_defaults=list(fixed_defaults),
         folder=os.fspath(folder) if folder is not None else "",
         dump=os.fspath(dump) if dump is not None else "",
         cache=cache,
@@ -228,6 +230,7 @@ def compile(
     cache: bool = True,
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    fixed_defaults: Iterable[str] = (),
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -236,9 +239,12 @@ def compile(
     precision: "f32", "bf16" or "f16" of matrix products and convolutions; nodes in keep_f32 (* and ? match) stay in f32.
     symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.
     cache: whether compiled kernels are kept on disk. dump: a folder for the program after every pass.
-    progress: called with (phase, done, total).
+    progress: called with (phase, done, total). fixed_defaults: inputs (* and ? match) that always keep the default that
+    the model has for them, which is faster; they are no inputs of the result.
     """
-    options = _options(device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress)
+    options = _options(
+        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults
+    )
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options))
     return Model(_weft.compile(os.fspath(model), options))
@@ -284,7 +290,7 @@ class Graph:
         return self._native.constant(_array(array))
 
     def append(self, op: str, *inputs: Value) -> Value:
-        """One operator: append("softmax {axis=-1}", x)."""
+        """One operator: append("softmax {axis=1}", x)."""
         return self._native.append(op, list(inputs))
 
     def source(self, place: str) -> None:

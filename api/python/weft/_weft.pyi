@@ -21,6 +21,7 @@ class Options:
         dump: str,
         cache: bool,
         progress: Callable[[str, int, int], None] | None,
+        fixed_defaults: list[str],
     ) -> None: ...
 
 class Model:

@@ -8,6 +8,8 @@
 #include "ir/core_ops.h"
 #include "ops/wide.h"
 #include "runtime/bind.h"
+#include "runtime/outputs.h"
+#include "runtime/watch.h"
 
 namespace weft {
 namespace {
@@ -50,8 +52,7 @@ class Interpreter {
 
   void run_step(const Instruction& i, size_t step) {
     auto begin = Clock::now();
-    if (options_.deadline && begin > *options_.deadline)
-      throw Error({.kind = ErrorKind::resource, .code = "E403", .what = "the deadline passed", .where = i.source});
+    watch_.check(i.source);
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(value(input));
     keep(i, evaluate(i, in));
@@ -116,6 +117,7 @@ class Interpreter {
   const Module& module_;
   const SymbolValues& sizes_;
   const RunOptions& options_;
+  Watch watch_{options_.deadline, options_.stop};
   std::vector<std::vector<Wide>> values_;
   std::vector<size_t> reads_left_;
   int64_t held_ = 0, peak_ = 0;
@@ -146,17 +148,12 @@ std::vector<SizeCheck> size_checks(const Program& program) {
 }
 
 /// Moves a result to the caller's memory when there is some.
-Tensor deliver(Tensor tensor, const Port& port, std::span<std::byte> memory) {
-  if (memory.empty()) return tensor;
-  if (memory.size() < tensor.data.size()) {
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E310",
-                 .what = cat("output '", printable(port.name), "' needs ", tensor.data.size(), " bytes, ",
-                             memory.size(), " were given")});
-  }
-  std::memcpy(memory.data(), tensor.data.data(), tensor.data.size());
-  tensor.data = Bytes(memory.first(tensor.data.size()), nullptr);
-  return tensor;
+Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
+  bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
+  if (!is_wanted && !options.allocate_output) return tensor;
+  MutableTensor place = place_output(options, index, port, tensor.dims);
+  std::memcpy(place.data, tensor.data.data(), tensor.data.size());
+  return place.tensor;
 }
 
 class RefExecutable : public Executable, public std::enable_shared_from_this<RefExecutable> {
@@ -197,9 +194,7 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
     peak_bytes = std::max(peak_bytes, interpreter.peak_bytes());
     std::vector<Tensor> outputs;
     for (size_t i = 0; i < results.size(); ++i) {
-      Tensor result = to_tensor(results[i]);
-      auto memory = output_memory(options, i, result.dims, result.data.size());
-      outputs.push_back(deliver(std::move(result), outputs_[i], memory));
+      outputs.push_back(deliver(to_tensor(results[i]), outputs_[i], i, options));
     }
     return outputs;
   }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+/// What an embedding program may give in place of the library's own: memory and threads. Plain functions, because they
+/// come through the C interface.
+namespace weft {
+
+/// Where weights, working memory and results lie. Without functions: the library's own.
+struct HostAllocator {
+  /// `alignment` is a power of 2; null when there is no memory. From any thread.
+  void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
+  void (*release)(void* user, void* data, size_t bytes, size_t alignment) = nullptr;
+  void* user = nullptr;
+};
+
+/// Who runs the pieces of a kernel. Without a function: the library's pool.
+struct HostExecutor {
+  int width = 0;  ///< as many pieces as are worth running at once
+  /// Calls `body(context, i)` once for each i in [0, count), in any order, on any threads, one after another if need
+  /// be; returns when all have returned. `count` is at most `width`. From any thread.
+  void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context) = nullptr;
+  void* user = nullptr;
+};
+
+/// How a program is hosted.
+struct Host {
+  int threads = 1;  ///< of the library's pool, unless an executor is given
+  HostAllocator allocator = {};
+  HostExecutor executor = {};
+};
+
+}  // namespace weft

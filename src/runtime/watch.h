@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace weft {
+
+/// Looks whether a run should end early: its deadline passed, or its caller wants no answer any more. Asked by all
+/// threads of the run between pieces of work.
+class Watch {
+ public:
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  Watch(const Deadline& deadline, const std::function<bool()>& stop) : deadline_(deadline), stop_(stop) {}
+
+  bool is_needed() const { return deadline_ || stop_; }
+  /// True from the first time on that there is a reason to end.
+  bool is_over();
+  /// Throws E403 or E404 when there is a reason to end, `where` being the node that was not done.
+  void check(const std::string& where) {
+    if (is_needed() && is_over()) end(where);
+  }
+  /// The same when somebody saw a reason already and may have left work out.
+  void check_whole(const std::string& where) const {
+    if (reason_ != none) end(where);
+  }
+
+ private:
+  [[noreturn]] void end(const std::string& where) const;
+
+  enum Reason : int { none, late, stopped };
+  const Deadline& deadline_;
+  const std::function<bool()>& stop_;
+  std::atomic<int> reason_{none};
+};
+
+}  // namespace weft

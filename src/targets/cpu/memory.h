@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/host.h"
+
+namespace weft {
+
+struct ReleaseMemory {
+  HostAllocator allocator = {};
+  size_t bytes = 0, alignment = 64;
+  void operator()(std::byte* data) const;
+};
+
+/// Memory aligned for the widest vectors, from the embedder's allocator if there is one. Large pieces of the library's
+/// own lie on huge pages where the system has them: weights are read once in a run, and each small page costs a walk
+/// through the page table.
+class AlignedMemory {
+ public:
+  AlignedMemory() = default;
+  /// Throws E401 when there is not so much.
+  explicit AlignedMemory(int64_t bytes, const HostAllocator& allocator = {});
+  std::byte* data() const { return data_.get(); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<std::byte, ReleaseMemory> data_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace weft

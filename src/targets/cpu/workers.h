@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "base/host.h"
+#include "targets/cpu/thread_pool.h"
+
+namespace weft {
+
+/// Who runs the tasks of kernels: the library's pool, or the embedder's executor.
+class Workers {
+ public:
+  /// Throws E210 for an executor without a function or without width.
+  explicit Workers(const Host& host);
+  explicit Workers(const HostExecutor& executor);
+
+  int width() const { return pool_ ? pool_->width() : executor_.width; }
+  bool are_the_hosts() const { return pool_ == nullptr; }
+  /// As ThreadPool::run. An executor is given width() strands, each of which takes pieces until none is left: it needs
+  /// neither numbers for its threads nor as many threads as it says, and is never waited for by a strand.
+  void run(int64_t tasks, ThreadPool::Body body, void* context) const;
+
+ private:
+  std::shared_ptr<ThreadPool> pool_;
+  HostExecutor executor_;
+};
+
+}  // namespace weft
