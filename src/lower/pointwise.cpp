@@ -53,8 +53,9 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
 /// pictures are: vector loads and strided stores.
 static void turn_short_axis(View& from, View& to, int lanes) {
   size_t rank = to.dims.size();
+  if (rank < 2) return;
   auto last = to.dims.back().constant();
-  if (rank < 2 || !last || *last >= lanes || !known_equal(from.strides[rank - 2], 1)) return;
+  if (!last || *last >= lanes || !known_equal(from.strides[rank - 2], 1)) return;
   size_t first = rank - 2;  // of the contiguous axes
   while (first > 0 && known_equal(from.strides[first - 1], from.strides[first] * from.dims[first])) --first;
   for (View* view : {&from, &to}) {

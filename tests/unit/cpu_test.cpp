@@ -28,6 +28,17 @@ module main {
                  {{{2, 3, 5}, {5}}, {{0, 3, 5}, {5}}, {{1, 3, 5}, {5}}, {{7, 3, 5}, {5}}});
 }
 
+TEST_CASE("cpu: inputs that are results as they are") {
+  compare_on_cpu(R"(program "c"
+symbol n min=0
+module main {
+  %x = parameter {name="x", type=f32[]}
+  %y = parameter {name="y", type=f32[n]}
+  return "x"=%x, "y"=%y
+})",
+                 {{{}, {3}}, {{}, {0}}});
+}
+
 TEST_CASE("cpu: dot with constant and dynamic right side, batches, epilogue") {
   compare_on_cpu(R"(program "d"
 symbol n min=0

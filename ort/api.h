@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <onnxruntime_c_api.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+/// The tables of functions that onnxruntime hands to the plug-in, and the border where exceptions become statuses.
+namespace weft::ort {
+
+/// Set once, when the library is registered.
+struct Api {
+  const OrtApi* ort = nullptr;
+  const OrtEpApi* ep = nullptr;
+  uint32_t version = 0;  ///< the lesser of the headers' and the runtime's; every struct says it
+};
+extern Api api;
+
+/// onnxruntime 1.24 is the oldest whose fused If and Loop nodes work.
+constexpr uint32_t oldest_version = 24;
+
+/// Fills `api`; a status when the runtime is too old.
+OrtStatus* connect(const OrtApiBase& base);
+
+/// A status of onnxruntime's, thrown.
+class Failure : public std::exception {
+ public:
+  explicit Failure(OrtStatus* status);
+  const char* what() const noexcept override { return text_.c_str(); }
+  OrtErrorCode code() const { return code_; }
+
+ private:
+  OrtErrorCode code_;
+  std::string text_;
+};
+
+inline void ok(OrtStatus* status) {
+  if (status) throw Failure(status);
+}
+
+/// The status of the exception in flight; `within` says what was being done.
+OrtStatus* status_of_current_exception(const char* within) noexcept;
+
+/// Runs `body` and turns what it throws into a status: no exception may leave the library.
+template <class Body>
+OrtStatus* guarded(const char* within, const Body& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (...) {
+    return status_of_current_exception(within);
+  }
+}
+
+/// Frees with one of the table's functions.
+template <auto Member>
+struct Release {
+  template <class T>
+  void operator()(T* handle) const {
+    (api.ort->*Member)(handle);
+  }
+};
+template <class T, auto Member>
+using OrtOwned = std::unique_ptr<T, Release<Member>>;
+
+using OwnedKeyValues = OrtOwned<OrtKeyValuePairs, &OrtApi::ReleaseKeyValuePairs>;
+using OwnedValue = OrtOwned<OrtValue, &OrtApi::ReleaseValue>;
+using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
+using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
+
+/// A list that two calls give: its length, then its elements.
+template <class T, class Count, class Fill, class Handle>
+std::vector<T> list(Count count, Fill fill, const Handle* handle) {
+  size_t size = 0;
+  ok((api.ort->*count)(handle, &size));
+  std::vector<T> items(size);
+  if (size > 0) ok((api.ort->*fill)(handle, items.data(), size));
+  return items;
+}
+
+}  // namespace weft::ort

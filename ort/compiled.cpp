@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ort/compiled.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "ort/api.h"
+#include "ort/graph.h"
+
+namespace weft::ort {
+namespace {
+
+std::vector<std::string> port_names(const std::vector<Port>& ports) {
+  std::vector<std::string> names;
+  for (const Port& port : ports) names.emplace_back(port.name);
+  return names;
+}
+
+/// One run's outputs: onnxruntime makes each when its sizes are known, and Weft writes into it.
+struct Outputs {
+  OrtKernelContext* kernel;
+  const std::vector<size_t>& places;
+  std::vector<void*> memory;
+  std::exception_ptr failure = nullptr;  // what went wrong in the callback
+
+  void* make(size_t index, const int64_t* dims, size_t rank) {
+    OrtValue* value = nullptr;
+    ok(api.ort->KernelContext_GetOutput(kernel, places[index], dims, rank, &value));
+    ok(api.ort->GetTensorMutableData(value, &memory[index]));
+    static char nothing;  // the address of an empty output may be null
+    return memory[index] ? memory[index] : &nothing;
+  }
+
+  static void* allocate(void* user, size_t index, const int64_t* dims, size_t rank, size_t) {
+    auto& self = *static_cast<Outputs*>(user);
+    try {
+      return self.make(index, dims, rank);
+    } catch (...) {
+      self.failure = std::current_exception();
+      return nullptr;
+    }
+  }
+
+  void write_strings(size_t index, const Tensor& result) {
+    OrtValue* value = nullptr;
+    ok(api.ort->KernelContext_GetOutput(kernel, places[index], result.dims().data(), result.dims().size(), &value));
+    std::vector<const char*> texts;
+    for (int64_t i = 0; i < result.elements(); ++i) texts.push_back(result.string(static_cast<size_t>(i)).data());
+    ok(api.ort->FillStringTensor(value, texts.data(), texts.size()));
+  }
+
+  /// Nearly always the result is there already.
+  void deliver(size_t index, const Tensor& result) {
+    if (result.dtype() == WEFT_STRING) return write_strings(index, result);
+    if (!memory[index]) make(index, result.dims().data(), result.dims().size());
+    auto bytes = result.bytes();
+    if (!bytes.empty() && memory[index] != bytes.data()) std::memcpy(memory[index], bytes.data(), bytes.size());
+  }
+};
+
+}  // namespace
+
+Compiled::Compiled(Program program)
+    : program_(std::move(program)), inputs_(port_names(program_.inputs())), outputs_(port_names(program_.outputs())) {}
+
+Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
+                                 const std::vector<std::string>& outputs) const {
+  auto place = [](const std::vector<std::string>& names, const std::string& name, const char* what) {
+    auto found = std::ranges::find(names, name);
+    if (found == names.end())
+      throw Error(WEFT_MODEL, "E310", std::string(what) + " '" + name + "' of the program is not there in the graph");
+    return static_cast<size_t>(found - names.begin());
+  };
+  Binding binding;
+  for (const std::string& name : inputs_) binding.inputs.push_back(place(inputs, name, "input"));
+  for (const std::string& name : outputs_) binding.outputs.push_back(place(outputs, name, "output"));
+  return binding;
+}
+
+std::unique_ptr<Context> Compiled::take() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto context = std::move(idle_.back());
+      idle_.pop_back();
+      return context;
+    }
+  }
+  return std::make_unique<Context>(program_.new_context());
+}
+
+void Compiled::give_back(std::unique_ptr<Context> context) const {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+}
+
+void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
+  std::vector<Tensor> inputs;
+  for (size_t place : binding.inputs) {
+    const OrtValue* value = nullptr;
+    ok(api.ort->KernelContext_GetInput(kernel, place, &value));
+    inputs.push_back(value ? view_of(value) : Tensor());
+  }
+  Outputs outputs{kernel, binding.outputs, std::vector<void*>(binding.outputs.size())};
+  RunOptions options{.allocate = &Outputs::allocate, .allocate_user = &outputs};
+  std::unique_ptr<Context> context = take();
+  std::vector<Tensor> results;
+  try {
+    results = context->run(inputs, options);
+  } catch (...) {
+    give_back(std::move(context));
+    if (outputs.failure) std::rethrow_exception(outputs.failure);
+    throw;
+  }
+  give_back(std::move(context));
+  for (size_t i = 0; i < results.size(); ++i) outputs.deliver(i, results[i]);
+}
+
+}  // namespace weft::ort

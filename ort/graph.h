@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <onnxruntime_c_api.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+/// What onnxruntime shows of a graph, read once into plain data. The handles inside live as long as the call that gave
+/// the graph.
+namespace weft::ort {
+
+struct NodeView {
+  const OrtNode* handle = nullptr;
+  std::string name = {}, op = {}, domain = {};
+  std::vector<std::string> inputs = {};  ///< "" for one that is left out
+  std::vector<std::string> outputs = {};
+  std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read
+
+  /// "Conv", "com.microsoft:FusedGelu"
+  std::string full_op() const { return domain.empty() ? op : domain + ":" + op; }
+  bool has_bodies() const;
+};
+
+struct GraphView {
+  const OrtGraph* handle = nullptr;
+  const OrtNode* parent = nullptr;   ///< the If, Loop or Scan that this is a body of
+  std::vector<NodeView> nodes = {};  ///< in topological order
+  std::vector<std::string> inputs = {}, outputs = {};
+  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< all that nodes read or write
+  std::vector<std::pair<std::string, int64_t>> opsets = {};
+
+  bool is_constant(const std::string& value) const;
+  /// The tensor of a constant initialiser; the pointer lives as long as the graph.
+  const OrtValue* constant(const std::string& value) const;
+};
+
+GraphView read_graph(const OrtGraph* graph);
+
+/// One node as a graph of its own, of the same model as `graph`: what an If is tested with before its bodies are left
+/// alone.
+GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
+
+/// The graph that a node lies in; null for that of a node whose body is being looked at.
+const OrtGraph* graph_of(const OrtNode* node);
+std::string name_of(const OrtValueInfo* value);
+std::string op_of(const OrtNode* node);
+
+/// The bodies of an If, Loop or Scan with the names of their attributes.
+std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node);
+
+/// Nodes of the graph and of the bodies inside.
+size_t count_nodes(const GraphView& graph);
+
+/// A tensor of onnxruntime's as one of Weft's, without copying (strings are copied). Throws E149 for element types that
+/// Weft has not.
+Tensor view_of(const OrtValue* value);
+
+/// Element types of ONNX as Weft's; throws E149.
+weft_dtype dtype_of(ONNXTensorElementDataType type);
+
+}  // namespace weft::ort

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ort/graph.h"
+#include "ort/message.h"
+
+/// From a part of onnxruntime's graph to an ONNX model that Weft compiles. Weights are not written: they are inputs of
+/// the model, which the compiler is told to fix to the tensors that onnxruntime holds.
+namespace weft::ort {
+
+struct Constant {
+  std::string name;
+  const OrtValue* value = nullptr;
+};
+
+struct ModelText {
+  std::string bytes = {};                ///< a ModelProto
+  std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
+  std::vector<std::string> inputs = {}, outputs = {};
+};
+
+/// The values that a part of a graph reads and does not make, constants left out; and those that something outside of
+/// the part, or the graph's caller, reads.
+struct Boundary {
+  std::vector<std::string> inputs, outputs;
+};
+
+/// The node's own name; made of its op and number where it has none.
+std::string name_or_number(const NodeView& node, size_t number);
+
+class ModelWriter {
+ public:
+  explicit ModelWriter(const GraphView& graph);
+
+  /// Why node number `node` cannot be written at all; "" when it can.
+  const std::string& fault(size_t node) const { return faults_[node]; }
+  /// What the node is called in the model, and so in Weft's messages.
+  std::string written_name(size_t node) const { return name_or_number(graph_.nodes[node], node); }
+  /// Why `value` can be no input or output of a program; "" when it can.
+  std::string port_fault(const std::string& value, bool is_input) const;
+  Boundary boundary(std::span<const size_t> part) const;
+  /// A model of the nodes numbered `part`, in topological order.
+  ModelText write(std::span<const size_t> part, const Boundary& boundary) const;
+
+ private:
+  void add_ports(Message& graph, const std::vector<std::string>& values, int field) const;
+
+  const GraphView& graph_;
+  std::vector<Message> nodes_;
+  std::vector<std::string> faults_;
+};
+
+/// A fingerprint of what a model computes: nodes, attributes, types and the bytes of all weights, as 32 hex digits.
+std::string content_hash(const ModelText& model);
+
+}  // namespace weft::ort

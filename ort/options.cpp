@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ort/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <string_view>
+
+#include "weft/weft.hpp"
+
+namespace weft::ort {
+namespace {
+
+constexpr std::string_view prefix = "migraphx_";
+
+[[noreturn]] void refuse(const char* code, const std::string& what, const std::string& hint = {}) {
+  throw Error(WEFT_USAGE, code, what, hint);
+}
+
+// ---- Values ----
+
+[[noreturn]] void refuse_value(const std::string& name, const std::string& text, const char* wanted) {
+  refuse("E203", "option " + name + " is '" + text + "', which is not " + wanted);
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+void parse(const std::string& name, const std::string& text, bool& out) {
+  std::string word = lower(text);
+  if (word == "1" || word == "true" || word == "on") out = true;
+  else if (word == "0" || word == "false" || word == "off") out = false;
+  else refuse_value(name, text, "0 or 1");
+}
+
+/// Decimal, or hexadecimal after 0x.
+template <class Number>
+bool parse_number(std::string_view text, Number& out) {
+  bool is_hex = text.starts_with("0x") || text.starts_with("0X");
+  if (is_hex) text.remove_prefix(2);
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out, is_hex ? 16 : 10);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
+void parse(const std::string& name, const std::string& text, int64_t& out) {
+  uint64_t value = 0;  // "no limit" is often written as the largest size_t
+  if (!parse_number(text, value)) refuse_value(name, text, "a whole number of at least 0");
+  out = static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
+}
+
+void parse(const std::string& name, const std::string& text, Address& out) {
+  if (!parse_number(text, out)) refuse_value(name, text, "an address");
+}
+
+void parse(const std::string& name, const std::string& text, ArenaStrategy& out) {
+  if (text == "kNextPowerOfTwo" || text == "0") out = ArenaStrategy::next_power_of_two;
+  else if (text == "kSameAsRequested" || text == "1") out = ArenaStrategy::same_as_requested;
+  else refuse_value(name, text, "kNextPowerOfTwo (0) or kSameAsRequested (1)");
+}
+
+void parse(const std::string&, const std::string& text, std::string& out) { out = text; }
+
+// ---- Names ----
+
+struct Row {
+  const char* name;
+  void (*set)(Options&, const std::string& name, const std::string& text);
+  bool has_variable;
+  const char* cpu_note;
+};
+
+const Row rows[] = {
+#define OPTION(type, name, value, has_variable, cpu_note, sentence)                                          \
+  {#name, [](Options& o, const std::string& spelt, const std::string& text) { parse(spelt, text, o.name); }, \
+   has_variable, cpu_note},
+#include "ort/options.def"
+#undef OPTION
+};
+
+/// Changes of a letter that lead from one word to the other.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+const Row& find_row(const std::string& spelt) {
+  std::string_view name = spelt;
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  auto row = std::ranges::find(rows, name, &Row::name);
+  if (row != std::end(rows)) return *row;
+  auto nearest = std::ranges::min_element(rows, {}, [&](const Row& r) { return distance(name, r.name); });
+  refuse("E202", "there is no option '" + spelt + "'", std::string("the nearest is ") + nearest->name);
+}
+
+std::string variable_of(const char* name) {
+  std::string variable = "ORT_MIGRAPHX_";
+  for (const char* c = name; *c; ++c) variable += *c >= 'a' && *c <= 'z' ? static_cast<char>(*c - 'a' + 'A') : *c;
+  return variable;
+}
+
+void set(Options& options, const Row& row, const std::string& spelt, const std::string& text) {
+  row.set(options, spelt, text);
+  if (*row.cpu_note) options.notes.push_back("option " + spelt + " changes nothing: " + row.cpu_note);
+}
+
+// ---- What does not go together ----
+
+void check_numbers(const Options& o) {
+  if (o.device_id != 0)
+    refuse("E502", "device_id is " + std::to_string(o.device_id) + ", and the only device is number 0");
+  if (o.device != "auto" && o.device != "cpu")
+    refuse("E501", "there is no device '" + o.device + "'", "the devices are auto and cpu");
+  if (o.threads > 4096) refuse("E203", "option threads is " + std::to_string(o.threads) + ", the most is 4096");
+}
+
+void check_precisions(const Options& o) {
+  if (o.fp16_enable && o.bf16_enable) refuse("E502", "fp16_enable and bf16_enable are both set", "set one of them");
+  if (o.fp8_enable)
+    refuse("E502", "fp8_enable is set, and a cpu has no fp8 arithmetic", "use bf16_enable or int8_enable");
+  if (o.int8_enable && o.int8_calibration_table_name.empty())
+    refuse("E502", "int8_enable is set without int8_calibration_table_name",
+           "name a calibration table, or give a model that is quantised already");
+}
+
+void check_memory(const Options& o) {
+  bool has_stream = o.user_compute_stream != 0 || o.has_user_compute_stream;
+  if (has_stream && o.allocate()) refuse("E502", "user_compute_stream does not go together with an external allocator");
+  if ((o.allocate() != 0) != (o.free() != 0))
+    refuse("E502", "an external allocator needs both functions", "set external_alloc and external_free");
+}
+
+/// "max_mem:1000000,arena_extend_strategy:1"
+int64_t arena_limit(const std::string& text) {
+  size_t begin = text.find("max_mem:");
+  if (begin == std::string::npos) return 0;
+  begin += 8;
+  int64_t limit = 0;
+  parse("default_memory_arena_cfg", text.substr(begin, text.find(',', begin) - begin), limit);
+  return limit;
+}
+
+}  // namespace
+
+int64_t Options::memory_limit() const {
+  if (int64_t limit = arena_limit(default_memory_arena_cfg)) return limit;
+  if (mem_limit == 0 || gpu_mem_limit == 0) return std::max(mem_limit, gpu_mem_limit);
+  return std::min(mem_limit, gpu_mem_limit);
+}
+
+std::string Options::identity() const {
+  return std::string(fp16_enable ? "f16" : bf16_enable ? "bf16" : "f32") + (int8_enable ? " int8" : "");
+}
+
+Options read_options(const std::map<std::string, std::string>& given,
+                     const std::function<std::string(const std::string&)>& variable) {
+  Options options;
+  for (const auto& [spelt, text] : given) set(options, find_row(spelt), spelt, text);
+  for (const Row& row : rows) {
+    if (!row.has_variable) continue;
+    std::string name = variable_of(row.name), text = variable(name);
+    if (!text.empty()) set(options, row, name, text);
+  }
+  arena_limit(options.default_memory_arena_cfg);  // parses, or throws
+  check_numbers(options);
+  check_precisions(options);
+  check_memory(options);
+  return options;
+}
+
+std::vector<std::string> option_names() {
+  std::vector<std::string> names;
+  for (const Row& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace weft::ort

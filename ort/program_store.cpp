@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ort/program_store.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "ort/log.h"
+#include "ort/message.h"
+
+namespace weft::ort {
+namespace {
+
+constexpr const char* content_key = "weft.content";  // in the metadata of the model, and so of the saved program
+constexpr int model_metadata = 14;
+
+/// The model with its fingerprint inside. Fields of a message may come in any order.
+std::string with_identity(const std::string& model, const std::string& identity) {
+  return Message{model}.message(model_metadata, Message().text(1, content_key).text(2, identity)).data;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+/// The programs of a model that runs in several parts lie beside each other.
+std::string numbered(const std::string& path, int number) {
+  return number == 0 ? path : path + "." + std::to_string(number);
+}
+
+}  // namespace
+
+CompileOptions ProgramStore::compile_options() const {
+  return {.device = options_.device,
+          .threads = static_cast<int>(options_.threads),
+          .precision = options_.fp16_enable   ? WEFT_PRECISION_F16
+                       : options_.bf16_enable ? WEFT_PRECISION_BF16
+                                              : WEFT_PRECISION_F32,
+          .use_cache = !options_.disable_caching};
+}
+
+std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
+  CompileOptions options = compile_options();
+  for (const Constant& constant : model.constants) {
+    // onnxruntime frees its tensors once the session is made.
+    Tensor theirs = view_of(constant.value);
+    bool is_text = theirs.dtype() == WEFT_STRING;
+    options.constants.emplace_back(constant.name,
+                                   is_text ? theirs : Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()));
+  }
+  std::string bytes = with_identity(model.bytes, identity);
+  if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
+  return std::make_shared<Compiled>(weft::compile(bytes_of(bytes), options));
+}
+
+std::shared_ptr<Compiled> ProgramStore::load(std::span<const std::byte> saved) const {
+  return std::make_shared<Compiled>(
+      weft::compile(saved, {.device = options_.device, .threads = static_cast<int>(options_.threads)}));
+}
+
+std::shared_ptr<Compiled> ProgramStore::load(const std::string& path) const {
+  return std::make_shared<Compiled>(
+      weft::load(path, {.device = options_.device, .threads = static_cast<int>(options_.threads)}));
+}
+
+std::string ProgramStore::cache_path(const std::string& identity) const {
+  if (options_.cache_dir.empty() || options_.disable_caching) return {};
+  std::string name;
+  for (char c : identity) name += c == ' ' ? '-' : c;
+  return (std::filesystem::path(options_.cache_dir) / (name + ".weft")).string();
+}
+
+std::shared_ptr<Compiled> ProgramStore::find_in_cache(const std::string& identity) {
+  std::string path = options_.force_recompile ? std::string() : cache_path(identity);
+  if (path.empty() || !std::filesystem::exists(path)) return nullptr;
+  try {
+    auto program = load(path);
+    loaded_.insert(program.get());
+    return program;
+  } catch (const Error& error) {
+    log_.warning("the program in cache_dir is compiled again: " + std::string(error.facts()));
+    return nullptr;
+  }
+}
+
+std::shared_ptr<Compiled> ProgramStore::find_in_file(const std::string& identity) const {
+  if (!options_.load_compiled_model) return nullptr;
+  std::string others;
+  for (int i = 0; std::filesystem::exists(numbered(options_.load_compiled_path, i)); ++i) {
+    auto program = load(numbered(options_.load_compiled_path, i));
+    std::string content = program->program().metadata(content_key);
+    if (content == identity) return program;
+    others += others.empty() ? content : ", " + content;
+  }
+  log_.warning(others.empty() ? "there is no file '" + options_.load_compiled_path + "'; the model is compiled"
+                              : "the program in '" + options_.load_compiled_path + "' (" + others +
+                                    ") is of another model or of other options than this (" + identity +
+                                    "); the model is compiled");
+  return nullptr;
+}
+
+void ProgramStore::keep(const Compiled& program) {
+  std::string path = cache_path(program.program().metadata(content_key));
+  if (!path.empty() && !loaded_.contains(&program)) {
+    std::filesystem::create_directories(options_.cache_dir);
+    program.program().save(path);
+  }
+  if (options_.save_compiled_model) program.program().save(numbered(options_.save_compiled_path, kept_++));
+}
+
+std::shared_ptr<Compiled> ProgramStore::get(const ModelText& model) {
+  std::string identity = content_hash(model) + " " + options_.identity();
+  auto known = known_.find(identity);
+  if (known == known_.end()) {
+    try {
+      auto program = find_in_cache(identity);
+      if (!program) program = find_in_file(identity);
+      if (!program) program = compile(model, identity);
+      known = known_.emplace(identity, std::move(program)).first;
+    } catch (const Error& error) {
+      known = known_.emplace(identity, error).first;
+    }
+  }
+  if (auto* error = std::get_if<Error>(&known->second)) throw *error;
+  return std::get<std::shared_ptr<Compiled>>(known->second);
+}
+
+}  // namespace weft::ort

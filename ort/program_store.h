@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "ort/compiled.h"
+#include "ort/model_writer.h"
+#include "ort/options.h"
+
+namespace weft::ort {
+
+class Log;
+
+/// Compiles parts of a graph, each once: what was compiled to see whether it can be is what runs afterwards. Programs
+/// are told apart by content, in memory and in files alike, so that a saved program of another model is never taken.
+class ProgramStore {
+ public:
+  ProgramStore(const Options& options, const Log& log) : options_(options), log_(log) {}
+
+  /// Throws what the compiler threw, the second time as well.
+  std::shared_ptr<Compiled> get(const ModelText& model);
+  /// A program that was saved inside or beside an EPContext model.
+  std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
+  std::shared_ptr<Compiled> load(const std::string& path) const;
+  /// Saves a program of `get` as the options ask, now that it is used.
+  void keep(const Compiled& program);
+  /// Forgets what nobody else holds.
+  void clear() { known_.clear(); }
+
+ private:
+  CompileOptions compile_options() const;
+  std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity) const;
+  std::shared_ptr<Compiled> find_in_cache(const std::string& identity);
+  std::shared_ptr<Compiled> find_in_file(const std::string& identity) const;
+  std::string cache_path(const std::string& identity) const;
+
+  const Options& options_;
+  const Log& log_;
+  std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
+  std::set<const Compiled*> loaded_;  // from cache_dir, where they need not be saved again
+  int kept_ = 0;                      // programs saved as save_compiled_path
+};
+
+}  // namespace weft::ort

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ort/provider.h"
+
+#include <algorithm>
+
+#include "ort/api.h"
+#include "ort/capability.h"
+#include "ort/context_model.h"
+
+namespace weft::ort {
+namespace {
+
+/// A compiled part in its place in the session's graph.
+class FusedNode : public OrtNodeComputeInfo {
+ public:
+  FusedNode(std::shared_ptr<Compiled> program, Compiled::Binding binding)
+      : OrtNodeComputeInfo{}, program_(std::move(program)), binding_(std::move(binding)) {
+    ort_version_supported = api.version;
+    CreateState = [](OrtNodeComputeInfo* info, OrtNodeComputeContext*, void** state) -> OrtStatus* {
+      *state = info;
+      return nullptr;
+    };
+    ReleaseState = [](OrtNodeComputeInfo*, void*) {};
+    Compute = [](OrtNodeComputeInfo* info, void*, OrtKernelContext* kernel) -> OrtStatus* {
+      return guarded("running", [&] {
+        auto& self = *static_cast<FusedNode*>(info);
+        self.program_->run(kernel, self.binding_);
+      });
+    };
+  }
+
+ private:
+  std::shared_ptr<Compiled> program_;
+  Compiled::Binding binding_;
+};
+
+const OrtNode* parent_of(const OrtGraph* graph) {
+  const OrtNode* parent = nullptr;
+  if (graph) ok(api.ort->Graph_GetParentNode(graph, &parent));
+  return parent;
+}
+
+std::vector<size_t> all_nodes(const GraphView& graph) {
+  std::vector<size_t> numbers(graph.nodes.size());
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+  return numbers;
+}
+
+std::string operators_text(const GraphView& graph) {
+  std::map<std::string, size_t> counts;
+  for (const NodeView& node : graph.nodes) ++counts[node.full_op()];
+  std::string text;
+  for (const auto& [op, count] : counts) text += "\n  " + op + " x " + std::to_string(count);
+  return text;
+}
+
+}  // namespace
+
+Provider::Provider(ProviderSettings settings, const OrtLogger* logger)
+    : OrtEp{}, settings_(std::move(settings)), log_(logger), programs_(settings_.options, log_) {
+  ort_version_supported = api.version;
+  OrtEp::GetName = [](const OrtEp* ep) noexcept { return static_cast<const Provider*>(ep)->settings_.name.c_str(); };
+  OrtEp::GetCapability = [](OrtEp* ep, const OrtGraph* graph, OrtEpGraphSupportInfo* support) noexcept {
+    return guarded("looking at the graph", [&] { self(ep).get_capability(graph, support); });
+  };
+  OrtEp::Compile = [](OrtEp* ep, const OrtGraph** graphs, const OrtNode** fused, size_t count,
+                      OrtNodeComputeInfo** infos, OrtNode** context_nodes) noexcept {
+    return guarded("compiling", [&] {
+      for (size_t i = 0; i < count; ++i)
+        self(ep).compile(graphs[i], fused[i], &infos[i], context_nodes ? &context_nodes[i] : nullptr);
+    });
+  };
+  OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** infos, size_t count) noexcept {
+    for (size_t i = 0; i < count; ++i) delete static_cast<FusedNode*>(infos[i]);
+  };
+  OrtEp::GetCompiledModelCompatibilityInfo = [](OrtEp*, const OrtGraph*) noexcept {
+    static const std::string text = compatibility_text();
+    return text.c_str();
+  };
+  OrtEp::IsConcurrentRunSupported = [](OrtEp*, bool* is_supported) noexcept -> OrtStatus* {
+    *is_supported = true;
+    return nullptr;
+  };
+#if ORT_API_VERSION >= 27
+  OrtEp::OnSessionInitializationEnd = [](OrtEp* ep) noexcept {
+    return guarded("ending the initialisation", [&] { self(ep).end_initialisation(); });
+  };
+#endif
+  for (const std::string& note : settings_.options.notes) log_.warning(note);
+}
+
+/// Trials that nobody uses hold memory.
+void Provider::end_initialisation() { programs_.clear(); }
+
+void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* support) {
+  GraphView graph = read_graph(handle);
+  if (graph.nodes.empty() || runs_as_part_of_a_node(graph) || claim_context_nodes(graph, support)) return;
+  if (settings_.options.dump_model_ops && !graph.parent)
+    log_.warning("operators of the model:" + operators_text(graph));
+  Capability found = find_capability(graph, programs_);
+  if (settings_.is_strict && !found.refusals.empty()) {
+    // onnxruntime goes on without a provider that fails here, but not without one that fails to compile what it took.
+    strict_failure_ = "not all nodes run on Weft (cpu):" + describe(graph, found.refusals);
+    return claim(graph, all_nodes(graph), support);
+  }
+  size_t claimed = 0;
+  for (const Part& part : found.parts) {
+    claim(graph, part.nodes, support);
+    claimed += part.nodes.size();
+  }
+  report(graph, claimed, describe(graph, found.refusals));
+}
+
+void Provider::claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const {
+  std::vector<const OrtNode*> handles;
+  for (size_t node : nodes) handles.push_back(graph.nodes[node].handle);
+  // The program has the weights: onnxruntime need not keep them for it.
+  OrtNodeFusionOptions options{.ort_version_supported = api.version, .drop_constant_initializers = true};
+  ok(api.ep->EpGraphSupportInfo_AddNodesToFuse(support, handles.data(), handles.size(), &options));
+}
+
+/// An EPContext model holds nothing else for us.
+bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const {
+  bool found = false;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!is_own_context(graph.nodes[i])) continue;
+    claim(graph, {i}, support);
+    found = true;
+  }
+  return found;
+}
+
+/// onnxruntime asks for inner graphs first. Whoever wants an If, Loop or Scan as a whole must leave its bodies alone; a
+/// SequenceMap is taken apart by onnxruntime itself.
+bool Provider::runs_as_part_of_a_node(const GraphView& body) {
+  for (const OrtNode* node = body.parent; node;) {
+    if (op_of(node) == "SequenceMap") return true;
+    if (find_capability(graph_of_node(body, node), programs_).refusals.empty()) return true;
+    node = parent_of(graph_of(node));
+  }
+  return false;
+}
+
+void Provider::report(const GraphView& graph, size_t claimed, const std::string& reasons) {
+  size_t total = graph.nodes.size();
+  std::string where = graph.parent ? " of the body of " + op_of(graph.parent) : std::string();
+  std::string text = std::to_string(claimed) + "/" + std::to_string(total) + " nodes" + where + " on Weft (cpu), " +
+                     std::to_string(total - claimed) + " on CPU" + (reasons.empty() ? "" : ":" + reasons);
+  if (text == reported_) return;
+  reported_ = text;
+  if (claimed == 0 && !graph.parent) log_.error("this session runs on CPU: " + text);
+  else if (graph.parent) log_.info(text);
+  else log_.warning(text);
+}
+
+void Provider::compile(const OrtGraph* handle, const OrtNode* fused, OrtNodeComputeInfo** info,
+                       OrtNode** context_node) {
+  if (!strict_failure_.empty())
+    throw Error(WEFT_UNSUPPORTED, "E122", strict_failure_,
+                "without strict and session.disable_cpu_ep_fallback they run on CPU");
+  GraphView graph = read_graph(handle);
+  NodeView node = graph_of_node(graph, fused).nodes[0];
+  std::shared_ptr<Compiled> program;
+  bool is_loaded = graph.nodes.size() == 1 && is_own_context(graph.nodes[0]);
+  if (is_loaded) {
+    program = load_context(graph.nodes[0], handle, programs_);
+  } else {
+    ModelWriter writer(graph);
+    std::vector<size_t> all = all_nodes(graph);
+    program = programs_.get(writer.write(all, writer.boundary(all)));
+    programs_.keep(*program);
+  }
+  if (settings_.context.is_enabled && context_node)
+    *context_node = make_context_node(*program, settings_.name, settings_.context.prefix + node.name, settings_.context,
+                                      node.inputs, node.outputs);
+  *info = new FusedNode(program, program->bind(node.inputs, node.outputs));
+}
+
+}  // namespace weft::ort

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <onnxruntime_c_api.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ort/graph.h"
+#include "ort/log.h"
+#include "ort/options.h"
+#include "ort/program_store.h"
+
+namespace weft::ort {
+
+/// What a session says about EPContext models: `ep.context_*` of its configuration.
+struct ContextOptions {
+  bool is_enabled = false;
+  bool is_embedded = false;
+  std::string model_path = {};  ///< of the EPContext model to be written
+  std::string prefix = {};      ///< of the names of its nodes
+};
+
+struct ProviderSettings {
+  std::string name;
+  Options options;
+  ContextOptions context = {};
+  bool is_strict = false;  ///< no node may run elsewhere
+};
+
+/// The execution provider of one session.
+class Provider : public OrtEp {
+ public:
+  Provider(ProviderSettings settings, const OrtLogger* logger);
+  Provider(const Provider&) = delete;
+
+ private:
+  static Provider& self(OrtEp* ep) { return *static_cast<Provider*>(ep); }
+
+  void get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support);
+  void claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const;
+  bool claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const;
+  bool runs_as_part_of_a_node(const GraphView& body);
+  void report(const GraphView& graph, size_t claimed, const std::string& reasons);
+  void compile(const OrtGraph* graph, const OrtNode* fused, OrtNodeComputeInfo** info, OrtNode** context_node);
+  void end_initialisation();
+
+  ProviderSettings settings_;
+  Log log_;
+  ProgramStore programs_;
+  std::string strict_failure_;
+  std::string reported_;  // the last summary, not to say it twice
+};
+
+}  // namespace weft::ort

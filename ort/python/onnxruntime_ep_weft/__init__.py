@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft as an execution provider of onnxruntime.
+
+    import onnxruntime as ort
+    import onnxruntime_ep_weft
+
+    onnxruntime_ep_weft.register()
+    session = ort.InferenceSession("model.onnx", providers=["WeftExecutionProvider"])
+
+Scripts that say "MIGraphXExecutionProvider" or "ROCMExecutionProvider" run unchanged after
+
+    import onnxruntime_ep_weft.classic
+"""
+import pathlib
+
+__all__ = ["get_library_path", "get_ep_names", "get_ep_name", "register"]
+__version__ = "0.1.0"
+
+_NAMES = ["WeftExecutionProvider", "MIGraphXExecutionProvider", "ROCMExecutionProvider", "AMDGPUExecutionProvider"]
+_REGISTRATION = "weft"
+
+
+def get_library_path() -> str:
+    """The plug-in library, for `register_execution_provider_library`."""
+    return str((pathlib.Path(__file__).parent / "libweft-onnxruntime.so").resolve())
+
+
+def get_ep_names() -> list[str]:
+    """The names that the library offers, one engine behind all."""
+    return list(_NAMES)
+
+
+def get_ep_name() -> str:
+    """The name that works everywhere in Python."""
+    return _NAMES[0]
+
+
+def register() -> None:
+    """Registers the library with onnxruntime, once for the process. From then on a session that asks for Weft and cannot
+    have it raises; onnxruntime alone would print a line and run it on the CPU provider."""
+    import onnxruntime
+
+    from . import _sessions
+
+    if any(device.ep_name == get_ep_name() for device in onnxruntime.get_ep_devices()):
+        return
+    onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
+    _sessions.forbid_fallback(_NAMES)

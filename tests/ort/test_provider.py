@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock onnxruntime with Weft: what it takes, and that it computes what the CPU provider computes."""
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import models
+from models import NAME, assigned, check_equal, mlp, model, numbers, session
+
+F, I64, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def test_every_name_is_offered(provider):
+    found = [device for device in ort.get_ep_devices() if device.ep_name in provider.get_ep_names()]
+    assert sorted(device.ep_name for device in found) == sorted(provider.get_ep_names())
+    assert all(device.ep_metadata["cuda_device_id"] == "0" for device in found)
+    assert provider.get_ep_name() == NAME
+
+
+@pytest.mark.parametrize("name", ["WeftExecutionProvider", "ROCMExecutionProvider", "AMDGPUExecutionProvider"])
+def test_a_session_by_name(name):
+    made = session(mlp(), name=name)
+    assert made.get_providers() == [name, "CPUExecutionProvider"]
+    assert assigned(made) == {name: 3}
+
+
+def test_the_classic_name_by_device():
+    settings = ort.SessionOptions()
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == "MIGraphXExecutionProvider"]
+    settings.add_provider_for_devices(devices, {"device_id": "0", "migraphx_fp16_enable": "0"})
+    made = ort.InferenceSession(mlp().SerializeToString(), settings)
+    assert assigned(made) == {"MIGraphXExecutionProvider": 3}
+
+
+def test_every_size_runs_in_one_program(capfd):
+    feeds = [{"x": numbers(n, 64, seed=n)} for n in (1, 7, 0, 64, 3)]
+    made = check_equal(mlp(), feeds)
+    assert assigned(made) == {NAME: 3}
+
+
+def test_runs_at_once():
+    made = session(mlp())
+    feeds = [{"x": numbers(n + 1, 64, seed=n)} for n in range(8)]
+    wanted = [made.run(None, feed)[0] for feed in feeds]
+    wrong = []
+
+    def work(number):
+        for i in range(50):
+            index = (number + i) % len(feeds)
+            if not np.array_equal(made.run(None, feeds[index])[0], wanted[index]):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
+
+
+def test_bound_memory_is_written_in_place():
+    made = session(mlp())
+    x, y = numbers(4, 64), np.zeros((4, 8), np.float32)
+    binding = made.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(y))
+    made.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], made.run(None, {"x": x})[0])
+
+
+def custom():
+    """A node of a domain that Weft does not know, between two that it takes."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
+             helper.make_node("StringNormalizer", ["text"], ["clean"], "strings"),
+             helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
+    return model(nodes, [("x", F, ["n", 16]), ("text", TensorProto.STRING, [2])],
+                 [("y", F, ["n", 16]), ("clean", TensorProto.STRING, [None])], [("w", numbers(16, 16))])
+
+
+def test_what_cannot_be_compiled_stays_on_the_cpu(capfd):
+    made = session(custom())
+    assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
+    said = capfd.readouterr().err
+    assert "2/3 nodes on Weft (cpu), 1 on CPU" in said
+    assert "StringNormalizer" in said
+    got = made.run(None, {"x": numbers(3, 16), "text": np.array(["a", "B"])})
+    want = models.reference(custom()).run(None, {"x": numbers(3, 16), "text": np.array(["a", "B"])})
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
+    assert list(got[1]) == list(want[1])
+
+
+@pytest.mark.parametrize("keys", [{"options": {"strict": "1"}}, {"entries": {"session.disable_cpu_ep_fallback": "1"}}])
+def test_strict_refuses_a_mixed_session(keys):
+    with pytest.raises(Exception, match="StringNormalizer"):
+        session(custom(), **keys)
+
+
+def conditional():
+    """y = x @ w if flag else relu(x); w is of the outer graph."""
+    then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], "then_product")], "then", [],
+                             [helper.make_tensor_value_info("t", F, ["n", 16])])
+    other = helper.make_graph([helper.make_node("Relu", ["x"], ["e"], "else_relu")], "else", [],
+                              [helper.make_tensor_value_info("e", F, ["n", 16])])
+    nodes = [helper.make_node("If", ["flag"], ["y"], "choose", then_branch=then, else_branch=other)]
+    return model(nodes, [("x", F, ["n", 16]), ("flag", B, [])], [("y", F, ["n", 16])], [("w", numbers(16, 16))])
+
+
+def test_if_runs_whole_or_by_branch():
+    feeds = [{"x": numbers(n, 16), "flag": np.array(flag)} for n in (1, 5) for flag in (True, False)]
+    made = check_equal(conditional(), feeds)
+    assert assigned(made).get(NAME, 0) >= 1
+
+
+def test_a_loop_with_a_product_inside():
+    body = helper.make_graph(
+        [helper.make_node("MatMul", ["s", "w"], ["p"], "step"), helper.make_node("Tanh", ["p"], ["next"], "tanh"),
+         helper.make_node("Identity", ["on"], ["again"], "go")],
+        "body", [helper.make_tensor_value_info("i", I64, []), helper.make_tensor_value_info("on", B, []),
+                 helper.make_tensor_value_info("s", F, ["n", 16])],
+        [helper.make_tensor_value_info("again", B, []), helper.make_tensor_value_info("next", F, ["n", 16])])
+    nodes = [helper.make_node("Loop", ["trips", "", "x"], ["y"], "repeat", body=body)]
+    proto = model(nodes, [("x", F, ["n", 16]), ("trips", I64, [])], [("y", F, ["n", 16])], [("w", numbers(16, 16))])
+    feeds = [{"x": numbers(2, 16), "trips": np.array(trips, np.int64)} for trips in (0, 1, 5)]
+    assert assigned(check_equal(proto, feeds)).get(NAME, 0) >= 1
+
+
+def test_defaults_of_inputs_may_be_overridden():
+    proto = mlp()
+    proto.graph.input.append(helper.make_tensor_value_info("b", F, [32, 8]))
+    check_equal(proto, [{"x": numbers(2, 64)}, {"x": numbers(2, 64), "b": numbers(32, 8, seed=5)}])
+
+
+def test_an_error_of_a_run_names_the_input():
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"], "sum")]
+    made = session(model(nodes, [("x", F, ["n"]), ("z", F, ["n"])], [("y", F, ["n"])]))
+    with pytest.raises(Exception, match="E312"):
+        made.run(None, {"x": numbers(2), "z": numbers(3)})
+
+
+SCRIPT = """
+import onnxruntime as ort
+session = ort.InferenceSession({path!r}, providers=['MIGraphXExecutionProvider', 'CPUExecutionProvider'])
+assert session.get_providers() == ['MIGraphXExecutionProvider', 'CPUExecutionProvider'], session.get_providers()
+assert 'MIGraphXExecutionProvider' in ort.get_available_providers()
+options = {{'device_id': 0, 'migraphx_fp16_enable': True}}
+for arguments in (dict(providers=[('MIGraphXExecutionProvider', options)]),
+                  dict(providers=['ROCMExecutionProvider'], provider_options=[{{'device_id': '0'}}]),):
+    again = ort.InferenceSession({path!r}, **arguments)
+try:
+    ort.InferenceSession({path!r}, providers=[('MIGraphXExecutionProvider', {{'migraphx_fp16_enabled': '1'}})])
+except Exception as error:
+    assert 'the nearest is fp16_enable' in str(error), error
+else:
+    raise AssertionError('a misspelt option was taken')
+print('done')
+"""
+
+
+@pytest.mark.parametrize("command", [["-c", "import onnxruntime_ep_weft.classic\n{script}"],
+                                     ["-m", "onnxruntime_ep_weft", "{file}"]])
+def test_the_migraphx_sample_runs_unchanged(tmp_path, provider, command):
+    import os
+    import pathlib
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    script = SCRIPT.format(path=str(path))
+    (tmp_path / "sample.py").write_text(script)
+    words = [word.format(script=script, file=tmp_path / "sample.py") for word in command]
+    package = str(pathlib.Path(provider.__file__).parents[1])
+    done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": package}, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("done")
+    assert "3/3 nodes on Weft" in done.stderr
