@@ -131,5 +131,8 @@ std::span<const Operator> control_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> signal_operators();
 std::span<const Operator> einsum_operators();
+std::span<const Operator> tree_operators();
+std::span<const Operator> classical_operators();
+std::span<const Operator> training_operators();
 
 }  // namespace weft::onnx

@@ -25,7 +25,8 @@ const std::map<Key, Operator>& operators() {
     for (auto part :
          {elementwise_operators(), math_operators(), layout_operators(), network_operators(), attention_operators(),
           microsoft_attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
-          sampling_operators(), control_operators(), recurrent_operators(), signal_operators(), einsum_operators()}) {
+          sampling_operators(), control_operators(), recurrent_operators(), signal_operators(), einsum_operators(),
+          tree_operators(), classical_operators(), training_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }
@@ -209,7 +210,8 @@ void Importer::check_operators() {
   }
   auto names = supported_operators();
   for (const auto& [name, lack] : missing) {
-    bool is_custom = !lack.first->domain.empty() && lack.first->domain != "com.microsoft";
+    bool is_custom = !lack.first->domain.empty() && !lack.first->domain.starts_with("ai.onnx") &&
+                     lack.first->domain != "com.microsoft";
     std::string times = lack.count > 1 ? cat(", used ", lack.count, " times") : std::string();
     std::string what =
         is_custom ? cat(name, " needs a library that defines it") : cat("op ", name, " is unknown to Weft");

@@ -85,7 +85,7 @@ class Importer {
   std::unordered_map<std::string, const Function*> functions_;
   std::unordered_map<const Function*, int64_t> function_sizes_;
   std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
-  std::set<std::string, std::less<>> plain_names_;  ///< names of single sizes among the inputs' dims
+  std::set<std::string, std::less<>> plain_names_;                   ///< names of single sizes among the inputs' dims
   std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
   std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
   std::vector<const Node*> missing_;
