@@ -22,7 +22,7 @@ const Case cases[] = {
     {"depthwise", 112, 16, 3, 1, 1}, {"depthwise", 112, 64, 3, 2, 1}, {"depthwise", 56, 72, 3, 1, 1},
     {"depthwise", 56, 72, 5, 2, 2},  {"depthwise", 28, 120, 5, 1, 2}, {"depthwise", 28, 240, 3, 2, 1},
     {"depthwise", 14, 200, 3, 1, 1}, {"depthwise", 14, 480, 3, 1, 1}, {"depthwise", 14, 672, 5, 2, 2},
-    {"depthwise", 7, 960, 5, 1, 2},
+    {"depthwise", 7, 960, 5, 1, 2},  {"depthwise", 320, 64, 3, 2, 1}, {"depthwise", 160, 72, 5, 2, 2},
 };
 
 ConvSizes sizes(const Case& c) {
@@ -49,7 +49,7 @@ void bench_depthwise(const Case& c) {
   const auto x = numbers(c.image * c.image * c.channels), w = numbers(c.channels * s.taps()),
              bias = numbers(c.channels);
   Floats y(s.rows() * c.channels);
-  const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
+  const i64 all = tasks::window_tasks(s.rows(), s.out[2], c.channels, s.taps());
   const f32 *from = x.data(), *weights = w.data(), *b = bias.data();
   f32* to = y.data();
   const i64 channels = c.channels;
@@ -72,7 +72,7 @@ void bench_pool(const Case& c) {
   const ConvSizes& s = p.window;
   const auto x = numbers(c.image * c.image * c.channels);
   Floats y(s.rows() * c.channels);
-  const i64 all = tasks::window_tasks(s.rows(), c.channels, s.taps());
+  const i64 all = tasks::window_tasks(s.rows(), s.out[2], c.channels, s.taps());
   const f32* from = x.data();
   f32* to = y.data();
   const i64 channels = c.channels;

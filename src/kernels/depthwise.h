@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Depthwise convolution (one input and one output channel in each group), channels last, vectors along the channels.
-/// Bound by loads, so that a tile of output pixels of one line shares each vector of weights.
+/// Bound by loads: a tile of neighbouring output pixels reads each input column once and uses it for every output whose
+/// window holds it. Sums of a tile pass through a small buffer, so that the epilogue stands in one place.
 #include "device.h"
 #include "tasks.h"
 #include "vec.h"
@@ -10,113 +11,184 @@
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-inline constexpr int depthwise_pixels = 4;  // output pixels in a tile
+inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at most
+inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
+inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
 
-/// Sums `pixels` neighbouring outputs over `vectors` vectors of channels: the taps [from, to) of each dimension, which
-/// lie inside the image for all of them. `x` is the pixel of tap 0 of the first output, `w` the weights of these
-/// channels.
-template <int pixels, int vectors, class X, class W, class Lanes>
-WEFT_INLINE void depthwise_tile(const ConvSizes& s, const TapRange (&taps)[3], const X* x, const W* w, Lanes lanes,
-                                Vec<f32, native_lanes>* sums) {
+/// A line of output: the lines of taps that lie inside the image, as pointers to channel 0 of input column 0 and to the
+/// weights of their first tap. Distances are in elements.
+template <class X, class W>
+struct DepthwiseLine {
+  i64 pixel, weights;  // from one input pixel to the next; from one tap's weights to the next one's
+  i64 ahead;           // to the tile that comes next, 0 where it lies in the cache already
+  int lines;
+  const X* x[depthwise_lines];
+  const W* w[depthwise_lines];
+};
+
+/// Output pixels [0, count) of a line for channels [channel, channel + channels). Their windows begin at input column
+/// `first` of the line, of those columns [low, high) lie inside the image.
+struct DepthwiseTile {
+  i64 count, channel, channels, first, low, high;
+};
+
+/// Calls visit(input line, its weights) for each line of taps [depth, height] inside the image.
+template <class X, class W, class Visit>
+WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w, const Visit& visit) {
+  const i64 d = p.at[0] * s.stride[0] - s.pad[0], h = p.at[1] * s.stride[1] - s.pad[1];
+  const TapRange depth = valid_taps(s, 0, d), height = valid_taps(s, 1, h);
+  WEFT_NO_UNROLL for (i64 td = depth.begin; td < depth.end; ++td) {
+    WEFT_NO_UNROLL for (i64 th = height.begin; th < height.end; ++th) {
+      visit(x + pixel_offset(s, p.image, d + td * s.dilation[0], h + th * s.dilation[1], 0),
+            w + (td * s.kernel[1] + th) * s.kernel[2] * s.groups);
+    }
+  }
+}
+
+/// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge` columns
+/// may lie outside the image. `ahead`: elements to what is worth fetching already, 0 for nothing.
+template <int taps, int stride, bool edge, class X, class W, class Lanes>
+WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X, W>& l, i64 c, i64 ahead, Lanes lanes,
+                                  f32* out) {
+  constexpr int L = native_lanes, pixels = depthwise_pixels, columns = (pixels - 1) * stride + taps;
+  using Sum = Vec<f32, L>;
+  Sum sum[pixels];
+  WEFT_UNROLL for (int i = 0; i < pixels; ++i) sum[i] = Sum(0);
+  const i64 low = t.low, high = t.high, pixel = l.pixel, three = 3 * pixel, from = t.first * pixel + t.channel + c;
+  WEFT_NO_UNROLL for (int line = 0; line < l.lines; ++line) {
+    const W* w = l.w[line] + t.channel + c;
+    const X* at = l.x[line] + from;
+    if (ahead != 0) {
+      WEFT_UNROLL for (int j = 0; j < pixels * stride; ++j) __builtin_prefetch(at + ahead + j * pixel, 0, 2);
+    }
+    Sum factor[taps];
+    WEFT_UNROLL for (int k = 0; k < taps; ++k) factor[k] = convert<f32>(load<L>(w + k * l.weights, lanes));
+    WEFT_UNROLL for (int j = 0; j < columns; ++j) {
+      if (j > 0 && j % 4 == 0) {  // one address for four columns, however many registers the compiler sees
+        at += 4 * pixel;
+        asm("" : "+r"(at));
+      }
+      if (edge && j < taps && j < low) continue;
+      if (edge && j >= high) break;
+      const Sum value = convert<f32>(load<L>(at + (j % 4 == 3 ? three : j % 4 * pixel), lanes));
+      WEFT_UNROLL for (int k = 0; k < taps; ++k) {
+        const int i = (j - k) / stride;
+        if (j >= k && (j - k) % stride == 0 && i < pixels) sum[i] = __builtin_elementwise_fma(value, factor[k], sum[i]);
+      }
+    }
+  }
+  WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
+}
+
+/// The channels [0, result) of a tile, written to `out`, rows of pixels depthwise_channels apart. The rest, less than a
+/// vector, is left to depthwise_any where masks are dear.
+template <int taps, int stride, bool edge, class X, class W>
+__attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+  constexpr int L = native_lanes;
+  constexpr bool masks = L == 16;
+  i64 c = 0;
+  WEFT_NO_UNROLL for (; masks ? c < t.channels : c + L <= t.channels; c += L) {
+    const i64 ahead = c % 16 == 0 ? line.ahead : 0;
+    if constexpr (masks)
+      depthwise_vector<taps, stride, edge>(t, line, c, ahead, Part{static_cast<int>(least(t.channels - c, L))}, out);
+    else depthwise_vector<taps, stride, edge>(t, line, c, ahead, Full{}, out);
+  }
+  return least(c, t.channels);
+}
+template <int taps, int stride, class X, class W>
+WEFT_INLINE i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+  const bool inside = t.low <= 0 && t.high >= (depthwise_pixels - 1) * stride + taps;
+  return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
+}
+
+/// Channels [c, end) of a tile for any kernel, pixel by pixel.
+template <class X, class W>
+__attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
+                                                    i64 c, const X* x, const W* w, f32* out) {
   constexpr int L = native_lanes;
   using Sum = Vec<f32, L>;
-  const i64 channels = s.groups, next = s.stride[2] * s.pixel, step = s.dilation[2] * s.pixel;
-  Sum sum[pixels][vectors];
-  WEFT_UNROLL for (int i = 0; i < pixels; ++i) { WEFT_UNROLL for (int v = 0; v < vectors; ++v) sum[i][v] = Sum(0); }
-  WEFT_NO_UNROLL for (i64 td = taps[0].begin; td < taps[0].end; ++td) {
-    WEFT_NO_UNROLL for (i64 th = taps[1].begin; th < taps[1].end; ++th) {
-      const X* at = x + (td * s.dilation[0] * s.in[1] + th * s.dilation[1]) * s.in[2] * s.pixel + taps[2].begin * step;
-      const W* weight = w + ((td * s.kernel[1] + th) * s.kernel[2] + taps[2].begin) * channels;
-      WEFT_NO_UNROLL for (i64 tw = taps[2].begin; tw < taps[2].end; ++tw, at += step, weight += channels) {
-        WEFT_UNROLL for (int v = 0; v < vectors; ++v) {
-          const Sum factor = convert<f32>(load<L>(weight + v * L, lanes));
-          WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
-            sum[i][v] =
-                __builtin_elementwise_fma(convert<f32>(load<L>(at + i * next + v * L, lanes)), factor, sum[i][v]);
+  const i64 step = s.dilation[2] * s.pixel;
+  WEFT_NO_UNROLL for (i64 i = 0; i < t.count; ++i, out += depthwise_channels) {
+    const i64 first = t.first + i * s.stride[2];
+    const TapRange width = valid_taps(s, 2, first);
+    const auto vector = [&](i64 at, auto lanes) WEFT_LAMBDA {
+      Sum sum = Sum(0);
+      for_each_line(s, p, x + t.channel + at, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
+        WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
+          const Sum value = convert<f32>(load<L>(line + first * s.pixel + k * step, lanes));
+          sum = __builtin_elementwise_fma(value, convert<f32>(load<L>(weights + k * s.groups, lanes)), sum);
+        }
+      });
+      store(out + at, sum, Full{});
+    };
+    i64 at = c;
+    WEFT_NO_UNROLL for (; at + L <= t.channels; at += L) vector(at, Full{});
+    if (at < t.channels) vector(at, Part{static_cast<int>(t.channels - at)});
+  }
+}
+
+/// The kernels that have a tile of their own; 0 for all others, see depthwise_any.
+template <class X, class W>
+WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+  const i64 taps = s.kernel[2], stride = s.stride[2];
+  if (line.lines < 0) return 0;
+  if (taps == 3 && stride == 1) return depthwise_tile<3, 1>(t, line, out);
+  if (taps == 3 && stride == 2) return depthwise_tile<3, 2>(t, line, out);
+  if (taps == 5 && stride == 1) return depthwise_tile<5, 1>(t, line, out);
+  if (taps == 5 && stride == 2) return depthwise_tile<5, 2>(t, line, out);
+  return taps == 7 && stride == 1 ? depthwise_tile<7, 1>(t, line, out) : 0;
+}
+
+/// The lines of taps for the line of output that holds pixel p; none (-1) where the width is dilated or they are many.
+template <class X, class W>
+WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w) {
+  DepthwiseLine<X, W> line;
+  line.pixel = s.pixel, line.weights = s.groups, line.ahead = 0, line.lines = -1;
+  if (s.dilation[2] != 1 || s.kernel[0] * s.kernel[1] > depthwise_lines) return line;
+  line.lines = 0;
+  for_each_line(s, p, x, w, [&](const X* from, const W* weights) WEFT_LAMBDA {
+    line.x[line.lines] = from;
+    line.w[line.lines++] = weights;
+  });
+  return line;
+}
+
+/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, s.groups, s.taps()). `s` has groups = channels,
+/// channels_in = channels_out = 1, not transposed; padding counts as zero. `w` is [taps][channels]. X and W are any
+/// float types, sums are f32. `store(row, channel, Vec<f32, native_lanes>, lanes)`. No scratch.
+template <class L, class X, class W, class Store>
+WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
+  constexpr int N = native_lanes;
+  const i64 rows = s.rows(), chunk = tasks::window_pixels(rows, s.out[2], s.groups, s.taps());
+  // The weights of a group of channels stay in the L1 cache.
+  const i64 group = least(tasks::round_up(most(2048 / most(s.taps(), 1), 1), 2 * N), depthwise_channels);
+  const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
+  alignas(64) f32 sums[depthwise_pixels * depthwise_channels];
+  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
+    const i64 end = least((task + 1) * chunk, rows);
+    for (i64 row = task * chunk, line_end; row < end; row = line_end) {
+      const ConvPixel p = conv_pixel(s, row);
+      line_end = least(row + s.out[2] - p.at[2], end);
+      const i64 tiles = tasks::ceil_div(line_end - row, depthwise_pixels),
+                size = tasks::ceil_div(line_end - row, tiles);
+      DepthwiseLine<X, W> line = depthwise_line(s, p, x, w);
+      if (far) line.ahead = size * s.stride[2] * s.pixel;
+      WEFT_NO_UNROLL for (i64 c = 0; c < s.groups; c += group) {
+        const i64 channels = least(group, s.groups - c);
+        WEFT_NO_UNROLL for (i64 at = row; at < line_end; at += size) {
+          const i64 count = least(size, line_end - at), columns = (count - 1) * s.stride[2] + s.kernel[2],
+                    first = (p.at[2] + at - row) * s.stride[2] - s.pad[2];
+          const DepthwiseTile tile{count, c, channels, first, -first, least(columns, s.in[2] - first)};
+          const i64 done = depthwise_known(s, tile, line, sums);
+          if (done < channels) depthwise_any(s, p, tile, done, x, w, sums);
+          WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
+            const f32* from = sums + i * depthwise_channels;
+            i64 k = 0;
+            WEFT_NO_UNROLL for (; k + N <= channels; k += N) store(at + i, c + k, load<N>(from + k, Full{}), Full{});
+            if (k < channels) store(at + i, c + k, load<N>(from + k, Full{}), Part{static_cast<int>(channels - k)});
           }
         }
       }
-    }
-  }
-  WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
-    WEFT_UNROLL for (int v = 0; v < vectors; ++v) sums[i * vectors + v] = sum[i][v];
-  }
-}
-
-/// Part of a line of output: pixels [begin, end) of the width. Row `row` is pixel 0 of the line. `x` is the input
-/// line's pixel 0 at tap 0 of depth and height; pixels [low, high) have all their taps of the width inside.
-template <class X>
-struct DepthwiseLine {
-  i64 row, begin, end, low, high;
-  const X* x;
-  TapRange depth, height;
-};
-
-template <class X>
-WEFT_INLINE DepthwiseLine<X> depthwise_line(const ConvSizes& s, const ConvPixel& p, i64 row, i64 room, const X* x) {
-  const i64 d = p.at[0] * s.stride[0] - s.pad[0], h = p.at[1] * s.stride[1] - s.pad[1], step = s.stride[2];
-  const i64 last = s.in[2] - 1 + s.pad[2] - (s.kernel[2] - 1) * s.dilation[2];
-  return {.row = row - p.at[2],
-          .begin = p.at[2],
-          .end = least(s.out[2], p.at[2] + room),
-          .low = tasks::ceil_div(most(s.pad[2], 0), step),
-          .high = last < 0 ? 0 : last / step + 1,
-          .x = x + pixel_offset(s, p.image, d, h, 0),
-          .depth = valid_taps(s, 0, d),
-          .height = valid_taps(s, 1, h)};
-}
-
-/// Channels [c, end) of `pixels` neighbouring outputs, the first of which is `row`. x and w stand at channel 0.
-template <int pixels, class X, class W, class Store>
-WEFT_INLINE void depthwise_run(const ConvSizes& s, i64 row, i64 c, i64 end, const TapRange (&taps)[3], const X* x,
-                               const W* w, const Store& store) {
-  constexpr int L = native_lanes;
-  Vec<f32, L> sums[2 * pixels];
-  WEFT_NO_UNROLL for (; c + 2 * L <= end; c += 2 * L) {
-    depthwise_tile<pixels, 2>(s, taps, x + c, w + c, Full{}, sums);
-    WEFT_NO_UNROLL for (int i = 0; i < pixels; ++i) {
-      WEFT_UNROLL for (int v = 0; v < 2; ++v) store(row + i, c + v * L, sums[2 * i + v], Full{});
-    }
-  }
-  WEFT_NO_UNROLL for (; c < end; c += L) {
-    const Part part{static_cast<int>(least(end - c, L))};
-    depthwise_tile<pixels, 1>(s, taps, x + c, w + c, part, sums);
-    WEFT_NO_UNROLL for (int i = 0; i < pixels; ++i) store(row + i, c, sums[i], part);
-  }
-}
-
-/// Channels [c, end) of all pixels of a line.
-template <class X, class W, class Store>
-WEFT_INLINE void depthwise_channels(const ConvSizes& s, const DepthwiseLine<X>& line, i64 c, i64 end, const W* w,
-                                    const Store& store) {
-  for (i64 at = line.begin; at < line.end;) {
-    const i64 first = at * s.stride[2] - s.pad[2];
-    const TapRange taps[3] = {line.depth, line.height, valid_taps(s, 2, first)};
-    const X* x = line.x + first * s.pixel;
-    const bool tile = at >= line.low && at + depthwise_pixels <= least(line.high, line.end);
-    if (tile) depthwise_run<depthwise_pixels>(s, line.row + at, c, end, taps, x, w, store);
-    else depthwise_run<1>(s, line.row + at, c, end, taps, x, w, store);
-    at += tile ? depthwise_pixels : 1;
-  }
-}
-
-/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), s.groups, s.taps()). `s` has groups = channels, channels_in
-/// = channels_out = 1, not transposed; padding counts as zero. `w` is [taps][channels]. X and W are any float types,
-/// sums are f32. `store(row, channel, Vec<f32, native_lanes>, lanes)`. No scratch.
-template <class L, class X, class W, class Store>
-WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
-  const i64 rows = s.rows(), chunk = tasks::window_pixels(rows, s.groups, s.taps());
-  const i64 group = tasks::round_up(most(2048 / most(s.taps(), 1), 1), 2 * native_lanes);  // their weights stay in L1
-  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
-    const i64 end = least((task + 1) * chunk, rows);
-    ConvPixel p = conv_pixel(s, task * chunk);
-    for (i64 row = task * chunk; row < end; next_pixel(s, p)) {
-      const DepthwiseLine<X> line = depthwise_line(s, p, row, end - row, x);
-      WEFT_NO_UNROLL for (i64 c = 0; c < s.groups; c += group) {
-        depthwise_channels(s, line, c, least(c + group, s.groups), w, store);
-      }
-      row += line.end - line.begin;
-      p.at[2] = line.end - 1;
     }
   });
 }

@@ -36,16 +36,16 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Runs tasks [begin, end) of tasks::window_tasks(rows, channels, taps). `load(element offset, lanes) -> Vec<Acc, L>`
-/// reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel,
-/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is native_lanes.
-/// No scratch.
+/// Runs tasks [begin, end) of tasks::window_tasks(rows, width, channels, taps). `load(element offset, lanes) ->
+/// Vec<Acc, L>` reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row,
+/// channel, Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is
+/// native_lanes. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
   constexpr int W = native_lanes;
   const ConvSizes& s = p.window;
-  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, channels, s.taps());
+  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, s.out[2], channels, s.taps());
   for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
     ConvPixel at = conv_pixel(s, task * chunk);
     WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
@@ -74,15 +74,15 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
 }
 
 /// Max pooling that also says where: `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
-/// each largest element in [batch][channel][spatial] order, -1 in a window that lies in the padding. NaN is the greatest
-/// value; of equals the first counts. Otherwise like pool.
+/// each largest element in [batch][channel][spatial] order, -1 in a window that lies in the padding. NaN is the
+/// greatest value; of equals the first counts. Otherwise like pool.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;
   using V = Vec<Acc, W>;
   using At = Vec<i64, W>;
   const ConvSizes& s = p.window;
-  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, channels, s.taps());
+  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, s.out[2], channels, s.taps());
   const i64 plane = s.in[0] * s.in[1] * s.in[2];
   for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
     ConvPixel at = conv_pixel(s, task * chunk);

@@ -127,12 +127,15 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;
 }
 
-/// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps.
-constexpr i64 window_pixels(i64 rows, i64 channels, i64 taps, i64 work = 400'000) {
-  return clamp(work / at_least(channels * taps, 1), 1, at_least(rows, 1));
+/// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps:
+/// whole lines of `width` pixels unless one is far more than that.
+constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {
+  const i64 line = at_least(width * channels * taps, 1);
+  const i64 pixels = line <= 3 * work ? width * at_least(work / line, 1) : ceil_div(width, ceil_div(line, work));
+  return clamp(pixels, 1, at_least(rows, 1));
 }
-constexpr i64 window_tasks(i64 rows, i64 channels, i64 taps) {
-  return ceil_div(rows, window_pixels(rows, channels, taps));
+constexpr i64 window_tasks(i64 rows, i64 width, i64 channels, i64 taps) {
+  return ceil_div(rows, window_pixels(rows, width, channels, taps));
 }
 
 /// Pointwise loops: a CPU task is about 16 Ki elements, counted in chunks of `lanes`; on a GPU a chunk is a thread's.

@@ -153,8 +153,8 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, DType::f32);
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.groups), ", ",
-                       taps_text(kernel, w), ")"));
+  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
+                       kernel.number(w.groups), ", ", taps_text(kernel, w), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
   lowering.add_step(std::move(step), "one channel a group: vectors along the channels");

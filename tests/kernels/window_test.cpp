@@ -59,6 +59,9 @@ const ConvSizes windows[] = {
     {.in = {1, 2, 2}, .kernel = {1, 7, 7}, .pad = {0, 3, 3}},
     {.batch = 0, .in = {1, 5, 5}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
     {.in = {1, 30, 31}, .kernel = {1, 2, 2}, .stride = {1, 2, 2}},
+    {.in = {1, 6, 37}, .kernel = {1, 3, 3}, .stride = {1, 2, 2}, .pad = {0, 1, 1}},
+    {.in = {1, 7, 7}, .kernel = {1, 5, 5}, .pad = {0, 2, 2}},
+    {.in = {1, 4, 29}, .kernel = {1, 3, 3}},
 };
 
 /// Runs `kernel(launch)` over its tasks in two parts.
@@ -78,7 +81,7 @@ double pool_error(const ConvSizes& s, Kind kind) {
   PoolSizes p{.window = s, .pad_end = {s.pad[0], s.pad[1], s.pad[2]}, .include_pad = kind == Kind::average_padded};
   p.window.channels_in = channels;
   const auto read = [&](i64 at, auto lanes) { return load<native_lanes>(x.data() + at, lanes); };
-  run_split(tasks::window_tasks(s.rows(), channels, s.taps()), [&](const Launch<>& launch) {
+  run_split(tasks::window_tasks(s.rows(), s.out[2], channels, s.taps()), [&](const Launch<>& launch) {
     if (kind == Kind::max) {
       pool(
           launch, p, -std::numeric_limits<f32>::infinity(), read, [](auto a, auto b) { return pool_max(a, b); },
@@ -121,7 +124,7 @@ double pool_error(const ConvSizes& s, Kind kind) {
 }  // namespace
 
 TEST_CASE("depthwise convolution") {
-  for (const i64 channels : {1, 7, 8, 19, 32, 40}) {
+  for (const i64 channels : {1, 7, 8, 19, 32, 40, 300}) {
     for (const ConvSizes& window : windows) {
       ConvSizes s = sized(window, channels);
       s.groups = channels, s.channels_in = s.channels_out = 1;
@@ -130,7 +133,7 @@ TEST_CASE("depthwise convolution") {
       const auto x = random_values(s.batch * s.in[0] * s.in[1] * s.in[2] * channels, 3),
                  w = random_values(s.taps() * channels, 4);
       std::vector<f32> y(static_cast<size_t>(s.rows() * channels), -99.f);
-      run_split(tasks::window_tasks(s.rows(), channels, s.taps()), [&](const Launch<>& launch) {
+      run_split(tasks::window_tasks(s.rows(), s.out[2], channels, s.taps()), [&](const Launch<>& launch) {
         depthwise(launch, s, x.data(), w.data(),
                   [&](i64 row, i64 c, auto v, auto lanes) { store(y.data() + row * channels + c, v, lanes); });
       });
