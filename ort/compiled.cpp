@@ -61,8 +61,8 @@ struct Outputs {
 
 }  // namespace
 
-Compiled::Compiled(Program program)
-    : program_(std::move(program)), inputs_(port_names(program_.inputs())), outputs_(port_names(program_.outputs())) {}
+Compiled::Compiled(Program program, Again again)
+    : program_(std::move(program)), again_(std::move(again)), inputs_(port_names(program_.inputs())), outputs_(port_names(program_.outputs())) {}
 
 Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
                                  const std::vector<std::string>& outputs) const {
@@ -95,6 +95,21 @@ void Compiled::give_back(std::unique_ptr<Context> context) const {
   idle_.push_back(std::move(context));
 }
 
+std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inputs) const {
+  std::vector<std::string> shapes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] || inputs[i].dims().empty()) continue;
+    std::string shape = inputs_[i] + "=";
+    for (int64_t size : inputs[i].dims()) shape += (shape.back() == '=' ? "" : ",") + std::to_string(size);
+    shapes.push_back(shape);
+  }
+  std::lock_guard lock(variants_mutex_);
+  auto known = variants_.find(shapes);
+  if (known != variants_.end()) return known->second;
+  if (variants_.size() == most_variants) return nullptr;
+  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes));
+}
+
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
   std::vector<Tensor> inputs;
   for (size_t place : binding.inputs) {
@@ -102,6 +117,16 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
     ok(api.ort->KernelContext_GetInput(kernel, place, &value));
     inputs.push_back(value ? view_of(value) : Tensor());
   }
+  try {
+    run(kernel, binding, inputs);
+  } catch (const Error& error) {
+    auto other = again_ && error.code() == "E312" ? variant(inputs) : nullptr;
+    if (!other) throw;
+    other->run(kernel, binding, inputs);
+  }
+}
+
+void Compiled::run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const {
   Outputs outputs{kernel, binding.outputs, std::vector<void*>(binding.outputs.size())};
   RunOptions options{.allocate = &Outputs::allocate, .allocate_user = &outputs};
   std::unique_ptr<Context> context = take();

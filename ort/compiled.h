@@ -2,6 +2,8 @@
 #pragma once
 #include <onnxruntime_c_api.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,9 +14,15 @@
 namespace weft::ort {
 
 /// A compiled part of a graph. Runs at once in as many threads as call: each takes a context and gives it back.
+///
+/// Sizes that neither the model nor onnxruntime names are symbols of their own, and where two of them meet the program
+/// is compiled for their being equal. When a run shows that they are not (one of them is 1, and broadcasts), the part is
+/// compiled again for the sizes of that run.
 class Compiled {
  public:
-  explicit Compiled(Program program);
+  /// Compiles the same part again with its inputs' sizes as given: "x=2,3".
+  using Again = std::function<Program(const std::vector<std::string>& shapes)>;
+  explicit Compiled(Program program, Again again = {});
 
   /// Where the program's inputs and outputs lie among those of a fused node, by name.
   struct Binding {
@@ -26,13 +34,20 @@ class Compiled {
   const Program& program() const { return program_; }
 
  private:
+  void run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const;
+  std::shared_ptr<const Compiled> variant(const std::vector<Tensor>& inputs) const;
   std::unique_ptr<Context> take() const;
   void give_back(std::unique_ptr<Context> context) const;
 
+  static constexpr size_t most_variants = 32;
+
   Program program_;
+  Again again_;
   std::vector<std::string> inputs_, outputs_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Context>> idle_;
+  mutable std::mutex variants_mutex_;
+  mutable std::map<std::vector<std::string>, std::shared_ptr<const Compiled>> variants_;
 };
 
 }  // namespace weft::ort

@@ -98,6 +98,21 @@ Message value_info(const OrtValueInfo* value) {
   return info ? message.message(2, type_of(info)) : message;
 }
 
+bool has_nameless_size(const OrtValueInfo* value) {
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
+  size_t rank = 0;
+  ok(api.ort->GetDimensionsCount(tensor, &rank));
+  std::vector<int64_t> sizes(rank);
+  std::vector<const char*> names(rank);
+  ok(api.ort->GetDimensions(tensor, sizes.data(), rank));
+  ok(api.ort->GetSymbolicDimensions(tensor, names.data(), rank));
+  for (size_t i = 0; i < rank; ++i) {
+    if (sizes[i] < 0 && !(names[i] && *names[i])) return true;
+  }
+  return false;
+}
+
 /// A ValueInfoProto of a constant's exact type.
 Message constant_info(const Constant& constant) {
   OrtTypeInfo* info = nullptr;
@@ -293,6 +308,7 @@ ModelText ModelWriter::write(std::span<const size_t> part, const Boundary& bound
   }
   graph.text(graph_name, "part");
   add_ports(graph, model.inputs, graph_input);
+  for (const std::string& input : model.inputs) model.has_nameless_size |= has_nameless_size(graph_.values.at(input));
   for (const Constant& constant : model.constants) graph.message(graph_input, constant_info(constant));
   add_ports(graph, model.outputs, graph_output);
   Message message = Message().number(model_ir, ir_version);

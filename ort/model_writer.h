@@ -20,6 +20,7 @@ struct ModelText {
   std::string bytes = {};                ///< a ModelProto
   std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
   std::vector<std::string> inputs = {}, outputs = {};
+  bool has_nameless_size = false;  ///< an input has a size that neither the model nor onnxruntime names
 };
 
 /// The values that a part of a graph reads and does not make, constants left out; and those that something outside of

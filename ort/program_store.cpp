@@ -49,7 +49,14 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   }
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
-  return std::make_shared<Compiled>(weft::compile(bytes_of(bytes), options));
+  Program program = weft::compile(bytes_of(bytes), options);
+  if (!model.has_nameless_size) return std::make_shared<Compiled>(std::move(program));
+  auto again = [bytes, options](const std::vector<std::string>& shapes) {
+    CompileOptions exact = options;
+    exact.shapes = shapes;
+    return weft::compile(bytes_of(bytes), exact);
+  };
+  return std::make_shared<Compiled>(std::move(program), again);
 }
 
 std::shared_ptr<Compiled> ProgramStore::load(std::span<const std::byte> saved) const {
