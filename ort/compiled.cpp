@@ -61,8 +61,12 @@ struct Outputs {
 
 }  // namespace
 
-Compiled::Compiled(Program program, Again again)
-    : program_(std::move(program)), again_(std::move(again)), inputs_(port_names(program_.inputs())), outputs_(port_names(program_.outputs())) {}
+Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, Again again)
+    : memory_(std::move(memory)),
+      program_(std::move(program)),
+      again_(std::move(again)),
+      inputs_(port_names(program_.inputs())),
+      outputs_(port_names(program_.outputs())) {}
 
 Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
                                  const std::vector<std::string>& outputs) const {
@@ -107,7 +111,7 @@ std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inp
   auto known = variants_.find(shapes);
   if (known != variants_.end()) return known->second;
   if (variants_.size() == most_variants) return nullptr;
-  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes));
+  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes), memory_);
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {

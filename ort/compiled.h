@@ -13,16 +13,19 @@
 
 namespace weft::ort {
 
+class Memory;
+
 /// A compiled part of a graph. Runs at once in as many threads as call: each takes a context and gives it back.
 ///
 /// Sizes that neither the model nor onnxruntime names are symbols of their own, and where two of them meet the program
-/// is compiled for their being equal. When a run shows that they are not (one of them is 1, and broadcasts), the part is
-/// compiled again for the sizes of that run.
+/// is compiled for their being equal. When a run shows that they are not (one of them is 1, and broadcasts), the part
+/// is compiled again for the sizes of that run.
 class Compiled {
  public:
   /// Compiles the same part again with its inputs' sizes as given: "x=2,3".
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
-  explicit Compiled(Program program, Again again = {});
+  /// `memory` is whatever the program's memory comes from; null: the library's own.
+  Compiled(Program program, std::shared_ptr<Memory> memory, Again again = {});
 
   /// Where the program's inputs and outputs lie among those of a fused node, by name.
   struct Binding {
@@ -41,6 +44,7 @@ class Compiled {
 
   static constexpr size_t most_variants = 32;
 
+  std::shared_ptr<Memory> memory_;  // outlives the program
   Program program_;
   Again again_;
   std::vector<std::string> inputs_, outputs_;

@@ -29,13 +29,29 @@ std::string numbered(const std::string& path, int number) {
 
 }  // namespace
 
+ProgramStore::ProgramStore(const Options& options, const Log& log) : options_(options), log_(log) {
+  bool is_asked_for = options.memory_limit() > 0 || options.allocate() != 0 || options.empty_cache() != 0;
+  if (is_asked_for) memory_ = std::make_shared<Memory>(options);
+}
+
 CompileOptions ProgramStore::compile_options() const {
   return {.device = options_.device,
           .threads = static_cast<int>(options_.threads),
           .precision = options_.fp16_enable   ? WEFT_PRECISION_F16
                        : options_.bf16_enable ? WEFT_PRECISION_BF16
                                               : WEFT_PRECISION_F32,
-          .use_cache = !options_.disable_caching};
+          .use_cache = !options_.disable_caching,
+          .allocator = memory_ ? memory_->allocator() : nullptr};
+}
+
+CompileOptions ProgramStore::load_options() const {
+  return {.device = options_.device,
+          .threads = static_cast<int>(options_.threads),
+          .allocator = memory_ ? memory_->allocator() : nullptr};
+}
+
+std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again) const {
+  return std::make_shared<Compiled>(std::move(program), memory_, std::move(again));
 }
 
 std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
@@ -50,23 +66,21 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
   Program program = weft::compile(bytes_of(bytes), options);
-  if (!model.has_nameless_size) return std::make_shared<Compiled>(std::move(program));
+  if (!model.has_nameless_size) return make(std::move(program));
   auto again = [bytes, options](const std::vector<std::string>& shapes) {
     CompileOptions exact = options;
     exact.shapes = shapes;
     return weft::compile(bytes_of(bytes), exact);
   };
-  return std::make_shared<Compiled>(std::move(program), again);
+  return make(std::move(program), again);
 }
 
 std::shared_ptr<Compiled> ProgramStore::load(std::span<const std::byte> saved) const {
-  return std::make_shared<Compiled>(
-      weft::compile(saved, {.device = options_.device, .threads = static_cast<int>(options_.threads)}));
+  return make(weft::compile(saved, load_options()));
 }
 
 std::shared_ptr<Compiled> ProgramStore::load(const std::string& path) const {
-  return std::make_shared<Compiled>(
-      weft::load(path, {.device = options_.device, .threads = static_cast<int>(options_.threads)}));
+  return make(weft::load(path, load_options()));
 }
 
 std::string ProgramStore::cache_path(const std::string& identity) const {
@@ -76,32 +90,37 @@ std::string ProgramStore::cache_path(const std::string& identity) const {
   return (std::filesystem::path(options_.cache_dir) / (name + ".weft")).string();
 }
 
-std::shared_ptr<Compiled> ProgramStore::find_in_cache(const std::string& identity) {
-  std::string path = options_.force_recompile ? std::string() : cache_path(identity);
-  if (path.empty() || !std::filesystem::exists(path)) return nullptr;
+std::shared_ptr<Compiled> ProgramStore::try_load(const std::string& path) const {
   try {
-    auto program = load(path);
-    loaded_.insert(program.get());
-    return program;
+    return load(path);
   } catch (const Error& error) {
-    log_.warning("the program in cache_dir is compiled again: " + std::string(error.facts()));
+    log_.warning("the program in '" + path + "' cannot be used, the model is compiled: " + error.what());
     return nullptr;
   }
 }
 
+std::shared_ptr<Compiled> ProgramStore::find_in_cache(const std::string& identity) {
+  std::string path = options_.force_recompile ? std::string() : cache_path(identity);
+  if (path.empty() || !std::filesystem::exists(path)) return nullptr;
+  auto program = try_load(path);
+  if (program) loaded_.insert(program.get());
+  return program;
+}
+
 std::shared_ptr<Compiled> ProgramStore::find_in_file(const std::string& identity) const {
   if (!options_.load_compiled_model) return nullptr;
+  const std::string& path = options_.load_compiled_path;
+  if (!std::filesystem::exists(path)) log_.warning("there is no file '" + path + "'; the model is compiled");
   std::string others;
-  for (int i = 0; std::filesystem::exists(numbered(options_.load_compiled_path, i)); ++i) {
-    auto program = load(numbered(options_.load_compiled_path, i));
-    std::string content = program->program().metadata(content_key);
+  for (int i = 0; std::filesystem::exists(numbered(path, i)); ++i) {
+    auto program = try_load(numbered(path, i));
+    std::string content = program ? program->program().metadata(content_key) : "";
     if (content == identity) return program;
-    others += others.empty() ? content : ", " + content;
+    if (program) others += (others.empty() ? "" : ", ") + content;
   }
-  log_.warning(others.empty() ? "there is no file '" + options_.load_compiled_path + "'; the model is compiled"
-                              : "the program in '" + options_.load_compiled_path + "' (" + others +
-                                    ") is of another model or of other options than this (" + identity +
-                                    "); the model is compiled");
+  if (!others.empty())
+    log_.warning("the program in '" + path + "' (" + others + ") is of another model or of other options than this (" +
+                 identity + "); the model is compiled");
   return nullptr;
 }
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "ort/compiled.h"
+#include "ort/memory.h"
 #include "ort/model_writer.h"
 #include "ort/options.h"
 
@@ -19,7 +20,7 @@ class Log;
 /// are told apart by content, in memory and in files alike, so that a saved program of another model is never taken.
 class ProgramStore {
  public:
-  ProgramStore(const Options& options, const Log& log) : options_(options), log_(log) {}
+  ProgramStore(const Options& options, const Log& log);
 
   /// Throws what the compiler threw, the second time as well.
   std::shared_ptr<Compiled> get(const ModelText& model);
@@ -33,13 +34,17 @@ class ProgramStore {
 
  private:
   CompileOptions compile_options() const;
+  CompileOptions load_options() const;
+  std::shared_ptr<Compiled> make(Program program, Compiled::Again again = {}) const;
   std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity) const;
+  std::shared_ptr<Compiled> try_load(const std::string& path) const;
   std::shared_ptr<Compiled> find_in_cache(const std::string& identity);
   std::shared_ptr<Compiled> find_in_file(const std::string& identity) const;
   std::string cache_path(const std::string& identity) const;
 
   const Options& options_;
   const Log& log_;
+  std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
   std::set<const Compiled*> loaded_;  // from cache_dir, where they need not be saved again
   int kept_ = 0;                      // programs saved as save_compiled_path
