@@ -22,17 +22,23 @@
 #include "runtime/kernel_build.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/saved.h"
+#include "runtime/show_plan.h"
 #include "targets/cpu/thread_pool.h"
 #include "targets/ref/ref.h"
 
 namespace weft {
 namespace {
 
+void add(CompileReport& report, Pipeline& run) {
+  report.phase_seconds.insert(report.phase_seconds.end(), run.seconds().begin(), run.seconds().end());
+  for (const auto& [pass, count] : run.changes()) report.pass_changes[std::string(pass)] += count;
+}
+
 /// Everything between the frontend and lowering, for every target but ref.
 void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
   add_passes(run);
-  report.phase_seconds.insert(report.phase_seconds.end(), run.seconds().begin(), run.seconds().end());
+  add(report, run);
   if (!stage.empty() && !run.stopped()) find_pass(stage);  // says which passes there are
 }
 
@@ -87,6 +93,7 @@ std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileO
   report.kernels = static_cast<int64_t>(plan.kernels.size());
   report.kernels_compiled = after.compiles - before.compiles;
   report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
+  show_plan(plan, built.image);
   return make_cpu_executable(std::move(plan), built.image, host_of(options), std::move(report));
 }
 
@@ -101,6 +108,7 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
     DType type = job.options.precision == Precision::bf16 ? DType::bf16 : DType::f16;
     run("reduce_precision", [&](Module& module) { return reduce_precision(module, type, job.options.keep_f32); });
   }
+  add(job.report, run);
   Timer timer;
   Plan plan = lower(program, host_chip());
   plan_lifetimes(plan);

@@ -25,7 +25,8 @@ Json describe(const CompileReport& report) {
           {"kernels", report.kernels},
           {"kernels_compiled", report.kernels_compiled},
           {"kernels_from_cache", report.kernels_from_cache},
-          {"constant_bytes", report.constant_bytes}};
+          {"constant_bytes", report.constant_bytes},
+          {"pass_changes", report.pass_changes}};
 }
 
 Json describe(const std::vector<StepInfo>& steps) {

@@ -9,8 +9,6 @@
 #include "rate.h"
 
 using namespace weft::bench;
-namespace tasks = weft::tasks;
-using weft::i64;
 
 namespace {
 

@@ -12,6 +12,8 @@
 namespace weft::bench {
 
 using namespace weft::kernel;
+using weft::i64;
+namespace tasks = weft::tasks;
 
 /// f32 GFLOP/s of this core at this moment: dependent-free FMAs in registers.
 inline double peak_now() {

@@ -28,16 +28,17 @@ struct Descriptor {
   }
 };
 
-void write_all(int fd, std::span<const std::byte> data, const std::string& path) {
-  while (!data.empty()) {
-    ssize_t written = ::write(fd, data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) file_error(path, "write", errno);
-    data = data.subspan(static_cast<size_t>(written));
-  }
-}
-
 }  // namespace
+
+bool write_all(int fd, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    ssize_t count = ::write(fd, data.data(), data.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    data = data.subspan(static_cast<size_t>(count));
+  }
+  return true;
+}
 
 Bytes::Bytes(std::vector<std::byte> data) {
   auto owner = std::make_shared<const std::vector<std::byte>>(std::move(data));
@@ -80,7 +81,7 @@ void write_file(const std::filesystem::path& path, std::span<const std::byte> da
   Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.fd < 0) file_error(path.string(), "create", errno);
   try {
-    write_all(file.fd, data, path.string());
+    if (!write_all(file.fd, data)) file_error(path.string(), "write", errno);
     if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0) file_error(path.string(), "write", errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0) file_error(path.string(), "replace", errno);
   } catch (...) {

@@ -38,6 +38,8 @@ Bytes map_file(const std::filesystem::path& path);
 /// Maps an open file descriptor of a regular file (the caller keeps the descriptor); `name` is for messages.
 Bytes map_descriptor(int fd, const std::string& name);
 
+/// Writes all of `data`; false, with errno set, when the system refuses.
+bool write_all(int fd, std::span<const std::byte> data);
 /// Writes a file whole or not at all: a temporary beside it, flushed, then renamed over `path`.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
 

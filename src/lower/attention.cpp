@@ -67,7 +67,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
        v = dense_rows(lowering, i.inputs[2]);
   if (q.dtype != k.dtype || q.dtype != v.dtype || bits(q.dtype) > 32 || bits(q.dtype) < 16) {
     throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E131",
+                 .code = "E149",
                  .what = cat("the cpu target has no attention of ", q.dtype, ", ", k.dtype, " and ", v.dtype),
                  .where = i.source});
   }

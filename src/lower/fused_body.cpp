@@ -173,7 +173,7 @@ std::string conversion_text(const std::string& x, DType from, const Convert& op)
   if (compute_type(op.to) == op.to) return cat("cast<", to, ">(", x, ")");
   if (!op.saturate && bits(op.to) == 8) {
     throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E131",
+                 .code = "E149",
                  .what = cat("convert from ", from, " to ", op.to, " without saturation has no kernel")});
   }
   return cat("convert<", wide, ">(cast<", to, ">(", x, "))");

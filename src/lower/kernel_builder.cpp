@@ -13,7 +13,7 @@ std::string kernel_type(DType type) {
   bool addressable = bits(type) >= 8 && !is_complex(type) && type != DType::string && type != DType::f8e8m0;
   if (!addressable) {
     throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E131",
+                 .code = "E149",
                  .what = cat("kernels for elements of ", type, " are not supported")});
   }
   return to_string(type);
@@ -23,6 +23,15 @@ DType compute_type(DType type) {
   if (type == DType::boolean) return DType::u8;
   if (is_integer(type) && bits(type) < 8) return is_signed_integer(type) ? DType::i8 : DType::u8;
   return is_float(type) && bits(type) < 32 ? DType::f32 : type;
+}
+
+int PlanDraft::size_number(const Dim& dim) {
+  std::vector<int>& numbers = size_numbers_[to_string(dim)];
+  auto same = [&](int number) { return sizes[static_cast<size_t>(number)] == dim; };
+  auto found = std::ranges::find_if(numbers, same);
+  if (found != numbers.end()) return *found;
+  sizes.push_back(dim);
+  return numbers.emplace_back(static_cast<int>(sizes.size()) - 1);
 }
 
 std::string KernelBuilder::buffer(int buffer, DType type, bool written) {
@@ -72,22 +81,14 @@ std::string KernelBuilder::text(const std::string& name) const {
   return out;
 }
 
-int KernelBuilder::intern_size(Plan& plan, const Dim& dim) const {
-  auto found = std::ranges::find(plan.sizes, dim);
-  if (found == plan.sizes.end()) found = plan.sizes.insert(plan.sizes.end(), dim);
-  return static_cast<int>(found - plan.sizes.begin());
-}
-
-PlanStep KernelBuilder::finish(Plan& plan, const std::string& stem) {
+PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
   std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
-  auto found = std::ranges::find(plan.kernels, name, &PlanKernel::name);
-  if (found == plan.kernels.end()) found = plan.kernels.insert(plan.kernels.end(), {name, text(name)});
-  PlanStep step{.kernel = static_cast<int>(found - plan.kernels.begin())};
+  PlanStep step{.kernel = plan.kernel_number(name, [&] { return text(name); })};
   for (const Argument& argument : buffers_) {
     step.buffers.push_back(argument.buffer);
     if (argument.written) step.outputs.push_back(argument.buffer);
   }
-  for (const Dim& dim : sizes_) step.sizes.push_back(intern_size(plan, dim));
+  for (const Dim& dim : sizes_) step.sizes.push_back(plan.size_number(dim));
   return step;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/plan.h"
@@ -8,7 +9,7 @@
 
 namespace weft {
 
-/// The name of an element type in kernel sources. E131 for types that kernels cannot address (packed, complex, string).
+/// The name of an element type in kernel sources. E149 for types that kernels cannot address (packed, complex, string).
 std::string kernel_type(DType type);
 /// The type in which kernels compute: f32 for narrow floats, u8 for bool, a byte for packed integers, else the type
 /// itself.
@@ -16,6 +17,23 @@ DType compute_type(DType type);
 
 /// Several elements to a byte; programs may read such inputs and constants, which are unpacked first.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
+
+/// A plan while lowering writes it, with tables to find again what stands in it once only.
+struct PlanDraft : Plan {
+  /// The number of the kernel `name`, which `code` makes when it is new.
+  template <class Code>
+  int kernel_number(const std::string& name, const Code& code) {
+    auto [entry, is_new] = kernel_numbers_.try_emplace(name, static_cast<int>(kernels.size()));
+    if (is_new) kernels.push_back({name, code()});
+    return entry->second;
+  }
+  /// The number of a size.
+  int size_number(const Dim& dim);
+
+ private:
+  std::unordered_map<std::string, int> kernel_numbers_;
+  std::unordered_map<std::string, std::vector<int>> size_numbers_;  // by text, which unlike sizes can share
+};
 
 /// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
 /// which they are asked for, so equal work gives equal text whatever the sizes are. Two sizes that happen to be equal
@@ -47,7 +65,7 @@ class KernelBuilder {
   void set_tasks(std::string tasks, std::string scratch_bytes = "0");
 
   /// Adds the kernel to the plan unless an equal one is there, and gives the launch.
-  PlanStep finish(Plan& plan, const std::string& stem);
+  PlanStep finish(PlanDraft& plan, const std::string& stem);
 
  private:
   struct Argument {
@@ -56,7 +74,6 @@ class KernelBuilder {
     bool written;
   };
   std::string text(const std::string& name) const;
-  int intern_size(Plan& plan, const Dim& dim) const;
 
   std::string header_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;

@@ -61,7 +61,7 @@ Plan Lowering::run() {
   choose_output_buffers();
   for (const Region& region : form_regions(module_)) lower_region(region);
   write_results();
-  return std::move(plan_);
+  return std::move(static_cast<Plan&>(plan_));
 }
 
 int Lowering::new_buffer(PlanBuffer buffer) {

@@ -16,7 +16,7 @@ class Lowering {
   Lowering(const Module& module, const Chip& chip);
   Plan run();
 
-  Plan& plan() { return plan_; }
+  PlanDraft& plan() { return plan_; }
   const Chip& chip() const { return chip_; }
   tasks::GemmTile tile() const;
 
@@ -69,7 +69,7 @@ class Lowering {
 
   const Module& module_;
   Chip chip_;
-  Plan plan_;
+  PlanDraft plan_;
   std::unordered_map<const Instruction*, std::vector<View>> views_;
   std::unordered_map<const Instruction*, std::vector<int>> outputs_;  // output number for each result, -1: none
   std::unordered_map<const Instruction*, bool> load_time_;

@@ -35,7 +35,7 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
     return {"MacInt8", "native_tile", tile, DType::i16, DType::i8, DType::i32, 2};
   }
   throw Error({.kind = ErrorKind::unsupported,
-               .code = "E131",
+               .code = "E149",
                .what = cat("the cpu target has no ", instruction.op.name(), " of ", a, " by ", b),
                .where = instruction.source});
 }

@@ -27,6 +27,12 @@ Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i
   return a;
 }
 
+void add_step(Lowering& lowering, KernelBuilder& kernel, const std::string& name, const Along& a, const char* reason) {
+  PlanStep step = kernel.finish(lowering.plan(), name);
+  step.flops = product(a.x.dims);
+  lowering.add_step(std::move(step), reason);
+}
+
 }  // namespace
 
 void lower_arg_reduce(Lowering& lowering, const Region& region) {
@@ -57,9 +63,8 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
                 " + col, select(at < 0, decltype(at)(0), at), lanes); });");
     kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
   }
-  PlanStep step = kernel.finish(lowering.plan(), op.largest ? "arg_max" : "arg_min");
-  step.flops = product(a.x.dims);
-  lowering.add_step(std::move(step), a.is_last ? "vectors along the row" : "vectors along the axes that stay");
+  add_step(lowering, kernel, op.largest ? "arg_max" : "arg_min", a,
+           a.is_last ? "vectors along the row" : "vectors along the axes that stay");
 }
 
 /// f32 is summed in f64: a long row loses nothing then.
@@ -81,9 +86,8 @@ void lower_scan(Lowering& lowering, const Region& region) {
   kernel.line("    [&](i64 outer, i64 at, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(", y, " + ", offset,
               ", convert<", stored, ">(v), lanes); });");
   kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
-  PlanStep step = kernel.finish(lowering.plan(), cat("scan_", names(op.fn)[static_cast<size_t>(op.fn)]));
-  step.flops = product(a.x.dims);
-  lowering.add_step(std::move(step), a.is_last ? "rows in parallel" : "vectors along the axes after it");
+  add_step(lowering, kernel, cat("scan_", names(op.fn)[static_cast<size_t>(op.fn)]), a,
+           a.is_last ? "rows in parallel" : "vectors along the axes after it");
 }
 
 void lower_top_k(Lowering& lowering, const Region& region) {
@@ -108,9 +112,7 @@ void lower_top_k(Lowering& lowering, const Region& region) {
   kernel.line("  ", indices, "[to] = index;");
   kernel.line("});");
   kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", a.n, ")"), cat(k, " * 16"));
-  PlanStep step = kernel.finish(lowering.plan(), "top_k");
-  step.flops = product(a.x.dims);
-  lowering.add_step(std::move(step), "a heap of the best for each row");
+  add_step(lowering, kernel, "top_k", a, "a heap of the best for each row");
 }
 
 }  // namespace weft

@@ -25,26 +25,37 @@ constexpr NamedPass rewrites[] = {
 };
 
 /// All rewrites until none finds anything.
-bool normalise_once(Module& module) {
-  bool changed = false;
-  for (const NamedPass& pass : rewrites) {
-    changed |= pass.run(module);
-    module.remove_dead();
-  }
-  return changed;
+bool normalise(Module& module, PassCounts& counts) {
+  return until_settled([&](Module& m) {
+    bool any = false;
+    for (const NamedPass& pass : rewrites) {
+      bool changed = pass.run(m);
+      counts[pass.name] += changed;
+      any |= changed;
+      m.remove_dead();
+    }
+    return any;
+  })(module);
 }
-bool normalise(Module& module) { return until_settled(normalise_once)(module); }
 
 /// What was raised may stand on views that then merge, and open the way for more.
-bool raise_once(Module& module) {
-  bool changed = raise_composites(module);
-  module.remove_dead();
-  return changed && (normalise(module), true);
+bool raise(Module& module, PassCounts& counts) {
+  return until_settled([&](Module& m) {
+    bool changed = raise_composites(m);
+    counts["raise_composites"] += changed;
+    m.remove_dead();
+    if (changed) normalise(m, counts);
+    return changed;
+  })(module);
 }
-bool raise(Module& module) { return until_settled(raise_once)(module); }
+
+struct Stage {
+  std::string_view name;
+  bool (*run)(Module&, PassCounts&);
+};
 
 /// The way of every program, in order.
-constexpr NamedPass stages[] = {
+constexpr Stage stages[] = {
     {"normalise", normalise},
     {"raise", raise},
 };
@@ -55,17 +66,25 @@ constexpr NamedPass others[] = {
 }  // namespace
 
 void add_passes(Pipeline& run) {
-  for (const NamedPass& pass : stages) run(pass.name, pass.run);
+  for (const Stage& stage : stages) run(stage.name, [&](Module& module) { return stage.run(module, run.changes()); });
 }
 
 Pass find_pass(std::string_view name) {
   std::vector<std::string_view> known;
   using List = std::span<const NamedPass>;
-  for (List list : {List(rewrites), List(others), List(stages)}) {
+  for (List list : {List(rewrites), List(others)}) {
     for (const NamedPass& pass : list) {
       if (pass.name == name) return pass.run;
       known.push_back(pass.name);
     }
+  }
+  for (const Stage& stage : stages) {
+    known.push_back(stage.name);
+    if (stage.name != name) continue;
+    return [&stage](Module& module) {
+      PassCounts counts;
+      return stage.run(module, counts);
+    };
   }
   throw Error({.kind = ErrorKind::usage,
                .code = "E503",

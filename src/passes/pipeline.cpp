@@ -45,7 +45,7 @@ void Pipeline::operator()(std::string_view name, const Pass& pass) {
   std::string before = folder.empty() ? "" : text_with_blobs(program_, folder);
   auto begin = std::chrono::steady_clock::now();
   try {
-    run_on_all(pass);
+    run_on_all(name, pass);
     if (is_debug_build || knobs().verify_passes) verify(program_, name);
   } catch (Error&) {
     if (!folder.empty()) keep_failure(folder, name, before);
@@ -57,10 +57,10 @@ void Pipeline::operator()(std::string_view name, const Pass& pass) {
   stopped_ = name == options_.stop_after;
 }
 
-void Pipeline::run_on_all(const Pass& pass) {
+void Pipeline::run_on_all(std::string_view name, const Pass& pass) {
   for (size_t i = 0; i < program_.modules().size(); ++i) {
     Module& module = *program_.modules()[i];
-    pass(module);
+    changes_[name] += pass(module);
     module.remove_dead();
   }
 }

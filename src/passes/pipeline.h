@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace weft {
 
 /// A pass works on one module and says whether it changed anything.
 using Pass = std::function<bool(Module&)>;
+/// How often each pass changed something.
+using PassCounts = std::map<std::string_view, int64_t>;
 
 /// Runs passes over a program, every module of it, one call each:
 ///
@@ -33,15 +36,18 @@ class Pipeline {
   /// The pass named by stop_after has run; later ones are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
+  /// For passes that run others inside to add to.
+  PassCounts& changes() { return changes_; }
 
  private:
-  void run_on_all(const Pass& pass);
+  void run_on_all(std::string_view name, const Pass& pass);
   void show(std::string_view name);
 
   Program& program_;
   Options options_;
   bool stopped_ = false;
   std::vector<std::pair<std::string, double>> seconds_;
+  PassCounts changes_;
 };
 
 /// `pass` again until it changes nothing, at most `limit` times.

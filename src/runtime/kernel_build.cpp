@@ -128,7 +128,7 @@ CodegenResult compile(const KernelSource& source, const Chip& chip) {
   double ms = milliseconds_since(start);
   count([&](BuildCounts& c) { ++c.compiles, c.compile_ms += ms; });
   if (debug_enabled(2, "codegen"))
-    log_text(LogLevel::error, cat("compiled ", source.name, " for ", chip.arch, " in ", ms, " ms"));
+    log_text(LogLevel::debug, cat("compiled ", source.name, " for ", chip.arch, " in ", ms, " ms"));
   return result;
 }
 

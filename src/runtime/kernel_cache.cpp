@@ -45,16 +45,6 @@ class Descriptor {
   int fd_;
 };
 
-bool write_all(int fd, std::span<const std::byte> data) {
-  while (!data.empty()) {
-    ssize_t count = ::write(fd, data.data(), data.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
-  }
-  return true;
-}
-
 bool read_all(int fd, std::span<std::byte> data) {
   while (!data.empty()) {
     ssize_t count = ::read(fd, data.data(), data.size());

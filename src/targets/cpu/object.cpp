@@ -12,25 +12,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace weft {
 namespace {
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw Error({.kind = ErrorKind::resource,
-               .code = "E301",
+               .code = "E405",
                .what = cat("cannot open the compiled code of ", printable(name)),
                .why = why});
-}
-
-bool write_all(int fd, std::span<const std::byte> data) {
-  while (!data.empty()) {
-    ssize_t count = ::write(fd, data.data(), data.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
-  }
-  return true;
 }
 
 /// -1 where the kernel or its policy has no executable memory files.
