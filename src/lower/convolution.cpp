@@ -13,21 +13,26 @@ namespace {
 /// The spatial axes of a channels-last tensor.
 Dims spatial(const Dims& dims) { return {dims.begin() + 1, dims.end() - 1}; }
 
+Dim per_group(const Dim& channels, const Dim& groups) {
+  return exact_divide(channels, groups).value_or(floordiv(channels, groups));
+}
+
+/// Channels are those of the weights, which most often are constants, even where the input's have a name.
 Window window_of(const Instruction& i) {
   const auto& op = *i.as<Convolution>();
   const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
-  Dim groups = op.groups;
+  Dim groups = op.groups, all = per_group(w[0], groups);
   return {.batch = x[0],
           .groups = groups,
-          .channels_in = *exact_divide(x.back(), groups),
-          .channels_out = *exact_divide(y.back(), groups),
+          .channels_in = op.transposed ? all : w[1],
+          .channels_out = op.transposed ? w[1] : all,
           .in = spatial(x),
           .out = spatial(y),
           .kernel = {w.begin() + 2, w.end()},
           .stride = as_dims(op.strides),
           .dilation = as_dims(op.dilations),
           .pad = op.pads_begin,
-          .pixel = x.back(),
+          .pixel = (op.transposed ? all : w[1]) * groups,
           .transposed = op.transposed};
 }
 

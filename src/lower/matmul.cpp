@@ -66,7 +66,7 @@ Product as_product(Lowering& lowering, const Region& region) {
             .k = 0,
             .mac = mac_for(lowering, dot)};
   size_t rank = p.a.dims.size();
-  p.k = p.a.dims[rank - 1];
+  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // weights say it as a number
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (is_repeated(leading(p.b, rank - 2))) {

@@ -123,7 +123,6 @@ Hash128 image_key(std::span<const Hash128> members, std::span<const std::string>
 
 CodegenResult compile(const KernelSource& source, const Chip& chip) {
   auto start = std::chrono::steady_clock::now();
-  if (debug_enabled(4, "codegen")) log_text(LogLevel::error, cat("source of ", source.name, "\n", source.code));
   CodegenResult result = codegen().compile(source, chip);
   double ms = milliseconds_since(start);
   count([&](BuildCounts& c) { ++c.compiles, c.compile_ms += ms; });

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each pass looks for, as exporters write it, to be planted into random graphs."""
+
+import numpy as np
+from draw import Skip
+
+
+def f32(number):
+    return np.array(number, np.float32)
+
+
+def rows(d, rank=None):
+    return d.pick(lambda v: v.dtype == np.float32 and v.plain.size > 0 and (v.rank == rank if rank else v.rank > 0))
+
+
+# --- raise_composites
+
+
+def spelt_softmax(d):
+    x = rows(d)
+    axis = np.array([-1], np.int64)
+    e = d.add("Exp", d.add("Sub", x, d.add("ReduceMax", x, axis)))
+    return d.add("Div", e, d.add("ReduceSum", e, axis))
+
+
+def spelt_layer_norm(d):
+    x = rows(d)
+    axis = np.array([-1], np.int64)
+    y = d.add("Sub", x, d.add("ReduceMean", x, axis))
+    square = d.add("Mul", y, y) if d.random.random() < 0.5 else d.add("Pow", y, f32(2))
+    root = d.add("Sqrt", d.add("Add", d.add("ReduceMean", square, axis), f32(0.01)))
+    return d.add("Div", y, root) if d.random.random() < 0.5 else d.add("Mul", y, d.add("Reciprocal", root))
+
+
+def spelt_rms_norm(d):
+    x = rows(d)
+    mean = d.add("ReduceMean", d.add("Mul", x, x), np.array([-1], np.int64))
+    return d.add("Mul", x, d.add("Div", f32(1), d.add("Sqrt", d.add("Add", mean, f32(0.01)))))
+
+
+def spelt_attention(d):
+    heads, queries, keys, width = d.random.choice([(2, 3, 5, 4), (1, 8, 8, 16), (3, 1, 7, 8), (4, 17, 17, 4)])
+    shape = (1, heads, queries, width)
+    q, k, v = (d.input((1, heads, n, width)) for n in (queries, keys, keys))
+    if d.random.random() < 0.5:
+        k = d.add("Transpose", d.add("Transpose", k, perm=[0, 2, 1, 3]), perm=[0, 2, 1, 3])
+    if d.random.random() < 0.3:
+        q = d.add("Mul", q, f32(0.5))
+    scores = d.add("MatMul", q, d.add("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
+    kind = d.random.randrange(4)
+    if kind == 1:
+        scores = d.add("Add", scores, d.array((1, 1, queries, keys)))
+    if kind == 2:
+        seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
+        seen[:, 0] = True
+        scores = d.add("Where", d.weight(seen), scores, f32(-1e9) if d.random.random() < 0.5 else f32(-9999))
+    if kind == 3:
+        scores = d.add("Mul", d.add("Tanh", scores), f32(4))
+    result = d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
+    if result.shape != shape:
+        raise Skip
+    return d.add("Reshape", d.add("Transpose", result, perm=[0, 2, 1, 3]), np.array([1, queries, heads * width], np.int64))
+
+
+# --- simplify_algebra
+
+
+def algebra(d):
+    x = rows(d)
+    return d.random.choice([
+        lambda: d.add("Add", x, f32(0)),
+        lambda: d.add("Mul", d.add("Mul", x, f32(2)), f32(0.25)),
+        lambda: d.add("Sub", d.add("Add", x, f32(1)), f32(0.5)),
+        lambda: d.add("Add", d.add("Add", x, f32(1.5)), f32(-0.5)),
+        lambda: d.add("Neg", d.add("Neg", x)),
+        lambda: d.add("Add", x, d.add("Neg", x)),
+        lambda: d.add("Sub", x, d.add("Neg", x)),
+        lambda: d.add("Div", x, f32(4)),
+        lambda: d.add("Div", x, d.add("Sqrt", d.add("Add", d.add("Abs", x), f32(1)))),
+        lambda: d.add("Max", x, f32(0)),
+        lambda: d.add("Relu", d.add("Relu", x)),
+        lambda: d.add("Div", f32(1), d.add("Add", d.add("Exp", d.add("Neg", x)), f32(1))),
+        lambda: d.add("Reciprocal", d.add("Sqrt", d.add("Add", d.add("Abs", x), f32(1)))),
+        lambda: d.add("Mul", x, f32(-1)),
+    ])()
+
+
+def spelt_gelu(d):
+    x = rows(d)
+    if d.random.random() < 0.5:
+        inner = d.add("Erf", d.add("Div", x, f32(2**0.5)))
+        return d.add("Mul", d.add("Mul", x, d.add("Add", inner, f32(1))), f32(0.5))
+    cube = d.add("Mul", d.add("Pow", x, f32(3)), f32(0.044715))
+    inner = d.add("Tanh", d.add("Mul", d.add("Add", x, cube), f32(0.7978845608)))
+    return d.add("Mul", d.add("Mul", x, f32(0.5)), d.add("Add", inner, f32(1)))
+
+
+def silu(d):
+    x = rows(d)
+    return d.add("Mul", x, d.add("Sigmoid", x))
+
+
+# --- canonicalise_views
+
+
+def view_chain(d):
+    x = d.pick(lambda v: v.rank > 1 and v.plain.size > 0)
+    for _ in range(d.random.randint(2, 4)):
+        if d.random.random() < 0.5 and x.rank > 1:
+            order = list(range(x.rank))
+            d.random.shuffle(order)
+            x = d.add("Transpose", x, perm=order, exact=True)
+        else:
+            sizes = [s for s in x.shape if s != 1] + [1]
+            d.random.shuffle(sizes)
+            if len(sizes) > 2:
+                sizes[:2] = [sizes[0] * sizes[1]]
+            x = d.add("Reshape", x, np.array(sizes, np.int64), exact=True)
+    return x
+
+
+def nested_slices(d):
+    x = d.pick(lambda v: v.rank > 0 and max(v.shape) > 4)
+    axis = x.shape.index(max(x.shape))
+    lists = [[1], [1 << 40], [axis], [d.random.choice((1, 2))]]
+    x = d.add("Slice", x, *[np.array(words, np.int64) for words in lists], exact=True)
+    lists = [[0], [-1], [axis], [d.random.choice((1, 2))]]
+    return d.add("Slice", x, *[np.array(words, np.int64) for words in lists], exact=True)
+
+
+def broadcast_then_function(d):
+    x, y = d.array((1, 5)), d.array((3, 1, 1))
+    a = d.add("Expand", d.weight(x), np.array([3, 4, 5], np.int64), exact=True)
+    b = d.add("Expand", d.weight(y), np.array([3, 4, 5], np.int64), exact=True)
+    return d.add("Add", d.add("Mul", a, b, exact=True), d.input((3, 4, 5)), exact=True)
+
+
+# --- merge_common, fold_constants, simplify_indices
+
+
+def twice_the_same(d):
+    x = rows(d)
+    return d.add("Add", d.add("Tanh", x), d.add("Mul", d.add("Tanh", x), f32(2)))
+
+
+def of_constants(d):
+    a = d.add("Mul", d.weight(d.array((3, 4))), d.weight(d.array((4,))), exact=True)
+    return d.add("MatMul", d.input((2, 3)), a, exact=True)
+
+
+def computed_shape(d):
+    x = d.pick(lambda v: v.rank > 1 and v.plain.size > 0)
+    first = d.add("Gather", d.add("Shape", x), np.array(0, np.int64), axis=0)
+    sizes = d.add("Concat", d.add("Unsqueeze", first, np.array([0], np.int64)), np.array([-1], np.int64), axis=0)
+    return d.add("Reshape", x, sizes, exact=True)
+
+
+def positions(d):
+    x = rows(d, 2)
+    n = d.add("Gather", d.add("Shape", x), np.array(1, np.int64), axis=0)
+    row = d.add("Range", d.weight(np.array(0, np.int64)), n, d.weight(np.array(1, np.int64)))
+    seen = d.add("Less", d.add("Add", row, np.array(1, np.int64)), n)
+    return d.add("Where", seen, x, f32(-1), exact=True)
+
+
+# --- channels_last, rows_last
+
+
+def conv_block(d):
+    c = d.random.choice((2, 3, 8))
+    x = d.input((d.random.choice((1, 2)), c, d.random.choice((5, 8)), d.random.choice((4, 7))))
+    y = d.add("Conv", x, d.array((c, c, 3, 3)) / f32(8), pads=[1, 1, 1, 1])
+    if d.random.random() < 0.5:
+        y = d.add("BatchNormalization", y, d.array((c,)), d.array((c,)), d.array((c,)), np.abs(d.array((c,))) + f32(0.5))
+    y = d.add("Relu", y)
+    if d.random.random() < 0.5:
+        y = d.add("Conv", y, d.array((c, 1, 3, 3)) / f32(4), pads=[1, 1, 1, 1], group=c)
+    y = d.add("Add", y, x)
+    return d.add("Concat", y, d.add("MaxPool", y, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), axis=1)
+
+
+def squeeze_excite(d):
+    c = d.random.choice((4, 8))
+    x = d.input((1, c, 6, 5))
+    s = d.add("GlobalAveragePool", x)
+    s = d.add("HardSigmoid", d.add("Conv", d.add("Relu", d.add("Conv", s, d.array((2, c, 1, 1)))), d.array((c, 2, 1, 1))))
+    return d.add("Mul", x, s)
+
+
+def along_first_axis(d):
+    x = d.input(d.random.choice([(5, 4), (3, 4, 5)]))
+    return d.add("Softmax", x, axis=0) if d.random.random() < 0.5 else d.add("ReduceSum", x, np.array([0], np.int64))
+
+
+# --- expand_quantize
+
+
+def fake_quantised(d):
+    x = d.pick(lambda v: v.dtype == np.float32 and v.exact and v.plain.size > 0)
+    zero = np.array(1, d.random.choice([np.int8, np.uint8]))
+    q = d.add("QuantizeLinear", x, f32(0.25), zero, exact=True)
+    return d.add("DequantizeLinear", q, f32(0.25), zero, exact=True)
+
+
+def quantised_matmul(d):
+    x = d.input((d.random.choice((1, 4, 7)), 16))
+    zero, wzero = np.array(128, np.uint8), np.array(0, np.int8)
+    a = d.add("DequantizeLinear", d.add("QuantizeLinear", x, f32(0.25), zero, exact=True), f32(0.25), zero, exact=True)
+    w = d.add("DequantizeLinear", d.weight(d.array((16, 9), np.int8)), f32(0.125), wzero, exact=True)
+    return d.add("MatMul", a, w, exact=True)
+
+
+ALL = [
+    spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
+    broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, conv_block, squeeze_excite,
+    along_first_axis, fake_quantised, quantised_matmul,
+]  # fmt: skip
