@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C and C++ programs written for AMD's providers, over a stock libonnxruntime: the wheel brings one."""
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from conftest import BUILD
+from models import mlp, reference
+
+HEADERS = next((folder for folder in (pathlib.Path(os.environ.get("ORT_INCLUDE", "/none")),
+                                      BUILD / "onnxruntime/usr/include/onnxruntime",
+                                      pathlib.Path("/usr/include/onnxruntime")) if folder.exists()), None)
+SHIM = BUILD / "lib/libweft-onnxruntime-shim.so"
+X = {"x": (0.01 * np.arange(1, 129, dtype=np.float32)).reshape(2, 64)}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """One program linked with the shim; and as it was linked with the library that has the providers inside, to run on a
+    stock one of the same name with the shim preloaded."""
+    folder = tmp_path_factory.mktemp("c")
+    stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+    (folder / "libonnxruntime.so.1").symlink_to(stock)
+    (folder / "model.onnx").write_bytes(mlp().SerializeToString())
+    compiler = os.environ.get("CXX", "clang++-19")
+
+    def call(*words):
+        subprocess.run([compiler, *map(str, words)], check=True, cwd=folder)
+
+    call("-std=c++17", "-c", "-isystem", HEADERS, pathlib.Path(__file__).parent / "classic.cpp", "-o", "classic.o")
+    ends = ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
+    call("classic.o", "-o", "linked", SHIM, *ends)
+    names = ["OrtGetApiBase", *("OrtSessionOptionsAppendExecutionProvider_" + name for name in ("MIGraphX", "ROCM", "ROCm"))]
+    (folder / "inside.cpp").write_text("".join(f'extern "C" void {name}() {{}}\n' for name in names))
+    call("-shared", "-fPIC", "inside.cpp", "-Wl,-soname,libonnxruntime.so.1", "-o", "libinside.so")
+    call("classic.o", "-o", "plain", "libinside.so", "-Wl,-z,lazy", *ends[1:])
+    return folder
+
+
+def run(folder, program, way, **variables):
+    done = subprocess.run([folder / program, folder / "model.onnx", way], env={**os.environ, **variables},
+                          capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("way", ["migraphx", "rocm", "rocm_sample", "name", "migraphx_struct", "rocm_struct", "rocm_updated"])
+@pytest.mark.parametrize("program", ["linked", "plain"])
+def test_every_way_in(programs, program, way):
+    out, err = run(programs, program, way, **({"LD_PRELOAD": str(SHIM)} if program == "plain" else {}))
+    assert "3/3 nodes on Weft" in err, out + err
+    want = float(reference(mlp()).run(None, X)[0].sum())
+    got = float(out.strip().rpartition("sum ")[2])
+    is_half = way in ("name", "migraphx_struct")
+    assert abs(got - want) < (0.2 if is_half else 1e-3)
+    assert not is_half or got != round(want, 5)
+    if way == "rocm_updated":
+        assert "device_id=0;gpu_mem_limit=100000000" in out.replace("arena_extend_strategy=1;", "") and "no stream" in out
+
+
+def test_a_stock_library_lacks_them(programs):
+    assert "MIGraphX" in run(programs, "plain", "name")[0]
+    assert "OrtSessionOptionsAppendExecutionProvider_MIGraphX" in run(programs, "plain", "migraphx")[1]
+
+
+def test_a_misspelt_option_is_refused(programs):
+    assert "the nearest is gpu_mem_limit" in run(programs, "linked", "wrong_name")[0]
