@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "ort/api.h"
 #include "ort/model_writer.h"
 #include "ort/partition.h"
 
@@ -16,6 +17,9 @@ namespace {
 /// Cost next to nothing wherever they run.
 constexpr std::array<std::string_view, 10> trifles = {"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten",
                                                       "Cast",     "Shape",   "Size",    "Constant",  "ConstantOfShape"};
+
+/// From 1.27 on a fused node has the values that its bodies read from outside among its inputs.
+constexpr uint32_t whole_nodes_version = 27;
 
 class Search {
  public:
@@ -31,7 +35,9 @@ class Search {
         }
       }
       for (const std::string& name : node.outputs) makers[name] = i;
-      if (!writer_.fault(i).empty()) reasons_[i] = writer_.fault(i);
+      reasons_[i] = writer_.fault(i);
+      if (api.version < whole_nodes_version && has_outer_values(node))
+        reasons_[i] = "this onnxruntime does not pass outer values to an If, Loop or Scan as a whole";
     }
   }
 
@@ -46,6 +52,10 @@ class Search {
   }
 
  private:
+  bool has_outer_values(const NodeView& node) const {
+    return std::ranges::any_of(node.implicit, [&](const std::string& name) { return !graph_.is_constant(name); });
+  }
+
   /// False when a node was refused on the way, so that the parts are others now.
   bool try_parts(std::vector<Part>& parts) {
     std::vector<bool> is_ours;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -26,6 +27,7 @@ namespace {
 
 using Options = std::map<std::string, std::string>;
 
+constexpr uint32_t oldest_version = 24;
 constexpr const char* migraphx = "MIGraphXExecutionProvider";
 constexpr const char* rocm = "ROCMExecutionProvider";
 
@@ -40,8 +42,11 @@ const Real& real() {
     Real answer;
     auto get = reinterpret_cast<const OrtApiBase* (*)()>(dlsym(RTLD_NEXT, "OrtGetApiBase"));
     if (get) answer.base = get();
-    for (uint32_t version = ORT_API_VERSION; answer.base && !answer.api && version >= 24; --version)
-      answer.api = answer.base->GetApi(version);
+    if (!answer.base) return answer;
+    unsigned runtime = 0;  // "1.27.0" serves version 27 of the interface
+    std::sscanf(answer.base->GetVersionString(), "%*u.%u", &runtime);
+    uint32_t version = std::min<uint32_t>(ORT_API_VERSION, runtime);
+    if (version >= oldest_version) answer.api = answer.base->GetApi(version);
     return answer;
   }();
   return found;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as it was written for an onnxruntime with AMD's providers inside: classic MODEL WAY. The model has an input
 // "x" [n,64] and an output "y" [n,8]; prints the sum of y for x = 0.01, 0.02 ...
+#define ORT_API_MANUAL_INIT  // the runtime may be older than the headers
 #include <onnxruntime_cxx_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -48,6 +50,9 @@ static void append(Ort::SessionOptions& so, const char* way) {
 }
 
 int main(int, char** words) {
+  unsigned version = 0;
+  std::sscanf(OrtGetApiBase()->GetVersionString(), "%*u.%u", &version);
+  Ort::InitApi(OrtGetApiBase()->GetApi(std::min<unsigned>(version, ORT_API_VERSION)));
   try {
     Ort::Env env = Ort::Env{ORT_LOGGING_LEVEL_WARNING, "Default"};
     Ort::SessionOptions so;

@@ -6,6 +6,8 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 NAME = "WeftExecutionProvider"
+# Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
+TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
 
 
 def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
@@ -34,6 +36,9 @@ def session(proto, options=None, entries=None, name=NAME, **settings):
     for key, value in settings.items():
         setattr(settings_, key, value)
     bytes_or_path = proto if isinstance(proto, str) else proto.SerializeToString()
+    if not TAKES_NAMES:
+        settings_.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == name][:1], options or {})
+        return ort.InferenceSession(bytes_or_path, settings_)
     return ort.InferenceSession(bytes_or_path, settings_, providers=[(name, options or {})])
 
 

@@ -13,12 +13,14 @@ def _name(provider):
 
 
 def forbid_fallback(names):
-    """A session that names one of these providers raises when it cannot have it."""
+    """A session that names one of these providers raises when it cannot have it; so does one that was given providers by
+    device, whichever they are."""
     make = _Session._create_inference_session
 
     @functools.wraps(make)
     def create(self, providers, provider_options, disabled_optimizers=None):
-        if any(_name(provider) in names for provider in providers or ()):
+        by_device = not providers and self._sess_options is not None and self._sess_options.has_providers()
+        if by_device or any(_name(provider) in names for provider in providers or ()):
             self._enable_fallback = False
         make(self, providers, provider_options, disabled_optimizers)
 
