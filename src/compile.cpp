@@ -97,6 +97,17 @@ std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileO
   return make_cpu_executable(std::move(plan), built.image, host_of(options), std::move(report));
 }
 
+/// Kernels are written for fused multiply-adds, which x86-64 has from AVX2 (v3) on.
+const Chip& chip_to_compile_for() {
+  const Chip& chip = host_chip();
+  if (has_feature(chip, "fma") && has_feature(chip, "avx2")) return chip;
+  throw Error(
+      {.kind = ErrorKind::unsupported,
+       .code = "E204",
+       .what = cat("the cpu target needs AVX2 and FMA (x86-64-v3); this machine is ", chip.arch),
+       .hint = knobs().cpu.empty() ? "--device ref runs anywhere, slowly" : "WEFT_CPU asked for the lesser chip"});
+}
+
 std::shared_ptr<Executable> compile_cpu(Job job) {
   Program& program = *job.program;
   optimise(program, job.options, {}, job.report);
@@ -110,7 +121,7 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   }
   add(job.report, run);
   Timer timer;
-  Plan plan = lower(program, host_chip());
+  Plan plan = lower(program, chip_to_compile_for());
   plan_lifetimes(plan);
   job.report.phase_seconds.emplace_back("lower", timer.seconds());
   return load(std::move(plan), std::move(job.report), job.options);
@@ -248,7 +259,7 @@ std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options
   if (runs_code_for(host_chip(), saved.plan.chip) && !knobs().checked)
     return make_cpu_executable(std::move(saved.plan), saved.image, host_of(options), std::move(report));
   check_can_recompile(saved.plan.chip, options);
-  saved.plan.chip = host_chip();
+  saved.plan.chip = chip_to_compile_for();
   return load(std::move(saved.plan), std::move(report), options);
 }
 

@@ -294,11 +294,20 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// 1 / (1 + e^-x)
+/// 1 / (1 + e^-x). In f32 the exponential knows that it gets no positive number, and results that would be denormal are
+/// 0: as the activation of whole networks it counts.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
-  const V e = exp(-absolute(x)), one = constant<V>(1);
-  return select(x < constant<V>(0), e, one) / (one + e);
+  const V one = constant<V>(1), zero = constant<V>(0), low = constant<V>(-87.33654), a = -absolute(x);
+  V e;
+  if constexpr (is_f64<V>) {
+    e = exp(a);
+  } else {
+    const Reduced<V> part = reduce_exp(select(a < low, low, a));
+    e = (one + (part.r + exp_tail(part.r))) * power_of_two<V>(part.n);
+    e = select(a < low, zero, e);
+  }
+  return select(as_int(x) < as_int(zero), e, one) / (one + e);
 }
 
 // ---- logarithms ----

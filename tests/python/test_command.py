@@ -180,6 +180,12 @@ def test_examples_of_the_help(weft_command, tmp_path, line):
     assert done.returncode == 0, done.stderr
 
 
+def test_processor_without_fused_multiply_add_is_refused(weft_command):
+    refused = weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v2"})
+    assert refused.returncode == 4
+    assert "E204" in refused.stderr and "x86-64-v3" in refused.stderr
+
+
 def test_saved_program_needs_no_compiler(weft_command, tmp_path):
     saved = tmp_path / "digits.weft"
     assert weft_command("compile", MODEL, "-o", saved).returncode == 0
