@@ -6,6 +6,7 @@ names the model file and how to run it; nothing here knows how time is measured 
 """
 
 import os
+import sys
 from dataclasses import dataclass, field, replace
 
 
@@ -23,7 +24,7 @@ def bound_shapes(job, inputs):
     return {name: [job.sizes.get(dim, dim) for dim in dims] for name, dims in inputs}
 
 
-def onnxruntime_engine(job):
+def onnxruntime_engine(job, providers=("CPUExecutionProvider",)):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -31,9 +32,22 @@ def onnxruntime_engine(job):
     options.inter_op_num_threads = 1
     for symbol, size in job.sizes.items():
         options.add_free_dimension_override_by_name(symbol, size)
-    session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(job.model, options, providers=list(providers))
     names = [output.name for output in session.get_outputs()]
     return lambda feeds: dict(zip(names, session.run(names, feeds))), onnxruntime.__version__
+
+
+def onnxruntime_weft_engine(job):
+    """Weft as a provider of onnxruntime (docs/onnxruntime.md)."""
+    os.environ["WEFT_CACHE_DIR"] = job.cache
+    import weft_library
+
+    sys.path.insert(0, str(weft_library.library_path().parents[1] / "python"))
+    import onnxruntime_ep_weft
+
+    onnxruntime_ep_weft.register()
+    options = {"threads": str(job.threads)}
+    return onnxruntime_engine(job, [(onnxruntime_ep_weft.get_ep_name(), options), "CPUExecutionProvider"])
 
 
 def openvino_engine(job, precision):
@@ -94,6 +108,7 @@ BOUND = {
     "weft": lambda job: weft_engine(job, "f32"),
     "weft_bf16": lambda job: weft_engine(job, "bf16"),
     "onnxruntime": onnxruntime_engine,
+    "onnxruntime_weft": onnxruntime_weft_engine,
     "openvino": lambda job: openvino_engine(job, "f32"),
     "openvino_bf16": lambda job: openvino_engine(job, "bf16"),
 }

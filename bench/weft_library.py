@@ -53,7 +53,7 @@ class Port(ctypes.Structure):
     ]
 
 
-def open_library():
+def library_path():
     """libweft.so: the one that WEFT_LIBRARY names, else the one of the newest build in this tree."""
     named = os.environ.get("WEFT_LIBRARY")
     found = (
@@ -61,7 +61,11 @@ def open_library():
     )
     if not found:
         raise FileNotFoundError("libweft.so is not built (./x build), and WEFT_LIBRARY does not name it")
-    library = ctypes.CDLL(str(found[-1]))
+    return found[-1]
+
+
+def open_library():
+    library = ctypes.CDLL(str(library_path()))
     for name in ("weft_status_text", "weft_version"):
         getattr(library, name).restype = c_char_p
     for name in ("weft_tensor_data", "weft_tensor_dims"):

@@ -24,7 +24,7 @@ constexpr uint32_t whole_nodes_version = 27;
 class Search {
  public:
   Search(const GraphView& graph, ProgramStore& programs)
-      : graph_(graph), writer_(graph), programs_(programs), reasons_(graph.nodes.size()) {
+      : graph_(graph), writer_(graph, programs.scales()), programs_(programs), reasons_(graph.nodes.size()) {
     std::unordered_map<std::string, size_t> makers;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const NodeView& node = graph.nodes[i];
@@ -125,10 +125,17 @@ class Search {
       if (code != std::errc() || !std::string_view(end, rest.data() + rest.size()).starts_with(" '")) continue;
       rest = std::string_view(end + 2, rest.data() + rest.size());
       std::string_view name = rest.substr(0, rest.find('\''));
-      if (number < part.size() && writer_.written_name(part[number]) == name) found.push_back(part[number]);
+      if (auto node = node_called(part, number, name)) found.push_back(*node);
       else if (auto holder = holder_of(part, name)) found.push_back(*holder);
     }
     return found;
+  }
+
+  /// The number is right unless nodes were put between, the name unless two nodes share it.
+  std::optional<size_t> node_called(const std::vector<size_t>& part, size_t number, std::string_view name) const {
+    if (number < part.size() && writer_.written_name(part[number]) == name) return part[number];
+    auto found = std::ranges::find_if(part, [&](size_t node) { return writer_.written_name(node) == name; });
+    return found == part.end() ? std::nullopt : std::optional(*found);
   }
 
   /// The node of the part with a body that has a node of this name.

@@ -162,6 +162,11 @@ weft_dtype dtype_of(ONNXTensorElementDataType type) {
   return static_cast<weft_dtype>(dtypes[type]);
 }
 
+ONNXTensorElementDataType onnx_type_of(weft_dtype type) {
+  auto found = std::ranges::find(dtypes, static_cast<int>(type));
+  return static_cast<ONNXTensorElementDataType>(found - std::begin(dtypes));
+}
+
 Tensor view_of(const OrtValue* value) {
   ONNXTensorElementDataType type{};
   const int64_t* sizes = nullptr;

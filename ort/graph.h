@@ -65,5 +65,6 @@ Tensor view_of(const OrtValue* value);
 
 /// Element types of ONNX as Weft's; throws E149.
 weft_dtype dtype_of(ONNXTensorElementDataType type);
+ONNXTensorElementDataType onnx_type_of(weft_dtype type);
 
 }  // namespace weft::ort

@@ -115,24 +115,20 @@ bool has_nameless_size(const OrtValueInfo* value) {
 
 /// A ValueInfoProto of a constant's exact type.
 Message constant_info(const Constant& constant) {
-  OrtTypeInfo* info = nullptr;
-  ok(api.ort->GetTypeInfo(constant.value, &info));
-  return Message().text(1, constant.name).message(2, type_of(OwnedTypeInfo(info).get()));
+  Message shape;
+  for (int64_t size : constant.tensor.dims()) shape.message(1, Message().number(1, size));
+  Message type = Message().number(1, onnx_type_of(constant.tensor.dtype())).message(2, shape);
+  return Message().text(1, constant.name).message(2, Message().message(1, type));
 }
 
 // ---- Tensors ----
 
 /// A TensorProto with its data.
 Message tensor_message(const OrtValue* value, const std::string& name) {
-  OrtTensorTypeAndShapeInfo* info = nullptr;
-  ok(api.ort->GetTensorTypeAndShape(value, &info));
-  OwnedShape owned(info);
-  ONNXTensorElementDataType element{};
-  ok(api.ort->GetTensorElementType(info, &element));
   Tensor tensor = view_of(value);
   Message message;
   for (int64_t size : tensor.dims()) message.number(1, size);
-  message.number(2, element).text(8, name);
+  message.number(2, onnx_type_of(tensor.dtype())).text(8, name);
   if (tensor.dtype() != WEFT_STRING) {
     std::span<const std::byte> bytes = tensor.bytes();
     return message.text(9, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -234,14 +230,102 @@ Message write_body(const OrtGraph* handle) {
   return message;
 }
 
+// ---- int8 ----
+
+/// Puts a QuantizeLinear and a DequantizeLinear before the operands of convolutions and matrix products; the compiler
+/// computes such products in integers.
+class Int8Writer {
+ public:
+  Int8Writer(const GraphView& graph, const Scales& scales, Message& out, std::vector<Constant>& constants)
+      : graph_(graph), scales_(scales), out_(out), constants_(constants) {}
+
+  /// Lets the node read int8 operands; false when it stays as it is.
+  bool rewrite(NodeView& node) {
+    if (scales_.empty() || !node.domain.empty() || node.inputs.size() < 2) return false;
+    if (node.op != "Conv" && node.op != "MatMul" && node.op != "Gemm") return false;
+    Tensor weights = constant(node.inputs[1]);
+    bool has_weights = weights && weights.dtype() == WEFT_F32 && weights.dims().size() >= 2 && weights.elements() > 0;
+    bool is_known = scales_.contains(node.inputs[0]) && (has_weights || scales_.contains(node.inputs[1]));
+    if (!is_known || constant(node.inputs[0]) || (weights && !has_weights)) return false;
+    node.inputs[0] = activation(node.inputs[0]);
+    node.inputs[1] =
+        has_weights ? stored(node.inputs[1], weights, channel_axis(node, weights)) : activation(node.inputs[1]);
+    return true;
+  }
+
+ private:
+  Tensor constant(const std::string& name) const {
+    const OrtValue* value = graph_.constant(name);
+    return value ? view_of(value) : Tensor();
+  }
+
+  /// The axis of the weights that becomes one of the result.
+  static size_t channel_axis(const NodeView& node, const Tensor& weights) {
+    if (node.op == "Conv") return 0;
+    bool is_transposed = false;
+    for (auto* attribute :
+         list<const OrtOpAttr*>(&OrtApi::Node_GetNumAttributes, &OrtApi::Node_GetAttributes, node.handle)) {
+      const char* name = nullptr;
+      ok(api.ort->OpAttr_GetName(attribute, &name));
+      if (std::string_view(name) == "transB")
+        is_transposed = read_attribute<int64_t>(attribute, ORT_OP_ATTR_INT).at(0) != 0;
+    }
+    return weights.dims().size() - (is_transposed ? 2 : 1);
+  }
+
+  template <class T>
+  std::string add_constant(const std::string& name, std::span<const T> values, std::span<const int64_t> dims) {
+    weft_dtype type = weft::dtype_of<T>();
+    constants_.push_back({name, Tensor::copy(type, std::as_bytes(values), dims)});
+    return name;
+  }
+
+  void add_node(const char* op, const std::vector<std::string>& inputs, const std::string& output, int64_t axis) {
+    Message node;
+    for (const std::string& input : inputs) node.text(node_input, input);
+    node.text(node_output, output).text(node_name, output).text(node_op, op);
+    if (axis >= 0) node.message(node_attribute, Message().text(1, "axis").number(20, 2).number(3, axis));
+    out_.message(graph_node, node);
+  }
+
+  std::string activation(const std::string& value) {
+    std::string output = value + "/int8";
+    if (!written_.insert(output).second) return output;
+    const float scale[] = {scales_.at(value)};
+    const int8_t zero[] = {0};
+    std::string s = add_constant<float>(output + "_scale", scale, {}),
+                z = add_constant<int8_t>(output + "_zero", zero, {});
+    add_node("QuantizeLinear", {value, s, z}, output + "_values", -1);
+    add_node("DequantizeLinear", {output + "_values", s, z}, output, -1);
+    return output;
+  }
+
+  std::string stored(const std::string& name, const Tensor& weights, size_t axis) {
+    std::string output = name + "/int8_" + std::to_string(axis);
+    if (!written_.insert(output).second) return output;
+    QuantizedWeights quantized = quantize_weights(weights.as<float>(), weights.dims(), axis);
+    const int64_t channels[] = {weights.dims()[axis]};
+    std::string values = add_constant<int8_t>(output + "_values", quantized.values, weights.dims());
+    std::string scales = add_constant<float>(output + "_scale", quantized.scales, channels);
+    add_node("DequantizeLinear", {values, scales}, output, static_cast<int64_t>(axis));
+    return output;
+  }
+
+  const GraphView& graph_;
+  const Scales& scales_;
+  Message& out_;
+  std::vector<Constant>& constants_;
+  std::unordered_set<std::string> written_;
+};
+
 }  // namespace
 
 std::string name_or_number(const NodeView& node, size_t number) {
   return node.name.empty() ? node.op + "_" + std::to_string(number) : node.name;
 }
 
-ModelWriter::ModelWriter(const GraphView& graph)
-    : graph_(graph), nodes_(graph.nodes.size()), faults_(graph.nodes.size()) {
+ModelWriter::ModelWriter(const GraphView& graph, const Scales& scales)
+    : graph_(graph), scales_(scales), nodes_(graph.nodes.size()), faults_(graph.nodes.size()) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     try {
       nodes_[i] = write_node(graph.nodes[i], i);
@@ -293,19 +377,25 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
   for (const std::string& value : values) graph.message(field, value_info(graph_.values.at(value)));
 }
 
-ModelText ModelWriter::write(std::span<const size_t> part, const Boundary& boundary) const {
-  ModelText model{.inputs = boundary.inputs, .outputs = boundary.outputs};
-  Message graph;
+void ModelWriter::add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const {
+  Int8Writer int8(graph_, scales_, graph, model.constants);
   std::unordered_set<std::string> known;
   for (size_t number : part) {
-    graph.message(graph_node, nodes_[number]);
-    for (const auto* names : {&graph_.nodes[number].inputs, &graph_.nodes[number].implicit}) {
+    NodeView node = graph_.nodes[number];
+    graph.message(graph_node, int8.rewrite(node) ? write_node(node, number) : nodes_[number]);
+    for (const auto* names : {&node.inputs, &node.implicit}) {
       for (const std::string& name : *names) {
         const OrtValue* value = known.insert(name).second ? graph_.constant(name) : nullptr;
-        if (value) model.constants.push_back({name, value});
+        if (value) model.constants.push_back({name, view_of(value)});
       }
     }
   }
+}
+
+ModelText ModelWriter::write(std::span<const size_t> part, const Boundary& boundary) const {
+  ModelText model{.inputs = boundary.inputs, .outputs = boundary.outputs};
+  Message graph;
+  add_nodes(graph, model, part);
   graph.text(graph_name, "part");
   add_ports(graph, model.inputs, graph_input);
   for (const std::string& input : model.inputs) model.has_nameless_size |= has_nameless_size(graph_.values.at(input));
@@ -324,7 +414,7 @@ std::string content_hash(const ModelText& model) {
   auto add = [&](const void* data, size_t size) { XXH3_128bits_update(state, data, size); };
   add(model.bytes.data(), model.bytes.size());
   for (const Constant& constant : model.constants) {
-    Tensor tensor = view_of(constant.value);
+    const Tensor& tensor = constant.tensor;
     if (tensor.dtype() != WEFT_STRING) add(tensor.bytes().data(), tensor.bytes().size());
     else
       for (int64_t i = 0; i < tensor.elements(); ++i)

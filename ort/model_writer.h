@@ -6,6 +6,7 @@
 
 #include "ort/graph.h"
 #include "ort/message.h"
+#include "ort/quantize.h"
 
 /// From a part of onnxruntime's graph to an ONNX model that Weft compiles. Weights are not written: they are inputs of
 /// the model, which the compiler is told to fix to the tensors that onnxruntime holds.
@@ -13,7 +14,7 @@ namespace weft::ort {
 
 struct Constant {
   std::string name;
-  const OrtValue* value = nullptr;
+  Tensor tensor;  ///< often onnxruntime's memory, which lives as long as the graph
 };
 
 struct ModelText {
@@ -34,7 +35,8 @@ std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  explicit ModelWriter(const GraphView& graph);
+  /// Convolutions and matrix products whose operands have a scale are written in int8.
+  ModelWriter(const GraphView& graph, const Scales& scales);
 
   /// Why node number `node` cannot be written at all; "" when it can.
   const std::string& fault(size_t node) const { return faults_[node]; }
@@ -47,9 +49,11 @@ class ModelWriter {
   ModelText write(std::span<const size_t> part, const Boundary& boundary) const;
 
  private:
+  void add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const;
   void add_ports(Message& graph, const std::vector<std::string>& values, int field) const;
 
   const GraphView& graph_;
+  const Scales& scales_;
   std::vector<Message> nodes_;
   std::vector<std::string> faults_;
 };

@@ -32,6 +32,8 @@ std::string numbered(const std::string& path, int number) {
 ProgramStore::ProgramStore(const Options& options, const Log& log) : options_(options), log_(log) {
   bool is_asked_for = options.memory_limit() > 0 || options.allocate() != 0 || options.empty_cache() != 0;
   if (is_asked_for) memory_ = std::make_shared<Memory>(options);
+  if (options.int8_enable)
+    scales_ = read_calibration_table(options.int8_calibration_table_name, options.int8_use_native_calibration_table);
 }
 
 CompileOptions ProgramStore::compile_options() const {
@@ -58,7 +60,7 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   CompileOptions options = compile_options();
   for (const Constant& constant : model.constants) {
     // onnxruntime frees its tensors once the session is made.
-    Tensor theirs = view_of(constant.value);
+    const Tensor& theirs = constant.tensor;
     bool is_text = theirs.dtype() == WEFT_STRING;
     options.constants.emplace_back(constant.name,
                                    is_text ? theirs : Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()));

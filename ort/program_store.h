@@ -22,6 +22,8 @@ class ProgramStore {
  public:
   ProgramStore(const Options& options, const Log& log);
 
+  /// The scales of the calibration table; empty without int8.
+  const Scales& scales() const { return scales_; }
   /// Throws what the compiler threw, the second time as well.
   std::shared_ptr<Compiled> get(const ModelText& model);
   /// A program that was saved inside or beside an EPContext model.
@@ -44,6 +46,7 @@ class ProgramStore {
 
   const Options& options_;
   const Log& log_;
+  Scales scales_;
   std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
   std::set<const Compiled*> loaded_;  // from cache_dir, where they need not be saved again

@@ -165,7 +165,7 @@ void Provider::compile(const OrtGraph* handle, const OrtNode* fused, OrtNodeComp
   if (is_loaded) {
     program = load_context(graph.nodes[0], handle, programs_);
   } else {
-    ModelWriter writer(graph);
+    ModelWriter writer(graph, programs_.scales());
     std::vector<size_t> all = all_nodes(graph);
     program = programs_.get(writer.write(all, writer.boundary(all)));
     programs_.keep(*program);

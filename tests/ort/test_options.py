@@ -91,6 +91,63 @@ def test_fp8_is_refused_on_a_cpu():
         session(mlp(), {"fp16_enable": "1", "bf16_enable": "True"})
 
 
+def calibration(form):
+    """Ranges of the two values that go into products, as each calibrator writes them."""
+    import json
+    import struct
+
+    ranges = {"x": 3.0, "r": 25.0}
+    if form == "native":
+        hexadecimal = {name: struct.pack(">f", most / 127).hex() for name, most in ranges.items()}
+        return "TRT-8601-EntropyCalibration2\n" + "".join(f"{name}: {bits}\n" for name, bits in hexadecimal.items())
+    if form == "numbers":
+        return json.dumps(ranges)
+    if form == "pairs":
+        return json.dumps({name: [-most / 2, most] for name, most in ranges.items()})
+    array = lambda number: {"CLS": "numpy.array", "dtype": "float32", "data": [number]}
+    data = {name: {"CLS": "TensorData", "lowest": array(-most), "highest": array(0.0)} for name, most in ranges.items()}
+    return json.dumps({"CLS": "TensorsData", "calibration_method": "MinMax", "data": data})
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("form", ["native", "numbers", "pairs", "dumped"])
+def test_int8_by_calibration_table(spelling, form, tmp_path, exact):
+    table = tmp_path / "table"
+    table.write_text(calibration(form))
+    options = {"int8_enable": "1", "int8_calibration_table_name": str(table),
+               "int8_use_native_calibration_table": str(int(form == "native"))}
+    got = run({spelling + key: value for key, value in options.items()})
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in mlp().graph.initializer}
+
+    def steps(values, scale):
+        return np.clip(np.rint(values / scale), -127, 127) * scale
+
+    def product(x, most, w):
+        return steps(x, np.float32(most / 127)) @ steps(w, np.abs(w).max(0) / 127)
+
+    hidden = np.maximum(product(X["x"], 3.0, weights["a"]), 0)
+    want = product(hidden, 25.0, weights["b"]) + weights["c"]
+    assert np.abs(want - exact).max() > 0.05
+    np.testing.assert_allclose(got, want, atol=0.3)  # a value on the border of two steps may fall to either
+    assert np.abs(got - want).mean() < np.abs(exact - want).mean() / 4
+
+
+@pytest.mark.parametrize("text, native, wanted", [("", "0", "no JSON object"), ("x: zz\n", "1", "8 hex digits"),
+                                                  ('{"x": 0}', "0", "no scale above 0"), (None, "0", "cannot be read")])
+def test_calibration_tables_that_are_none(text, native, wanted, tmp_path):
+    table = tmp_path / "table"
+    if text is not None:
+        table.write_text(text)
+    with pytest.raises(Exception, match=wanted):
+        session(mlp(), {"int8_enable": "1", "int8_calibration_table_name": str(table),
+                        "int8_use_native_calibration_table": native})
+
+
+def test_int8_needs_a_table():
+    with pytest.raises(Exception, match="int8_enable is set without int8_calibration_table_name"):
+        session(mlp(), {"migraphx_int8_enable": "1"})
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_saved_programs_are_told_apart_by_content(spelling, tmp_path, capfd, exact):
     path = tmp_path / "model.mxr"
