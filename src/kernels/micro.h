@@ -174,12 +174,13 @@ struct MacInt8 {
 
 /// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
 /// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`. `ahead` is how
-/// many bytes further the panel is asked for: 0 where it lies in the cache already.
-template <class Mac, GemmTile tile, int rows_now>
+/// many bytes further the panel is asked for: 0 where it lies in the cache already. `vectors_now` below tile.nv leaves
+/// the panel's last columns out.
+template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const typename Mac::Unit* const* rows, i64 segments, i64 length,
                                             i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride,
                                             bool first, i64 ahead) {
-  constexpr int L = tile.lanes, NV = tile.nv, R = rows_now;
+  constexpr int L = tile.lanes, NV = vectors_now, R = rows_now;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
 #pragma unroll
@@ -200,7 +201,7 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
 #pragma unroll
     for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
 #pragma clang loop unroll(disable)
-    for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
+    for (i64 k = 0; k < length; ++k, b += tile.nr() * Mac::group) {
       __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
       decltype(Mac::template splat<L>(0)) bv[NV];
       Mac::template load_b<L, NV>(b, bv);
@@ -278,10 +279,19 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// Calls the micro kernel compiled for tile.rows(which) rows.
+/// B lies in plain order, so that a vector of a panel can be used alone.
+template <class Mac>
+inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
+
+/// Calls the micro kernel compiled for tile.rows(which) rows; `cols` of the panel's columns count.
 template <class Mac, GemmTile tile>
-WEFT_INLINE void run_micro(int which, const typename Mac::Unit* const* rows, i64 segments, i64 length, i64 a_offset,
-                           const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first, i64 ahead) {
+WEFT_INLINE void run_micro(int which, i64 cols, const typename Mac::Unit* const* rows, i64 segments, i64 length,
+                           i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first,
+                           i64 ahead) {
+  if constexpr (has_plain_panels<Mac> && tile.nv > 1) {
+    if (which == 0 && cols <= tile.lanes)
+      return micro<Mac, tile, tile.mr, 1>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+  }
   if (which == 0) return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
   if constexpr (tile.rows2 > 0) {
     if (which == 1) return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
