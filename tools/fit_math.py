@@ -78,11 +78,16 @@ tanh_tail = away_from_zero(lambda z: (tanh(sqrt(z)) / sqrt(z) - 1) / z, -mpf(1) 
 erf_slope = away_from_zero(lambda z: erf(sqrt(z)) / sqrt(z) - 1, 2 / sqrt(pi) - 1, mpf(10) ** -20)
 tan_pi_8 = root - 1
 scaled_erfc = lambda t: erfc(2 * (1 + t) / (1 - t)) * exp((2 * (1 + t) / (1 - t)) ** 2)
+log_tail_share = lambda a: log(erfc(a / root) / 2) / log(2)
+tail_weight = lambda a: log(2) * max(min(1, erfc(a / root) * 100), mpf("0.01"))
+exp2_slope = away_from_zero(lambda x: (mpf(2) ** x - 1) / x, log(2), tiny)
 erf_weight = lambda a: erfc(a) / erf(a)
 
 # name: function, weight, interval, degree for f32, degree for f64 (None: not used there)
 fits = {
     "exp": (exp_tail, lambda x: (x * x + mpf("1e-3")) / exp(x), -half_log2, half_log2, 4, 9),
+    "exp2": (exp2_slope, lambda x: (abs(x) + tiny) / mpf(2) ** x, -mpf(1) / 2, mpf(1) / 2, 4, None),
+    "gelu": (log_tail_share, tail_weight, 0, mpf("5.5"), 10, None),
     "log": (log_tail, lambda x: abs(x) ** 2 + mpf("1e-3"), 1 / root - 1, root - 1, 7, None),
     "atanh": (atanh_tail, lambda z: z + mpf("1e-3"), 0, ((root - 1) / (root + 1)) ** 2, None, 6),
     "sin": (sin_tail, lambda z: z + mpf("1e-3"), 0, (pi / 4) ** 2, 2, 5),

@@ -60,6 +60,7 @@ WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to)
       Vec<f32, 8> r[8];
       WEFT_UNROLL for (int i = 0; i < 8; ++i) {
         const T* source = from + least(key + i, count - 1) * stride + at;
+        __builtin_prefetch(source + 8 * stride);  // rows lie too far apart for the machine to guess
         r[i] = part.n == 8 ? convert<f32>(load<8>(source, Full{})) : convert<f32>(load<8>(source, part));
       }
       transpose8(r);
@@ -73,19 +74,13 @@ template <GemmTile tile, class T>
 WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* to) {
   constexpr i64 nr = tile.nr();
   constexpr int L = tile.lanes;
-  WEFT_NO_UNROLL for (i64 col = 0; col < dv; col += L) {
-    f32* panel = to + col / nr * nr * count + col % nr;
-    const Part part{static_cast<int>(least(dv - col, L))};
-    WEFT_NO_UNROLL for (i64 key = 0; key < count; ++key) {
-      const T* source = from + key * stride + col;
-      store(panel + key * nr, part.n == L ? convert<f32>(load<L>(source, Full{})) : convert<f32>(load<L>(source, part)),
-            Full{});
-    }
-  }
-  if (dv % nr != 0 && dv % nr <= nr - L) {
-    f32* panel = to + dv / nr * nr * count + tasks::round_up(dv % nr, L);
-    for (i64 key = 0; key < count; ++key) {
-      for (i64 i = 0; i < nr - tasks::round_up(dv % nr, L); ++i) panel[key * nr + i] = 0;
+  const i64 cols = tasks::round_up(dv, nr);
+  WEFT_NO_UNROLL for (i64 key = 0; key < count; ++key, from += stride, to += nr) {
+    WEFT_NO_UNROLL for (i64 col = 0; col < cols; col += L) {
+      f32* slot = to + col / nr * nr * count + col % nr;
+      __builtin_prefetch(from + 8 * stride + col);
+      if (col + L <= dv) store(slot, convert<f32>(load<L>(from + col, Full{})), Full{});
+      else store(slot, convert<f32>(load<L>(from + col, Part{static_cast<int>(most(dv - col, 0))})), Full{});
     }
   }
 }
@@ -100,12 +95,12 @@ struct SeenRows : TileRows<MacF32, tile> {
   WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, seen) : all; }
 };
 
-/// e^x for x <= 0 (and NaN), within 2 ulp down to the smallest normal number, 0 below.
+/// e^x for x <= 0 (and NaN), 0 where that is no normal number. The product is rounded: the error, a part of |x|, never
+/// exceeds 2^-24 of the row's largest weight, 1.
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
-  const Reduced<V> e = reduce_exp(x);
-  const V y = (constant<V>(1) + (e.r + exp_tail(e.r))) * power_of_two<V>(e.n);
-  return select(x < constant<V>(-87.3), constant<V>(0), y);
+  const V y = x * constant<V>(1.44269504088896340736);
+  return exp2_within(select(y < constant<V>(-127), constant<V>(-127), y));
 }
 
 /// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and which keys of the present

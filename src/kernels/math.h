@@ -286,6 +286,20 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
+/// 2^x where it costs most, in softmax and gelu: for -127 <= x <= 128, whose ends give 0 and infinity, and NaN. f32:
+/// within 2 ulp.
+template <class V>
+WEFT_INLINE V exp2_within(V x) {
+  if constexpr (is_f64<V>) {
+    return exp2(x);
+  } else {
+    const V shift = constant<V>(0x1.8p23 + 127);  // leaves the exponent's bits at the bottom
+    const V shifted = x + shift, r = x - (shifted - shift);
+    const V y =
+        fma(r, poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685}), constant<V>(1));
+    return y * __builtin_bit_cast(V, as_uint(shifted) << 23);
+  }
+}
 template <class V>
 WEFT_INLINE V expm1(V x) {
   const Reduced<V> e = reduce_exp(limit(x, -40, FormatOf<V>::exp_high));
@@ -485,6 +499,33 @@ WEFT_INLINE V erf(V x) {
                          0.0004455534464, -2.23611808e-5, 4.624368773e-8});
     const V large = copysign(one - exp(q), x);
     return select(a < one, fma(x, p, x), select(x != x, x, large));
+  }
+}
+
+// ---- gated by a distribution ----
+/// x times the share of a normal distribution that lies below x. f32: the logarithm of the tail is a polynomial, so
+/// that negative results keep their digits; within 2^-24 |x| elsewhere.
+template <class V>
+WEFT_INLINE V gelu(V x) {
+  const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);
+  if constexpr (is_f64<V>) {
+    return x * half * (one + erf(x * constant<V>(0.707106781186547524401)));
+  } else {
+    const V q = poly(a, {-0.9999999658, -1.151105927, -0.4592080041, -0.05247551638, 0.006989833746, -2.806614649e-5,
+                         -0.0002699024613, 7.480457508e-5, -1.089796528e-5, 8.731437545e-7, -3.022780331e-8});
+    const V tail = exp2_within(select(q < constant<V>(-127), constant<V>(-127), q));
+    return x * select(x > constant<V>(0), one - tail, tail);
+  }
+}
+/// The same by way of tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <class V>
+WEFT_INLINE V tanh_gelu(V x) {
+  const V z = x * x, one = constant<V>(1);
+  if constexpr (is_f64<V>) {
+    return x / (one + exp(x * fma(z, constant<V>(-0.07135481627260025), constant<V>(-1.5957691216057308))));
+  } else {
+    const V t = x * fma(z, constant<V>(-0.10294324), constant<V>(-2.3022082));
+    return x / (one + exp2_within(limit(t, -127, 128)));
   }
 }
 

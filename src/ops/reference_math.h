@@ -45,6 +45,10 @@ inline double sigmoid(double x) {
   double e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
 }
+inline double gelu(double x) { return x * 0.5 * std::erfc(-x * M_SQRT1_2); }
+inline double tanh_gelu(double x) {
+  return x / (1 + std::exp(-2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
+}
 inline double round_even(double x) { return std::nearbyint(x); }
 inline double divide(double x, double y) { return x / y; }
 inline double floor_mod(double x, double y) {
@@ -121,16 +125,11 @@ enum class Combine : uint8_t { replace, add, multiply, minimum, maximum };
 template <class T>
 T combine(Combine how, T a, T b) {
   switch (how) {
-    case Combine::replace:
-      return b;
-    case Combine::add:
-      return a + b;
-    case Combine::multiply:
-      return a * b;
-    case Combine::minimum:
-      return minimum(a, b);
-    case Combine::maximum:
-      return maximum(a, b);
+    case Combine::replace: return b;
+    case Combine::add: return a + b;
+    case Combine::multiply: return a * b;
+    case Combine::minimum: return minimum(a, b);
+    case Combine::maximum: return maximum(a, b);
   }
   return a;
 }

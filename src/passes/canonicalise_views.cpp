@@ -115,10 +115,17 @@ std::optional<Value> before_broadcast(Module& module, Instruction& i) {
   return module.append(Broadcast{.dims = result}, {module.append(i.op, inputs)});
 }
 
+/// fn(reshape(x)) -> reshape(fn(x)): the function then stands beside what computes x, and can be fused with it.
+std::optional<Value> before_reshape(Module& module, Instruction& i) {
+  if (!i.is<Elementwise>() || i.inputs.size() != 1 || !i.inputs[0].def->is<Reshape>()) return std::nullopt;
+  const auto& view = *i.inputs[0].def->as<Reshape>();
+  return module.append(view, {module.append(i.op, {i.inputs[0].def->inputs[0]})});
+}
+
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain, merged_view, merged_convert, before_broadcast};
+  static constexpr Rewrite rewrites[] = {shorter_chain, merged_view, merged_convert, before_broadcast, before_reshape};
   return rewrite_each(module, rewrites);
 }
 

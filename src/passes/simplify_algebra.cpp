@@ -13,7 +13,7 @@ using namespace notation;
 
 Term variable(int index) { return Term::of_variable(index, false); }
 Term any_number(int index) { return Term::of_variable(index, true); }
-const int x_index = 0, c_index = 2;
+const int x_index = 0, c_index = 2, d_index = 3;
 
 bool is_real(const Bindings& bound) { return is_float(bound.values[x_index].dtype()); }
 
@@ -23,9 +23,30 @@ bool inverse_is_exact(const Bindings& bound) {
   return is_real(bound) && std::fabs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 14;
 }
 
+bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
+/// x * number is x / sqrt(2), however many digits the exporter kept.
+bool scales_by_root_half(const Bindings& bound) {
+  return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT1_2);
+}
+bool divides_by_root_2(const Bindings& bound) {
+  return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT2);
+}
+bool is_cubic_of_gelu(const Bindings& bound) {
+  return is_real(bound) && is_near(*splat_number(bound.values[c_index]), 0.044715) &&
+         is_near(*splat_number(bound.values[d_index]), M_2_SQRTPI * M_SQRT1_2);
+}
+
+/// x / 2 * (1 + f), with the half wherever exporters put it.
+void add_gelu(std::vector<Rule>& rules, const Term& f, const Term& gelu_of_x, bool (*guard)(const Bindings&)) {
+  Term x = variable(x_index);
+  rules.push_back({(x * 0.5) * (f + 1.0), gelu_of_x, guard});
+  rules.push_back({x * ((f + 1.0) * 0.5), gelu_of_x, guard});
+  rules.push_back({(x * (f + 1.0)) * 0.5, gelu_of_x, guard});
+}
+
 RuleSet algebra() {
   Term x = variable(0), y = variable(1), c = any_number(2), d = any_number(3), z = variable(4);
-  return RuleSet({
+  std::vector<Rule> rules{
       // units
       {x + 0.0, x},
       {x - 0.0, x},
@@ -63,7 +84,11 @@ RuleSet algebra() {
       {select(0.0, x, y), y},
       {select(z, x, x), x},
       {select(logical_not(z), x, y), select(z, y, x)},
-  });
+  };
+  add_gelu(rules, erf(x * c), gelu(x), scales_by_root_half);
+  add_gelu(rules, erf(x / c), gelu(x), divides_by_root_2);
+  add_gelu(rules, tanh((x + x * x * x * c) * d), tanh_gelu(x), is_cubic_of_gelu);
+  return RuleSet(std::move(rules));
 }
 
 }  // namespace

@@ -126,6 +126,28 @@ TEST_CASE("kernel math: hyperbolic and error functions") {
   CHECK_FUNCTION(atanh, 3, 4, std::atanh(x));
 }
 
+TEST_CASE("kernel math: gelu, exact to 2^-23 of x, and to four digits far below 0") {
+  for (float x = -12; x < 12; x += 0x1p-11f) {
+    const double exact = 0.5 * double(x) * std::erfc(-double(x) * M_SQRT1_2), y = k::gelu(x);
+    const double by_tanh = 0.5 * double(x) * (1 + std::tanh(std::sqrt(2 / M_PI) * (double(x) + 0.044715 * x * x * x)));
+    CAPTURE(x);
+    CHECK(std::fabs(y - exact) <= 0x1p-23 * std::fabs(x));
+    if (x > -5.5) CHECK(std::fabs(y - exact) <= 1e-5 * std::fabs(exact));
+    CHECK(std::fabs(k::tanh_gelu(x) - by_tanh) <= 0x1p-22 * std::fabs(x));
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  CHECK(k::gelu(inf) == inf);
+  CHECK(k::gelu(-1e30f) == 0);
+  CHECK(std::isnan(k::gelu(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST_CASE("kernel math: 2^x within bounds") {
+  for (float x = -126.4f; x < 127; x += 0x1p-7f) CHECK(ulps(k::exp2_within(x), std::exp2(double(x))) <= 2);
+  CHECK(k::exp2_within(-127.0f) == 0);
+  CHECK(k::exp2_within(0.0f) == 1);
+  CHECK(k::exp2_within(128.0f) == std::numeric_limits<float>::infinity());
+}
+
 TEST_CASE("kernel math: trigonometric functions") {
   CHECK_FUNCTION(sin, 2, 3, std::sin(x));
   CHECK_FUNCTION(cos, 2, 3, std::cos(x));
