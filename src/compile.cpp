@@ -12,6 +12,7 @@
 #include "lower/lower.h"
 #include "passes/channels_last.h"
 #include "passes/expand_quantize.h"
+#include "passes/integer_products.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 #include "passes/reduce_precision.h"
@@ -112,6 +113,9 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   Program& program = *job.program;
   optimise(program, job.options, {}, job.report);
   Pipeline run(program, {.dump_directory = job.options.dump_directory});
+  bool bytes = multiplies_bytes(host_chip());
+  run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
+  run("fold_scales", fold_scales);
   run("expand_quantize", expand_quantize);
   run("channels_last", channels_last);
   run("rows_last", rows_last);

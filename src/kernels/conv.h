@@ -103,8 +103,8 @@ WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const 
 
 /// Pointers to the lines of one pixel's window, `step` apart: in the image, or in `patch`, a copy with its padding,
 /// where the window reaches out of the image.
-template <class Unit>
-WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const Unit* x, Unit outside, Unit* patch,
+template <class Unit, class X>
+WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
                                     const Unit** to, i64 step) {
   const ConvWindow w = conv_window(s, p);
   const i64 line_size = s.kernel[2] * s.channels_in,
@@ -112,10 +112,11 @@ WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, cons
   const i64 next_plane = w.inside ? s.dilation[0] * s.in[1] * s.in[2] * s.pixel : s.kernel[1] * line_size;
   const i64 origin = (((p.image * s.in[0] + w.first[0]) * s.in[1] + w.first[1]) * s.in[2] + w.first[2]) * s.pixel;
   if (!w.inside) fill_patch_lines(s, p, x, outside, patch);
-  const Unit* plane = w.inside ? x + origin : patch;
+  const X* plane = w.inside ? x + origin : patch;
   WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td, plane += next_plane) {
-    const Unit* line = plane;
-    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, line += next_line, to += step)* to = line;
+    const X* line = plane;
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, line += next_line, to += step)* to =
+        reinterpret_cast<const Unit*>(line);
   }
 }
 
@@ -148,8 +149,8 @@ WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const Bloc
 /// How input pixels reach the inner kernel.
 /// Direct: in place, one run of channels for each tap. Needs X = Mac::Direct and channels_in, pixel multiples of the
 /// group. Lines: in place, one run for each line of the window (taps along the width are contiguous); windows at the
-/// border are copied. For few channels. Needs group 1, one group, pixel = channels_in, dilation 1 along the width, not
-/// transposed. Filled: every patch is copied and converted. For everything else.
+/// border are copied. For few channels. Needs what Direct needs, one group, pixel = channels_in, dilation 1 along the
+/// width, not transposed. Filled: every patch is copied and converted. For everything else.
 using ConvMode = tasks::ConvMode;
 
 /// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
@@ -163,7 +164,6 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   using Acc = typename Mac::Acc;
   constexpr bool in_place = mode != ConvMode::Filled;
   static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
-  static_assert(mode != ConvMode::Lines || Mac::group == 1, "lines need units of one element");
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group),
@@ -198,8 +198,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                            [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
                              if constexpr (mode == ConvMode::Direct) fill_pointers(s, pixel, from, filled, to, tile.mr);
                              if constexpr (mode == ConvMode::Lines) {
-                               fill_line_pointers(s, pixel, from, outside,
-                                                  filled + row * tasks::filled_stride(panel_units), to, tile.mr);
+                               Unit* patch = filled + row * tasks::filled_stride(panel_units);
+                               fill_line_pointers(s, pixel, from, outside, reinterpret_cast<X*>(patch), to, tile.mr);
                              }
                            });
     }

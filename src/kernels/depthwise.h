@@ -15,6 +15,17 @@ inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at mo
 inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
 inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
 
+/// sum + a * b: floats in one rounding, integers modulo 2^32 (clang multiplies what was widened from 16 bits in one
+/// step).
+template <int N>
+WEFT_INLINE Vec<f32, N> multiply_add(Vec<f32, N> a, Vec<f32, N> b, Vec<f32, N> sum) {
+  return __builtin_elementwise_fma(a, b, sum);
+}
+template <int N>
+WEFT_INLINE Vec<i32, N> multiply_add(Vec<i32, N> a, Vec<i32, N> b, Vec<i32, N> sum) {
+  return sum + a * b;
+}
+
 /// A line of output: the lines of taps that lie inside the image, as pointers to channel 0 of input column 0 and to the
 /// weights of their first tap. Distances are in elements.
 template <class X, class W>
@@ -47,11 +58,11 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
 
 /// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge` columns
 /// may lie outside the image. `ahead`: elements to what is worth fetching already, 0 for nothing.
-template <int taps, int stride, bool edge, class X, class W, class Lanes>
+template <int taps, int stride, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X, W>& l, i64 c, i64 ahead, Lanes lanes,
-                                  f32* out) {
+                                  Acc* out) {
   constexpr int L = native_lanes, pixels = depthwise_pixels, columns = (pixels - 1) * stride + taps;
-  using Sum = Vec<f32, L>;
+  using Sum = Vec<Acc, L>;
   Sum sum[pixels];
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) sum[i] = Sum(0);
   const i64 low = t.low, high = t.high, pixel = l.pixel, three = 3 * pixel, from = t.first * pixel + t.channel + c;
@@ -62,7 +73,7 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
       WEFT_UNROLL for (int j = 0; j < pixels * stride; ++j) __builtin_prefetch(at + ahead + j * pixel, 0, 2);
     }
     Sum factor[taps];
-    WEFT_UNROLL for (int k = 0; k < taps; ++k) factor[k] = convert<f32>(load<L>(w + k * l.weights, lanes));
+    WEFT_UNROLL for (int k = 0; k < taps; ++k) factor[k] = convert<Acc>(load<L>(w + k * l.weights, lanes));
     WEFT_UNROLL for (int j = 0; j < columns; ++j) {
       if (j > 0 && j % 4 == 0) {  // one address for four columns, however many registers the compiler sees
         at += 4 * pixel;
@@ -70,10 +81,10 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
       }
       if (edge && j < taps && j < low) continue;
       if (edge && j >= high) break;
-      const Sum value = convert<f32>(load<L>(at + (j % 4 == 3 ? three : j % 4 * pixel), lanes));
+      const Sum value = convert<Acc>(load<L>(at + (j % 4 == 3 ? three : j % 4 * pixel), lanes));
       WEFT_UNROLL for (int k = 0; k < taps; ++k) {
         const int i = (j - k) / stride;
-        if (j >= k && (j - k) % stride == 0 && i < pixels) sum[i] = __builtin_elementwise_fma(value, factor[k], sum[i]);
+        if (j >= k && (j - k) % stride == 0 && i < pixels) sum[i] = multiply_add<L>(value, factor[k], sum[i]);
       }
     }
   }
@@ -82,8 +93,8 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
 
 /// The channels [0, result) of a tile, written to `out`, rows of pixels depthwise_channels apart. The rest, less than a
 /// vector, is left to depthwise_any where masks are dear.
-template <int taps, int stride, bool edge, class X, class W>
-__attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+template <int taps, int stride, bool edge, class Acc, class X, class W>
+__attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
   constexpr bool masks = L == 16;
   i64 c = 0;
@@ -95,18 +106,18 @@ __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, cons
   }
   return least(c, t.channels);
 }
-template <int taps, int stride, class X, class W>
-WEFT_INLINE i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+template <int taps, int stride, class Acc, class X, class W>
+WEFT_INLINE i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   const bool inside = t.low <= 0 && t.high >= (depthwise_pixels - 1) * stride + taps;
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
 /// Channels [c, end) of a tile for any kernel, pixel by pixel.
-template <class X, class W>
+template <class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
-                                                    i64 c, const X* x, const W* w, f32* out) {
+                                                    i64 c, const X* x, const W* w, Acc* out) {
   constexpr int L = native_lanes;
-  using Sum = Vec<f32, L>;
+  using Sum = Vec<Acc, L>;
   const i64 step = s.dilation[2] * s.pixel;
   WEFT_NO_UNROLL for (i64 i = 0; i < t.count; ++i, out += depthwise_channels) {
     const i64 first = t.first + i * s.stride[2];
@@ -115,8 +126,8 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
       Sum sum = Sum(0);
       for_each_line(s, p, x + t.channel + at, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
         WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
-          const Sum value = convert<f32>(load<L>(line + first * s.pixel + k * step, lanes));
-          sum = __builtin_elementwise_fma(value, convert<f32>(load<L>(weights + k * s.groups, lanes)), sum);
+          const Sum value = convert<Acc>(load<L>(line + first * s.pixel + k * step, lanes));
+          sum = multiply_add<L>(value, convert<Acc>(load<L>(weights + k * s.groups, lanes)), sum);
         }
       });
       store(out + at, sum, Full{});
@@ -128,8 +139,8 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
 }
 
 /// The kernels that have a tile of their own; 0 for all others, see depthwise_any.
-template <class X, class W>
-WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, f32* out) {
+template <class Acc, class X, class W>
+WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   const i64 taps = s.kernel[2], stride = s.stride[2];
   if (line.lines < 0) return 0;
   if (taps == 3 && stride == 1) return depthwise_tile<3, 1>(t, line, out);
@@ -155,15 +166,16 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
 
 /// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, s.groups, s.taps()). `s` has groups = channels,
 /// channels_in = channels_out = 1, not transposed; padding counts as zero. `w` is [taps][channels]. X and W are any
-/// float types, sums are f32. `store(row, channel, Vec<f32, native_lanes>, lanes)`. No scratch.
-template <class L, class X, class W, class Store>
+/// float types and Acc f32, or integers of at most 16 bits and Acc i32. `store(row, channel, Vec<Acc, native_lanes>,
+/// lanes)`. No scratch.
+template <class Acc = f32, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;
   const i64 rows = s.rows(), chunk = tasks::window_pixels(rows, s.out[2], s.groups, s.taps());
   // The weights of a group of channels stay in the L1 cache.
   const i64 group = least(tasks::round_up(most(2048 / most(s.taps(), 1), 1), 2 * N), depthwise_channels);
   const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
-  alignas(64) f32 sums[depthwise_pixels * depthwise_channels];
+  alignas(64) Acc sums[depthwise_pixels * depthwise_channels];
   for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
     const i64 end = least((task + 1) * chunk, rows);
     for (i64 row = task * chunk, line_end; row < end; row = line_end) {
@@ -182,7 +194,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           const i64 done = depthwise_known(s, tile, line, sums);
           if (done < channels) depthwise_any(s, p, tile, done, x, w, sums);
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
-            const f32* from = sums + i * depthwise_channels;
+            const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
             WEFT_NO_UNROLL for (; k + N <= channels; k += N) store(at + i, c + k, load<N>(from + k, Full{}), Full{});
             if (k < channels) store(at + i, c + k, load<N>(from + k, Full{}), Part{static_cast<int>(channels - k)});

@@ -75,6 +75,36 @@ WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
 }
 
+/// The nearest integers (halves to even), clamped to [low, high], which the type To of at most 16 bits holds: what
+/// quantising is. x is never NaN.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, V low, V high) {
+  const V within = select(x < high, x, high), clamped = select(within > low, within, low);
+  return convert<To>(convert<i32>(round_even(clamped)));
+}
+/// The same for |x| < 2^31, clamped after rounding: fewer steps.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
+  constexpr int N = lanes_of<V>;
+#if defined(__AVX__)
+  if constexpr (is_same<Elem<V>, f64> && N == 8) {
+    using Four = Vec<f64, 4>;
+    const Four first = __builtin_shufflevector(x, x, 0, 1, 2, 3), second = __builtin_shufflevector(x, x, 4, 5, 6, 7);
+    using Shorts = short __attribute__((__vector_size__(16)));
+    const Shorts both = __builtin_ia32_packssdw128(__builtin_ia32_cvtpd2dq256(first), __builtin_ia32_cvtpd2dq256(second));
+    const auto v = __builtin_bit_cast(Vec<i16, N>, both), least = convert<i16>(low), greatest = convert<i16>(high);
+    return convert<To>(maximum(minimum(v, greatest), least));
+  }
+#endif
+  const auto v = convert<i32>(round_even(x));
+  return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
+}
+/// The same for any x: NaN gives 0.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
+  return nearest_number<To>(select(x == x, x, V(0)), low, high);
+}
+
 /// An index of an axis of `limit` elements: negative ones count from the end. One out of range is noted, for the host
 /// to report, and reads element 0.
 template <class L, class I>

@@ -114,41 +114,21 @@ struct MacBf16 : MacF32 {
 };
 #endif
 
-#if defined(__AVX512VNNI__)
-/// u8 x s8 in quads, exact in i32.
-struct MacInt8 {
-  static constexpr int group = 4;
-  using Unit = u32;
-  using Direct = u8;
-  using B = i8;
-  using Acc = i32;
-  template <int L, int NV>
-  static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
-#pragma unroll
-    for (int j = 0; j < NV; ++j) __builtin_memcpy(&b[j], p + j * L * 4, sizeof(b[j]));
-  }
-  template <int L>
-  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
-    return Vec<i32, L>(static_cast<i32>(a));
-  }
-  static WEFT_INLINE Vec<i32, 16> mac(Vec<i32, 16> a, Vec<i32, 16> b, Vec<i32, 16> c) {
-    return __builtin_ia32_vpdpbusd512(c, a, b);
-  }
-};
-#else
-/// int8 x int8 as pairs widened to 16 bits: exact for every sign (no saturating 8-bit multiply-add). A as i16 pairs.
-struct MacInt8 {
+/// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (the 8-bit
+/// multiply-add that takes u8 x s8 saturates). What has a zero point other than 0 comes without it, as i16.
+template <class Stored>
+struct MacInt16 {
   static constexpr int group = 2;
   using Unit = u32;
   using Direct = i16;
-  using B = i8;
+  using B = Stored;
   using Acc = i32;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
 #pragma unroll
     for (int j = 0; j < NV; ++j) {
-      b[j] =
-          __builtin_bit_cast(Vec<i32, L>, __builtin_convertvector(load<2 * L>(p + j * L * 2, Full{}), Vec<i16, 2 * L>));
+      const auto pairs = load<2 * L>(p + j * L * 2, Full{});
+      b[j] = __builtin_bit_cast(Vec<i32, L>, __builtin_convertvector(pairs, Vec<i16, 2 * L>));
     }
   }
   template <int L>
@@ -170,7 +150,40 @@ struct MacInt8 {
 #endif
   }
 };
+
+/// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
+struct MacInt8 {
+  static constexpr int group = 4;
+  using Unit = u32;
+  using Direct = u8;
+  using B = i8;
+  using Acc = i32;
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) __builtin_memcpy(&b[j], p + j * L * 4, sizeof(b[j]));
+  }
+  template <int L>
+  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
+    return Vec<i32, L>(static_cast<i32>(a));
+  }
+  template <class V>
+  static WEFT_INLINE V mac(V a, V b, V c) {
+#if defined(__AVX512VNNI__)
+    if constexpr (sizeof(V) == 64) return __builtin_ia32_vpdpbusd512(c, a, b);
 #endif
+#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
+    if constexpr (sizeof(V) == 32) return __builtin_ia32_vpdpbusd256(c, a, b);
+#endif
+    return spelt_out(a, b, c);
+  }
+  template <class V>
+  static WEFT_INLINE V spelt_out(V a, V b, V c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c += ((a >> (8 * i)) & 255) * ((b << (24 - 8 * i)) >> 24);
+    return c;
+  }
+};
 
 /// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
 /// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`. `ahead` is how

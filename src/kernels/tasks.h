@@ -33,16 +33,15 @@ constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 /// What the choice of tile and packing depends on. The kernels ask the compiler's macros, the host the processor: both
 /// must speak of the same target.
 struct MatrixTarget {
-  bool avx512 = false, avx512_bf16 = false, avx512_vnni = false, aarch64 = false;
+  bool avx512 = false, avx512_bf16 = false, aarch64 = false;
 };
 constexpr GemmTile cpu_tile(const MatrixTarget& t) {
   return t.avx512 ? avx512_tile : t.aarch64 ? neon_tile : avx2_tile;
 }
 constexpr int bf16_group(const MatrixTarget& t) { return t.avx512_bf16 ? 2 : 1; }
-constexpr int int8_group(const MatrixTarget& t) { return t.avx512_vnni ? 4 : 2; }
 
 /// How elements of k are grouped in packed B and in the rows of A: `group` consecutive k make one unit
-/// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, int8 pairs for pmaddwd; 4: int8 for VNNI).
+/// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
 /// Elements of packed B: batch x panels x units(k) x nr x group.
 constexpr i64 gemm_units(i64 k, int group) { return ceil_div(k, group); }
 constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k) {

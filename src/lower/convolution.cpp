@@ -50,9 +50,15 @@ bool is_depthwise(const Window& w) {
   return known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1) && !w.transposed;
 }
 
+/// Pixels of whole units: the channels of a group, and where pixels begin, are multiples of the Mac's group.
+bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
+  return x.dtype == mac.direct && w.channels_in.is_multiple_of(mac.group) && w.pixel.is_multiple_of(mac.group) &&
+         x.offset.is_multiple_of(mac.group);
+}
+
 /// How the kernel reads the input (kernels/conv.h): in place, as lines of a few channels, or converted.
-const char* mode_of(const Window& w, const Mac& mac, DType input) {
-  if (input != mac.direct || mac.group != 1) return "Filled";
+const char* mode_of(const Window& w, const Mac& mac, const View& x) {
+  if (!reads_in_place(w, mac, x)) return "Filled";
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
                known_equal(w.dilation.back(), 1) && !w.transposed;
@@ -95,6 +101,14 @@ View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value v
   return to;
 }
 
+/// What a depthwise convolution of these types sums in: f32 for narrow floats, i32 for short integers; nothing for
+/// others.
+std::optional<DType> depthwise_sum(const Instruction& i) {
+  auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
+  if (is_narrow_float(i.inputs[0].dtype()) && is_narrow_float(i.inputs[1].dtype())) return DType::f32;
+  return has_short_product(i) ? std::optional(DType::i32) : std::nullopt;
+}
+
 /// [out, 1, taps...] as [taps][channels].
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
@@ -119,7 +133,7 @@ Dim work(const Window& w) { return w.rows() * w.groups * w.channels_out * w.chan
 
 void lower_as_matrix_product(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
-  bool in_place = x.dtype == mac.direct && mac.group == 1;
+  bool in_place = reads_in_place(w, mac, x);
   KernelBuilder kernel("gemm.h");
   std::string m = rows_text(kernel, w), n = kernel.number(w.channels_out), k = kernel.number(w.channels_in);
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false),
@@ -128,8 +142,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
-    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return raw(", a, ") + ", offset, "; }, ", kernel.number(w.pixel),
-                "},");
+    kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return ", mac.units_at(cat("raw(", a, ") + ", offset)), "; }, ",
+                kernel.number(*exact_divide(w.pixel, mac.group)), "},");
   } else {
     kernel.line("    FilledRows{[&](i64, i64 row, i64 c, auto lanes) WEFT_LAMBDA { return load<fill_lanes<", mac.name,
                 ">>(", a, " + ", offset, " + row * ", kernel.number(w.pixel), " + c, lanes); }},");
@@ -148,15 +162,15 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x) {
+void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, DType sum) {
   View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = native_lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("depthwise(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
+  kernel.line("depthwise<", sum, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
-  emit_store(lowering, kernel, region, DType::f32);
+  emit_store(lowering, kernel, region, sum);
   kernel.line("});");
   kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
                        kernel.number(w.groups), ", ", taps_text(kernel, w), ")"));
@@ -165,16 +179,24 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
   lowering.add_step(std::move(step), "one channel a group: vectors along the channels");
 }
 
+/// What stands outside the image.
+std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region) {
+  const auto& inputs = region.anchor->inputs;
+  if (inputs.size() < 3) return cat(kernel_type(inputs[0].dtype()), "(0)");
+  View value = lowering.view_of(inputs[2]);
+  return cat(kernel.buffer(value.buffer, value.dtype, false), "[", kernel.size(value.offset), "]");
+}
+
 void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
-  std::string mode = mode_of(w, mac, x.dtype);
+  std::string mode = mode_of(w, mac, x);
   KernelBuilder kernel("conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.number(x.offset), ", raw(", b, "), ", kernel_type(x.dtype), "(0),");
+  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
+              ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
@@ -188,7 +210,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
     Window outer = w;
     outer.kernel = line_taps;
     taps = taps_text(kernel, outer);
-    units = cat(kernel.number(w.kernel.back()), " * ", kernel.number(w.channels_in));
+    units = cat(kernel.number(w.kernel.back()), " * ", kernel.number(*exact_divide(w.channels_in, mac.group)));
   }
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
                               rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
@@ -209,9 +231,8 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   check_spatial_rank(w.in.size(), "convolution");
   View x = lowering.pixel_view_of(i.inputs[0]);
   w.pixel = x.strides[x.dims.size() - 2];
-  auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
-  bool float_types = is_narrow_float(x.dtype) && is_narrow_float(i.inputs[1].dtype());
-  if (is_depthwise(w) && float_types) return lower_depthwise(lowering, region, w, x);
+  auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
+  if (sum) return lower_depthwise(lowering, region, w, x, *sum);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
   lower_general(lowering, region, w, mac, x);

@@ -9,7 +9,7 @@ namespace weft {
 /// Any two integer types: sums are of the result's type, which equals wrapping a wider sum.
 void lower_integer_dot(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  if (i.as<Dot>()->type == DType::i32 && has_int8_product(lowering, i)) return lower_dot(lowering, region);
+  if (i.as<Dot>()->type == DType::i32 && has_short_product(i)) return lower_dot(lowering, region);
   View a = lowering.contiguous_view_of(i.inputs[0]), b = lowering.contiguous_view_of(i.inputs[1]);
   DType acc = i.as<Dot>()->type;
   size_t rank = a.dims.size();

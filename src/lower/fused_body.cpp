@@ -49,15 +49,63 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
   if (!known) list.push_back({value, view_of(value), {}});
 }
 
+namespace {
+
+/// x, low and high of convert(max(min(round(x), high), low)) to an integer of at most 16 bits that holds low and high;
+/// `inner` gets the instructions between. Nothing for other conversions.
+std::vector<Value> rounding(const Instruction& i, std::vector<const Instruction*>& inner) {
+  const auto* op = i.as<Convert>();
+  if (!op || !is_integer(op->to) || bits(op->to) > 16 || bits(op->to) < 8) return {};
+  auto step = [&](const Instruction* at, Fn fn) -> const Instruction* {
+    const auto* elementwise = at ? at->as<Elementwise>() : nullptr;
+    if (!elementwise || elementwise->fn != fn || at->users.size() != 1) return nullptr;
+    inner.push_back(at);
+    return at;
+  };
+  const Instruction* max = step(i.inputs[0].def, Fn::max);
+  const Instruction* min = step(max ? max->inputs[0].def : nullptr, Fn::min);
+  const Instruction* round = step(min ? min->inputs[0].def : nullptr, Fn::round);
+  if (!round) return {};
+  auto low = splat_of(max->inputs[1]), high = splat_of(min->inputs[1]);
+  double least = is_signed_integer(op->to) ? -std::ldexp(1, bits(op->to) - 1) : 0, greatest = std::ldexp(1, bits(op->to)) - 1 + least;
+  bool fits = low && high && least <= *low && *low <= 0 && 0 <= *high && *high <= greatest;
+  return fits ? std::vector{round->inputs[0], max->inputs[1], min->inputs[1]} : std::vector<Value>{};
+}
+
+}  // namespace
+
+/// What rounds, clamps and converts is written as one function, which rounds as it converts.
+void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
+  auto is_here = [&](const Instruction* i) {
+    bool stored = std::ranges::any_of(outputs, [&](const Value& output) { return output.def == i; });
+    return !stored && std::ranges::find(instructions_, i) != instructions_.end();
+  };
+  std::vector<const Instruction*> gone;
+  for (const Instruction* i : instructions_) {
+    std::vector<const Instruction*> inner;
+    std::vector<Value> parts = rounding(*i, inner);
+    if (parts.empty() || !std::ranges::all_of(inner, is_here)) continue;
+    roundings_[i] = parts;
+    gone.insert(gone.end(), inner.begin(), inner.end());
+  }
+  std::erase_if(instructions_, [&](const Instruction* i) { return std::ranges::find(gone, i) != gone.end(); });
+}
+
+std::vector<Value> FusedBody::operands(const Instruction& i) const {
+  auto found = roundings_.find(&i);
+  return found == roundings_.end() ? i.inputs : found->second;
+}
+
 void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
                      const std::vector<Value>& given, const std::vector<Value>& loads) {
   instructions_ = instructions;
+  absorb_roundings(outputs);
   auto is_inside = [&](Value value) {
     return std::ranges::find(given, value) != given.end() ||
-           std::ranges::find(instructions, value.def) != instructions.end();
+           std::ranges::find(instructions_, value.def) != instructions_.end();
   };
-  for (const Instruction* i : instructions) {
-    for (const Value& input : i->inputs) {
+  for (const Instruction* i : instructions_) {
+    for (const Value& input : operands(*i)) {
       if (!is_inside(input) && !literal_of(input)) add_access(loads_, input, load_view_);
     }
   }
@@ -166,6 +214,37 @@ std::string FusedBody::variable(Value value) { return operand(value, compute_typ
 
 namespace {
 
+/// The greatest size of a sum of integers times constants in f64, in which nothing can be infinite or NaN; infinity for
+/// other values.
+double magnitude(Value value, int depth = 8) {
+  constexpr double unknown = INFINITY;
+  if (depth == 0 || value.dtype() != DType::f64) return unknown;
+  if (value.def->is<Convert>()) {
+    DType from = value.def->inputs[0].dtype();
+    return is_integer(from) ? std::ldexp(1, bits(from)) : unknown;
+  }
+  if (const auto* op = value.def->as<Elementwise>()) {
+    double x = magnitude(value.def->inputs[0], depth - 1);
+    if (op->fn == Fn::relu) return x;
+    if (op->fn != Fn::add && op->fn != Fn::mul) return unknown;
+    double y = magnitude(value.def->inputs[1], depth - 1);
+    return op->fn == Fn::add ? x + y : std::isinf(x) || std::isinf(y) ? unknown : x * y;
+  }
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  const auto* constant = value.def->as<Constant>();
+  if (!constant || !std::ranges::all_of(constant->tensor.as<double>(), [](double x) { return std::isfinite(x); }))
+    return unknown;
+  double most = 0;
+  for (double x : constant->tensor.as<double>()) most = std::max(most, std::abs(x));
+  return most;
+}
+
+/// The function of kernels/fused.h that rounds and clamps such a value.
+const char* rounding_function(Value x) {
+  double most = magnitude(x);
+  return most < 0x1p31 ? "nearest_small" : std::isfinite(most) ? "nearest_number" : "nearest";
+}
+
 /// The expression of a conversion; narrow floats round even though the value stays in a wider register.
 std::string conversion_text(const std::string& x, DType from, const Convert& op) {
   if (op.to == DType::boolean) return cat("cast_to_bool(", x, ")");
@@ -189,6 +268,12 @@ void FusedBody::emit(const Instruction& i) {
       text += cat(text.empty() ? "" : ", ", operand(input, compute_type(input.dtype())));
     text = cat("fn::op_", info(op->fn).name, "(", text, ")");
     kernel_.name_part(info(op->fn).name);
+  } else if (roundings_.contains(&i)) {
+    std::vector<Value> parts = operands(i);
+    DType type = compute_type(parts[0].dtype());
+    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(",
+               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type), ")");
+    kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
     text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), i.inputs[0].dtype(), *op);
   } else if (const auto* op = i.as<Bitcast>()) {

@@ -62,6 +62,8 @@ class FusedBody {
   };
 
   void add_access(std::vector<Access>& list, Value value, const ViewOf& view_of);
+  void absorb_roundings(const std::vector<Value>& outputs);
+  std::vector<Value> operands(const Instruction& instruction) const;
   void collapse();
   void emit_coordinates();
   std::string address(const Access& access);
@@ -77,6 +79,7 @@ class FusedBody {
   Iteration iteration_;
   ViewOf load_view_, store_view_;
   std::vector<Instruction*> instructions_;
+  std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
   Dims axes_;
   std::vector<std::string> axis_names_;

@@ -9,4 +9,7 @@ namespace weft {
 /// the runtime. Throws E402 naming every instruction that has no kernel on this target.
 Plan lower(const Program& program, const Chip& chip);
 
+/// Whether the chip has products of u8 by i8 with sums in i32 (VNNI).
+bool multiplies_bytes(const Chip& chip);
+
 }  // namespace weft

@@ -2,14 +2,36 @@
 #include "lower/mac.h"
 
 #include "base/error.h"
+#include "lower/lower.h"
 
 namespace weft {
 
-static bool has_vnni(const Lowering& lowering) { return has_feature(lowering.chip(), "avx512vnni"); }
+bool multiplies_bytes(const Chip& chip) { return has_feature(chip, "avx512vnni") || has_feature(chip, "avxvnni"); }
 
-bool has_int8_product(const Lowering& lowering, const Instruction& instruction) {
+/// Integers of 8 bits, or of 16 as they stand after a zero point was taken off.
+static bool is_short(DType type) { return type == DType::u8 || type == DType::i8 || type == DType::i16; }
+
+bool has_short_product(const Instruction& instruction) {
+  return is_short(instruction.inputs[0].dtype()) && is_short(instruction.inputs[1].dtype());
+}
+
+/// Weights that stay in a cache even when they are stored in 16 bits, which saves widening them for each tile of rows.
+static bool fits_widened(Value weight) {
+  constexpr int64_t most = int64_t{1} << 18;
+  return weight.shape().elements().upper_bound() <= most;
+}
+
+static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
-  return b == DType::i8 && (a == DType::u8 || (a == DType::i8 && !has_vnni(lowering)));
+  tasks::GemmTile tile = lowering.tile();
+  if (a == DType::u8 && b == DType::i8 && multiplies_bytes(lowering.chip()))
+    return {"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4};
+  DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
+  return {cat("MacInt16<", packed, ">"), "native_tile", tile, DType::i16, packed, DType::i32, 2};
+}
+
+std::string Mac::units_at(const std::string& address) const {
+  return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");
 }
 
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
@@ -30,10 +52,7 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
       default: break;
     }
   }
-  if (has_int8_product(lowering, instruction)) {
-    if (has_vnni(lowering)) return {"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4};
-    return {"MacInt8", "native_tile", tile, DType::i16, DType::i8, DType::i32, 2};
-  }
+  if (has_short_product(instruction)) return short_mac(lowering, instruction);
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E149",
                .what = cat("the cpu target has no ", instruction.op.name(), " of ", a, " by ", b),

@@ -13,10 +13,13 @@ struct Mac {
   DType packed;   ///< type of packed B
   DType sum;      ///< type of the accumulators
   int group = 1;  ///< elements of k that are multiplied at once
+
+  /// The address of elements of A, as text, as one of units.
+  std::string units_at(const std::string& address) const;
 };
 
-/// Whether MacInt8 multiplies the operands of a dot as they are: B is i8 and A u8, or i8 where pairs are widened.
-bool has_int8_product(const Lowering& lowering, const Instruction& instruction);
+/// Whether the operands are integers of at most 16 bits (u16 apart), for which the matrix kernels have sums in i32.
+bool has_short_product(const Instruction& instruction);
 /// For a dot or convolution, by the types of its operands. E131 for types without a matrix kernel.
 Mac mac_for(const Lowering& lowering, const Instruction& instruction);
 

@@ -87,9 +87,12 @@ Dim row_stride(const Product& p) {
   return strides[0].back();
 }
 
+/// Rows of whole units: their elements side by side, every row beginning at a multiple of the group.
 bool reads_in_place(const Product& p) {
-  bool unit = known_equal(p.a.strides.back(), 1) || known_equal(p.k, 1);
-  return unit && p.a.dtype == p.mac.direct && p.mac.group == 1;
+  bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
+  bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);
+  for (size_t i = 0; i + 1 < p.a.strides.size(); ++i) whole &= p.a.strides[i].is_multiple_of(p.mac.group);
+  return unit && whole && p.a.dtype == p.mac.direct;
 }
 
 /// Packs B into panels; once, when the program is loaded, if B is constant.
@@ -137,8 +140,10 @@ std::string rows_of_a(KernelBuilder& kernel, const Product& p, bool in_place) {
   std::string a = kernel.buffer(p.a.buffer, p.a.dtype, false);
   std::string base =
       cat("raw(", a, ") + ", kernel.number(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"));
-  if (in_place)
-    return cat("DirectRows{[&](i64 at) WEFT_LAMBDA { return ", base, "; }, ", kernel.size(row_stride(p)), "}");
+  if (in_place) {
+    return cat("DirectRows{[&](i64 at) WEFT_LAMBDA { return ", p.mac.units_at(base), "; }, ",
+               kernel.size(*exact_divide(row_stride(p), p.mac.group)), "}");
+  }
   std::string row =
       cat(a, " + ", kernel.number(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"),
           " + row * ", kernel.size(row_stride(p)));

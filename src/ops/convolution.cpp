@@ -16,11 +16,18 @@ static Dim convolved(const Convolution& c, size_t i, const Dim& in, const Dim& k
   return (in - 1) * Dim(c.strides[i]) + reach + 1 + extra - pads;
 }
 
+static void check_padding(const Convolution& c, const Shape& x, const Shape& padding) {
+  same_type("convolution", x, padding);
+  if (padding.rank() != 0 || c.transposed)
+    refuse("E151", "convolution: padding ", padding, " must be a scalar, and the convolution not transposed");
+}
+
 Types Convolution::infer(Operands in) const {
-  operand_count(name, in, 2, 2);
+  operand_count(name, in, 2, 3);
   const Shape &x = tensor(name, in, 0), &w = tensor(name, in, 1);
   if (x.rank() < 3 || x.rank() != w.rank())
     refuse("E151", "convolution: ranks of ", x, " and ", w, " must be equal and at least 3");
+  if (in.size() == 3) check_padding(*this, x, tensor(name, in, 2));
   size_t spatial = x.dims.size() - 2;
   window::check(name, spatial, strides, dilations, pads_begin, pads_end);
   if (groups < 1) refuse("E145", "convolution: groups ", groups, " must be at least 1");
@@ -66,7 +73,7 @@ window::Taps taps_of(const Convolution& c, const Wide& x, const Wide& w, std::sp
 
 /// One group of one image: columns of window contents times the group's weights, some positions at a time.
 template <class T>
-void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const T* w, T* out, int64_t begin,
+void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out, int64_t begin,
               int64_t end) {
   int64_t depth = s.in_channels * s.taps, width = end - begin;
   std::vector<T> columns(static_cast<size_t>(depth * width)), sums(static_cast<size_t>(s.out_channels * width), T(0));
@@ -74,7 +81,7 @@ void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const 
   for (int64_t row = 0; row < depth; ++row) {
     const T* channel = x + row / s.taps * s.in;
     const int64_t* offsets = table.data() + row % s.taps * s.out;
-    for (int64_t p = begin; p < end; ++p) *to++ = offsets[p] < 0 ? T(0) : channel[offsets[p]];
+    for (int64_t p = begin; p < end; ++p) *to++ = offsets[p] < 0 ? outside : channel[offsets[p]];
   }
   multiply_add(w, columns.data(), sums.data(), s.out_channels, depth, width);
   for (int64_t o = 0; o < s.out_channels; ++o) std::copy_n(sums.begin() + o * width, width, out + o * s.out + begin);
@@ -97,7 +104,7 @@ void convolve_transposed(const Sizes& s, std::span<const int64_t> table, const T
 
 template <class T>
 std::vector<T> convolved(const Convolution& c, const Sizes& s, const window::Taps& taps, std::span<const T> x,
-                         std::span<const T> w) {
+                         std::span<const T> w, T outside) {
   constexpr int64_t tile = 512;
   std::vector<int64_t> table = taps.table();
   std::vector<T> out(static_cast<size_t>(s.batch * s.groups * s.out_channels * s.out), T(0));
@@ -111,7 +118,7 @@ std::vector<T> convolved(const Convolution& c, const Sizes& s, const window::Tap
       if (c.transposed)
         convolve_transposed<T>(s, table, from, by, to);
       else
-        convolve<T>(s, table, from, by, to, first, std::min(first + tile, s.out));
+        convolve<T>(s, table, from, by, outside, to, first, std::min(first + tile, s.out));
     }
   });
   return out;
@@ -136,10 +143,13 @@ std::vector<Wide> Convolution::evaluate(std::span<const Wide> in) const {
           .out = product_of(std::span(dims).subspan(2)),
           .taps = taps.taps()};
   Wide result;
+  bool is_padded = in.size() == 3;
   if (x.is_real()) {
-    result = make_wide(type, dims, convolved(*this, s, taps, x.as<double>(), w.as<double>()));
+    double outside = is_padded ? in[2].as<double>()[0] : 0;
+    result = make_wide(type, dims, convolved(*this, s, taps, x.as<double>(), w.as<double>(), outside));
   } else {
-    std::vector<int64_t> sums = convolved(*this, s, taps, x.as<int64_t>(), w.as<int64_t>());
+    int64_t outside = is_padded ? in[2].as<int64_t>()[0] : 0;
+    std::vector<int64_t> sums = convolved(*this, s, taps, x.as<int64_t>(), w.as<int64_t>(), outside);
     for (int64_t& sum : sums) sum = wrap(type, sum);
     result = make_wide(type, dims, std::move(sums));
   }

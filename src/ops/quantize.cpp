@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/module.h"
 #include "ops/check.h"
 #include "ops/wide.h"
 
@@ -102,7 +103,10 @@ std::vector<Wide> Quantize::evaluate(std::span<const Wide> in) const {
     return {make_wide(to, x.dims, std::move(out))};
   }
   std::vector<int64_t> out(count);
-  for (size_t i = 0; i < count; ++i) out[i] = to_integer(to, std::nearbyint(quotient(i)) + zero(i));
+  for (size_t i = 0; i < count; ++i) {
+    double steps = std::nearbyint(quotient(i));
+    out[i] = to_integer(to, (std::isnan(steps) ? 0 : steps) + zero(i));
+  }
   return {make_wide(to, x.dims, std::move(out))};
 }
 
@@ -115,6 +119,12 @@ std::vector<Wide> Dequantize::evaluate(std::span<const Wide> in) const {
     out[i] = (number(x, i) - zero) * scale.as<double>()[index(i)];
   }
   return {make_wide(to, x.dims, std::move(out))};
+}
+
+bool is_quantized_weight(const Instruction& i) {
+  if (!i.is<Dequantize>()) return false;
+  const Shape& x = i.inputs[0].shape();
+  return x.dtype == DType::i32 ? x.rank() >= 1 : bits(x.dtype) <= 8 && x.rank() >= 2;
 }
 
 }  // namespace weft

@@ -6,7 +6,7 @@ namespace weft {
 
 /// saturate(round_even(x / scale) + zero): operands x, scale (x's float type or f32) and optionally the zero point (of
 /// type `to`). scale is a scalar, one value for each index of `axis`, or, with block > 0, x's sizes with axis divided
-/// by block. Narrow float targets have no zero point.
+/// by block. NaN gives the zero point. Narrow float targets have no zero point.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   DType to = DType::u8;
@@ -36,5 +36,9 @@ struct Dequantize {
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Dequantize&) const = default;
 };
+
+/// Dequantised weights and biases (i32), which are never computed while compiling: integer products take them as they
+/// are.
+bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

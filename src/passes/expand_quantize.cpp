@@ -2,9 +2,11 @@
 #include "passes/expand_quantize.h"
 
 #include <cmath>
+#include <unordered_map>
 
 #include "ops/build.h"
 #include "ops/quantize.h"
+#include "passes/match.h"
 
 namespace weft {
 namespace {
@@ -37,6 +39,15 @@ double limit(DType type, bool low) {
   return low ? 0 : std::ldexp(1, width) - 1;
 }
 
+bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
+
+/// x - zero of a quantised x, in 16 bits: what products, poolings and sums of quantised values read. Where it can be
+/// had from the rounded number itself, x is stored only if something else reads it.
+struct Steps {
+  Value steps;
+  double zero;
+};
+
 class Expansion {
  public:
   explicit Expansion(Module& module) : module_(module) {}
@@ -44,42 +55,93 @@ class Expansion {
   bool run() {
     bool changed = false;
     for (Instruction& i : module_) {
-      const auto* quantize = i.as<Quantize>();
-      const auto* dequantize = i.as<Dequantize>();
-      if (!quantize && !dequantize) continue;
       ReplaceScope scope(module_, i);
-      module_.replace({&i, 0}, quantize ? expand(i, *quantize) : expand(i, *dequantize));
+      Value better = rewritten(i);
+      if (!better) continue;
+      module_.replace({&i, 0}, better);
       changed = true;
     }
     return changed;
   }
 
  private:
+  Value rewritten(Instruction& i) {
+    if (const auto* op = i.as<Quantize>()) return expand(i, *op);
+    if (const auto* op = i.as<Dequantize>()) return expand(i, *op);
+    if (const auto* op = i.as<Pool>()) return pooled(i, *op);
+    if (as_fn(i.result(), Fn::sub) && i.inputs[0].def->is<Convert>() && i.types[0].shape.dtype == DType::i16)
+      return known_steps(i.inputs[0].def->inputs[0], splat_number(i.inputs[1]));
+    const auto* op = i.as<Convert>();
+    return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
+  }
+
+  /// x - zero where x was quantised here, or is a view of such a value.
+  Value known_steps(Value x, std::optional<double> zero) {
+    auto found = steps_.find(x.def);
+    if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
+    Instruction& i = *x.def;
+    if (!i.is<Reshape>() && !i.is<Transpose>() && !i.is<Broadcast>()) return {};
+    Value behind = known_steps(i.inputs[0], zero);
+    return behind ? module_.append(i.op, {behind}) : Value{};
+  }
+
+  /// The greatest integer is the greatest step.
+  Value pooled(Instruction& i, const Pool& op) {
+    auto found = steps_.find(i.inputs[0].def);
+    if (op.fn != PoolFn::max || op.indices || found == steps_.end()) return {};
+    Steps steps{module_.append(op, {found->second.steps}), found->second.zero};
+    return quantized(steps, i.types[0].shape.dtype);
+  }
+
+  Value quantized(const Steps& steps, DType to) {
+    Value moved = steps.zero == 0 ? steps.steps : apply(module_, Fn::add, steps.steps, steps.zero);
+    Value x = convert(module_, moved, to);
+    steps_[x.def] = steps;
+    return x;
+  }
+
   Value expand(Instruction& i, const Dequantize& op) {
     const Dims& dims = i.inputs[0].dims();
     DType wide = i.inputs[1].dtype() == DType::f64 ? DType::f64 : DType::f32;
+    Value scale = convert(module_, spread(module_, i.inputs[1], dims, op.axis, op.block), wide);
+    Value steps = known_steps(i.inputs[0], i.inputs.size() == 3 ? splat_number(i.inputs[2]) : 0);
+    if (steps) return convert(module_, apply(module_, Fn::mul, {convert(module_, steps, wide), scale}), op.to);
     Value x = convert(module_, i.inputs[0], wide);
     if (i.inputs.size() == 3)
       x = apply(module_, Fn::sub, {x, convert(module_, spread(module_, i.inputs[2], dims, op.axis, op.block), wide)});
-    Value scale = convert(module_, spread(module_, i.inputs[1], dims, op.axis, op.block), wide);
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  Value expand(Instruction& i, const Quantize& op) {
-    const Dims& dims = i.inputs[0].dims();
+  /// Rounded x / scale.
+  Value rounded(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, i.inputs[0], wide);
-    Value scale = convert(module_, spread(module_, i.inputs[1], dims, op.axis, op.block), wide);
+    if (splat_number(i.inputs[1]) == 1.0) return apply(module_, Fn::round, {x});
+    Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
     Value y = apply(module_, Fn::div, {x, scale});
+    return is_float(op.to) ? y : apply(module_, Fn::round, {y});
+  }
+
+  Value clamped(Value y, double low, double high) {
+    return apply(module_, Fn::max, apply(module_, Fn::min, y, high), low);
+  }
+
+  Value expand(Instruction& i, const Quantize& op) {
+    Value y = rounded(i, op);
     if (is_float(op.to)) return module_.append(Convert{.to = op.to, .saturate = op.saturate}, {y});
-    y = apply(module_, Fn::round, {y});
-    if (i.inputs.size() == 3)
-      y = apply(module_, Fn::add, {y, convert(module_, spread(module_, i.inputs[2], dims, op.axis, op.block), wide)});
-    y = apply(module_, Fn::max, apply(module_, Fn::min, y, limit(op.to, false)), limit(op.to, true));
-    return convert(module_, y, op.to);
+    auto zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : std::optional(0.0);
+    double low = limit(op.to, true), high = limit(op.to, false);
+    if (zero && is_byte(op.to))
+      return quantized({convert(module_, clamped(y, low - *zero, high - *zero), DType::i16), *zero}, op.to);
+    if (i.inputs.size() == 3) {
+      Value spread_zero = spread(module_, i.inputs[2], i.inputs[0].dims(), op.axis, op.block);
+      y = apply(module_, Fn::add, {y, convert(module_, spread_zero, y.dtype())});
+    }
+    return convert(module_, clamped(y, low, high), op.to);
   }
 
   Module& module_;
+  std::unordered_map<const Instruction*, Steps> steps_;  // of quantised values
 };
 
 }  // namespace

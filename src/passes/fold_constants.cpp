@@ -33,7 +33,7 @@ bool is_plain(const Type& type) {
 
 bool can_fold(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Sizes>() || !i.modules.empty()) return false;
-  if (!i.op.info().evaluate || i.op.info().has_side_effects) return false;
+  if (!i.op.info().evaluate || i.op.info().has_side_effects || is_quantized_weight(i)) return false;
   if (!std::ranges::all_of(i.inputs, [](const Value& v) { return v.def->is<Constant>() && is_plain(v.type()); }))
     return false;
   if (!std::ranges::all_of(i.types, is_plain) || has_symbols(i.op)) return false;

@@ -3,7 +3,10 @@
 
 #include "base/error.h"
 #include "passes/canonicalise_views.h"
+#include "passes/channels_last.h"
+#include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"
+#include "passes/integer_products.h"
 #include "passes/merge_common.h"
 #include "passes/raise_composites.h"
 #include "passes/simplify_algebra.h"
@@ -61,6 +64,11 @@ constexpr Stage stages[] = {
 };
 constexpr NamedPass others[] = {
     {"raise_composites", raise_composites},
+    {"integer_products", integer_products},
+    {"byte_products", byte_products},
+    {"fold_scales", fold_scales},
+    {"expand_quantize", expand_quantize},
+    {"channels_last", channels_last},
 };
 
 }  // namespace

@@ -60,6 +60,22 @@ def test_cpu_compiles(chip, tmp_path):
     compile_sample("samples", chip, tmp_path / "samples.so")
 
 
+# Chip, its features, the register, and instructions of the innermost loop for bytes and for 16-bit integers.
+INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
+        ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd")]
+
+
+@pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
+def test_integer_products(chip, features, register, count, instruction, tmp_path):
+    """Some loop, from its label to its jump back, is a whole tile of products and touches no memory but its operands."""
+    options = ["--features", features] if features else []
+    text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
+    loops = re.findall(r"^(\.LBB\w+):((?:(?!^\.LBB).)*?)\tj\w+\t\1$", text, re.M | re.S)
+    tiles = [body for _, body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
+    assert tiles, f"no loop of {count} {instruction} on {register}"
+    assert not any(re.search(r"\(%rsp\)|\(%rbp\), %[yz]mm\d+$", body) for body in tiles), "the tile is spilled"
+
+
 @pytest.mark.parametrize("options", [[], ["--checked"]], ids=["plain", "checked"])
 def test_cpu_runs(options, tmp_path):
     compile_sample("samples", "host", tmp_path / "samples.so", *options)

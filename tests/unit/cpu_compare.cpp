@@ -13,6 +13,7 @@
 #include "lower/lower.h"
 #include "ops/registry.h"
 #include "ops/wide.h"
+#include "passes/passes.h"
 #include "plan/lifetimes.h"
 #include "runtime/bind.h"
 #include "runtime/cpu_executable.h"
@@ -21,10 +22,20 @@
 namespace weft {
 namespace {
 
-Tensor random_tensor(DType type, std::vector<int64_t> dims, std::mt19937& random) {
+/// Which integers an input holds.
+enum class Fill : uint8_t { few, any, lowest, highest };
+
+int64_t integer(DType type, Fill fill, std::mt19937& random) {
+  int64_t low = lowest_integer(type), high = highest_integer(type);
+  if (fill == Fill::few) return random() % 5;
+  return fill == Fill::any ? low + static_cast<int64_t>(random()) % (high - low + 1) : fill == Fill::lowest ? low : high;
+}
+
+Tensor random_tensor(DType type, std::vector<int64_t> dims, std::mt19937& random, Fill fill = Fill::few) {
   std::vector<double> values(static_cast<size_t>(element_count(dims)));
   std::normal_distribution<double> normal;
-  for (double& value : values) value = is_float(type) ? normal(random) : static_cast<double>(random() % 5);
+  for (double& value : values)
+    value = is_float(type) ? normal(random) : static_cast<double>(integer(type, fill, random));
   return make_tensor(type, std::move(dims), values);
 }
 
@@ -89,6 +100,35 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases) {
         check_close(got[i], wanted[i], cat(text, " at ", inputs[0].dims, " output ", i));
     }
   }
+}
+
+/// `products` makes integer products of what is quantised.
+static void compare_after(const char* products, const std::string& text, const InputSizes& cases) {
+  auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
+  for (const char* pass : {products, "fold_scales", "expand_quantize", "channels_last"}) {
+    find_pass(pass)(prepared->main());
+    prepared->main().remove_dead();
+  }
+  auto executable = compile_text(*prepared, 2);
+  auto context = executable->new_context();
+  std::mt19937 random(7);
+  for (const auto& sizes : cases) {
+    for (Fill fill : {Fill::any, Fill::lowest, Fill::highest}) {
+      std::vector<Tensor> inputs;
+      for (size_t i = 0; i < sizes.size(); ++i)
+        inputs.push_back(random_tensor(executable->inputs()[i].type.shape.dtype, sizes[i], random, fill));
+      auto wanted = evaluate(program->main(), inputs, bind_symbols(executable->inputs(), inputs));
+      auto got = context->run(inputs);
+      for (size_t i = 0; i < got.size(); ++i) {
+        INFO(products, " of ", text, " at ", inputs[0].dims, " fill ", static_cast<int>(fill));
+        CHECK(to_doubles(got[i]) == to_doubles(wanted[i]));
+      }
+    }
+  }
+}
+
+void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) {
+  for (const char* products : {"integer_products", "byte_products"}) compare_after(products, text, cases);
 }
 
 std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {

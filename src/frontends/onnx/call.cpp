@@ -8,6 +8,7 @@
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/quantize.h"
 #include "ops/wide.h"
 
 namespace weft::onnx {
@@ -207,8 +208,8 @@ bool is_small_constant(Value value) {
 
 /// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
 std::optional<Tensor> computed(const Instruction& i) {
-  if (!i.op.info().evaluate || i.types.size() != 1 || i.is<Constant>() || i.is<Sizes>() || !i.types[0].is_tensor())
-    return {};
+  bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i);
+  if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};
   const Shape& shape = i.types[0].shape;
   bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);
   if (!is_small || !std::ranges::all_of(i.inputs, is_small_constant)) return {};

@@ -307,12 +307,12 @@ Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
     if (is_row) dims.push_back(1);
     zero = reshape(zero, dims);
   }
-  return convert(x, DType::i32) - convert(zero, DType::i32);
+  return convert(x, DType::i16) - convert(zero, DType::i16);
 }
 
 Values matmul_integer(Call& c) {
   Expr a = without_zero(c, arg(c, 0), 2, true), b = without_zero(c, arg(c, 1), 3, false);
-  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};
+  return {weft::matmul(c.module(), a, b, DType::i32)};
 }
 
 /// Distances of the rows of two matrices.

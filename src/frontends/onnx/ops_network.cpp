@@ -152,10 +152,11 @@ Values conv_integer(Call& c) {
   Value x = c.input(0), w = c.input(1);
   Dims spatial = spatial_dims(c, x);
   Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
-  Expr wide_x = convert(arg(c, 0), DType::i32), wide_w = convert(arg(c, 1), DType::i32);
-  if (c.has_input(2)) wide_x = wide_x - convert(reshape(arg(c, 2), {}), DType::i32);
+  // Bytes without their zero points fit 16 bits.
+  Expr wide_x = convert(arg(c, 0), DType::i16), wide_w = convert(arg(c, 1), DType::i16);
+  if (c.has_input(2)) wide_x = wide_x - convert(reshape(arg(c, 2), {}), DType::i16);
   if (c.has_input(3)) {
-    Expr zero = convert(arg(c, 3), DType::i32);
+    Expr zero = convert(arg(c, 3), DType::i16);
     wide_w = wide_w - (known_equal(zero.value.shape().elements(), 1) ? reshape(zero, {}) : along(zero, 0, w.rank()));
   }
   Convolution op{.strides = window.strides,

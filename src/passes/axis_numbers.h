@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "ir/module.h"
+
+namespace weft {
+
+/// Known numbers that depend on the index of one axis at most: scales, biases, zero points.
+struct AxisNumbers {
+  std::vector<double> values = {0};
+  int64_t axis = -1;  ///< of the value that they belong to; -1: one number for all elements
+
+  double at(int64_t index) const { return values[axis < 0 ? 0 : static_cast<size_t>(index)]; }
+  bool operator==(const AxisNumbers&) const = default;
+};
+
+/// The numbers behind constants, dequantised ones, products and views of them, all in f64; nothing for values that are not known or vary along two axes.
+std::optional<AxisNumbers> numbers_of(Value value);
+
+/// f(a, b) for each index; nothing when they vary along different axes.
+template <class F>
+std::optional<AxisNumbers> combined(const AxisNumbers& a, const AxisNumbers& b, const F& f) {
+  if (a.axis >= 0 && b.axis >= 0 && a.axis != b.axis) return std::nullopt;
+  const AxisNumbers& longer = a.axis >= 0 ? a : b;
+  AxisNumbers result{std::vector<double>(longer.values.size()), longer.axis};
+  for (size_t i = 0; i < result.values.size(); ++i)
+    result.values[i] = f(a.at(static_cast<int64_t>(i)), b.at(static_cast<int64_t>(i)));
+  return result;
+}
+
+/// A constant of `type` that can be broadcast against values of this rank.
+Value axis_constant(Module& module, DType type, const AxisNumbers& numbers, int64_t rank);
+
+}  // namespace weft

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/integer_products.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/dot.h"
+#include "ops/quantize.h"
+#include "ops/wide.h"
+#include "passes/axis_numbers.h"
+#include "passes/match.h"
+
+namespace weft {
+namespace {
+
+bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
+
+/// A value that is (x - zero) * scale; scale and zero are scalars (axis -1) or lists along an axis of x.
+struct Steps {
+  Value x, scale, zero;  // zero may be absent
+  int64_t axis = -1;
+};
+
+/// The same of a view of it, where the scales keep an axis of their own.
+std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
+  if (s.axis >= 0) {
+    if (view.is<Broadcast>()) s.axis += view.types[0].shape.rank() - view.inputs[0].rank();
+    else if (const auto* turn = view.as<Transpose>())
+      s.axis = std::ranges::find(turn->permutation, s.axis) - turn->permutation.begin();
+    else return std::nullopt;
+  }
+  s.x = module.append(view.op, {s.x});
+  return s;
+}
+
+/// How a value was dequantised, seen through views.
+std::optional<Steps> steps_of(Module& module, Value value) {
+  Instruction& i = *value.def;
+  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
+    auto steps = steps_of(module, i.inputs[0]);
+    return steps ? viewed(module, *steps, i) : std::nullopt;
+  }
+  const auto* op = i.as<Dequantize>();
+  if (!op || op->block > 0 || op->to != DType::f32 || i.inputs[1].dtype() != DType::f32 || !is_byte(i.inputs[0].dtype()))
+    return std::nullopt;
+  bool is_scalar = known_equal(i.inputs[1].shape().elements(), 1);
+  return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
+}
+
+/// A list of one value for each index of an axis, or a scalar, with the rank of x so that it broadcasts.
+Value along(Module& module, Value list, int64_t axis, int64_t rank) {
+  if (axis < 0) return reshape(module, list, {});
+  Dims dims(static_cast<size_t>(rank - axis), 1);
+  dims[0] = list.dims()[0];
+  return reshape(module, list, dims);
+}
+
+bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
+
+/// x - zero in 16 bits.
+Value without_zero(Module& module, const Steps& s) {
+  Value wide = convert(module, s.x, DType::i16);
+  if (!has_zero_point(s)) return wide;
+  if (auto zero = splat_number(s.zero)) return apply(module, Fn::sub, wide, *zero);
+  return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
+}
+
+/// The least and greatest of x - zero: of the elements where they are known, else of the type.
+struct Range {
+  int64_t low, high;
+  int64_t size() const { return std::max(-low, high); }
+};
+
+const Tensor* constant_behind(Value value) {
+  while (value.def->is<Transpose>() || value.def->is<Broadcast>() || value.def->is<Reshape>())
+    value = value.def->inputs[0];
+  const auto* constant = value.def->as<Constant>();
+  return constant ? &constant->tensor : nullptr;
+}
+
+Range range_of(Value value) {
+  Range range{lowest_integer(value.dtype()), highest_integer(value.dtype())};
+  const Tensor* known = constant_behind(value);
+  if (!known || known->elements() == 0) return range;
+  std::vector<int64_t> numbers = to_int64s(*known);
+  auto [low, high] = std::ranges::minmax(numbers);
+  return {low, high};
+}
+
+Range range_of(const Steps& s) {
+  if (!has_zero_point(s)) return {lowest_integer(s.x.dtype()), highest_integer(s.x.dtype())};
+  Range x = range_of(s.x), zero = range_of(s.zero);
+  return {x.low - zero.high, x.high - zero.low};
+}
+
+/// Weights in 8 bits where they fit, which halves what a kernel reads.
+Value as_weight(Module& module, const Steps& s) {
+  if (s.x.dtype() == DType::i8 && !has_zero_point(s)) return s.x;
+  Range range = range_of(s);
+  Value wide = without_zero(module, s);
+  bool is_narrow = range.low >= -128 && range.high <= 127 && constant_behind(s.x);
+  return is_narrow ? convert(module, wide, DType::i8) : wide;
+}
+
+/// True when no sum of `count` products can leave i32.
+bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
+  int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(range_of(a).size() * range_of(b).size(), 1);
+  return count.upper_bound() <= limit;
+}
+
+/// The product of two scales, each along an axis of the result of this rank. It stays a product of two, so that
+/// fold_scales sees it without rounding.
+Value product_scale(Module& module, Value a, int64_t axis_a, Value b, int64_t axis_b, int64_t rank) {
+  return apply(module, Fn::mul, {along(module, a, axis_a, rank), along(module, b, axis_b, rank)});
+}
+
+Value scaled(Module& module, Value product, Value scale) {
+  return apply(module, Fn::mul, {convert(module, product, DType::f32), scale});
+}
+
+/// x as u8, and what its zero point is then.
+Steps as_unsigned(Module& module, Steps s) {
+  if (s.x.dtype() == DType::u8) return {s.x, s.scale, s.zero ? s.zero : constant(module, DType::u8, 0)};
+  auto moved = [&](Value value) {
+    return convert(module, apply(module, Fn::add, convert(module, value, DType::i16), 128), DType::u8);
+  };
+  return {moved(s.x), s.scale, s.zero ? moved(s.zero) : constant(module, DType::u8, 128)};
+}
+
+/// product - zero * (the sums of the weights), which have the sizes `dims`.
+Value corrected(Module& module, Value product, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
+  if (splat_number(x.zero) == 0.0) return product;
+  Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
+  Value zero = convert(module, along(module, x.zero, -1, 0), DType::i32);
+  return apply(module, Fn::sub, {product, apply(module, Fn::mul, {reshape(module, sums, dims), zero})});
+}
+
+/// The integer product of a and b, in bytes where that is asked for and possible.
+Value dot_of_integers(Module& module, const Steps& a, const Steps& b, bool bytes) {
+  Value weight = as_weight(module, b);
+  if (!bytes || a.axis >= 0 || weight.dtype() != DType::i8)
+    return module.append(Dot{.type = DType::i32}, {without_zero(module, a), weight});
+  Steps x = as_unsigned(module, a);
+  Value product = module.append(Dot{.type = DType::i32}, {x.x, weight});
+  int64_t rank = weight.rank();
+  Dims dims = weight.dims();
+  dims[static_cast<size_t>(rank) - 2] = 1;
+  return corrected(module, product, x, weight, {rank - 2}, dims);
+}
+
+template <bool bytes>
+std::optional<Value> integer_dot(Module& module, Instruction& i) {
+  const auto* op = i.as<Dot>();
+  if (!op || op->type != DType::f32) return std::nullopt;
+  auto a = steps_of(module, i.inputs[0]), b = steps_of(module, i.inputs[1]);
+  if (!a || !b) return std::nullopt;
+  int64_t rank = i.types[0].shape.rank();
+  bool keeps_sum = (a->axis < 0 || a->axis == rank - 2) && (b->axis < 0 || b->axis == rank - 1);
+  if (!keeps_sum || !fits_i32(*a, *b, i.inputs[0].dims().back())) return std::nullopt;
+  Value product = dot_of_integers(module, *a, *b, bytes);
+  return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
+}
+
+/// The axis of the weights that counts outputs.
+int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
+
+Dim terms_of_sum(const Convolution& op, const Dims& w) {
+  Dim count = product({w.begin() + 2, w.end()});
+  return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
+}
+
+/// The few channels of a picture and of its weights become a multiple of what a kernel multiplies at once, so that it
+/// reads them in place.
+Value with_whole_channels(Module& module, Value x, const Convolution& op, int64_t group) {
+  auto channels = x.dims()[1].constant();
+  constexpr int64_t few = 16;
+  bool is_whole = !channels || *channels % group == 0 || *channels > few;
+  if (is_whole || op.groups > 1 || op.transposed) return x;
+  Pad pad{.before = Dims(x.dims().size(), 0), .after = Dims(x.dims().size(), 0)};
+  pad.after[1] = group - *channels % group;
+  return module.append(pad, {x, constant(module, x.dtype(), 0)});
+}
+
+Value convolution_of_integers(Module& module, Convolution op, const Steps& x, const Steps& w, bool bytes) {
+  op.type = DType::i32;
+  Value weight = as_weight(module, w);
+  const Dims& dims = weight.dims();
+  bool is_depthwise = known_equal(dims[1], 1) && op.groups > 1;
+  auto whole = [&](Value value, int64_t group) { return with_whole_channels(module, value, op, group); };
+  if (!bytes || weight.dtype() != DType::i8 || op.transposed || is_depthwise)
+    return module.append(op, {whole(without_zero(module, x), 2), whole(weight, 2)});
+  Steps u = as_unsigned(module, x);
+  Value product = module.append(op, {whole(u.x, 4), whole(weight, 4), along(module, u.zero, -1, 0)});
+  std::vector<int64_t> axes;
+  for (int64_t axis = 1; axis < weight.rank(); ++axis) axes.push_back(axis);
+  Dims channel(dims.size() - 1, 1);
+  channel[0] = dims[0];
+  return corrected(module, product, u, weight, axes, channel);
+}
+
+template <bool bytes>
+std::optional<Value> integer_convolution(Module& module, Instruction& i) {
+  const auto* op = i.as<Convolution>();
+  bool fits = op && op->type == DType::f32 && op->layout == Layout::channels_first && i.inputs.size() == 2;
+  if (!fits) return std::nullopt;
+  auto x = steps_of(module, i.inputs[0]), w = steps_of(module, i.inputs[1]);
+  if (!x || !w || x->axis >= 0 || (w->axis >= 0 && w->axis != output_axis(*op))) return std::nullopt;
+  if (!fits_i32(*x, *w, terms_of_sum(*op, i.inputs[1].dims()))) return std::nullopt;
+  Value product = convolution_of_integers(module, *op, *x, *w, bytes);
+  int64_t channel = w->axis < 0 ? -1 : 1;
+  return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
+}
+
+/// The greatest of several values is the greatest integer too: scales are positive.
+std::optional<Value> integer_pool(Module& module, Instruction& i) {
+  const auto* op = i.as<Pool>();
+  if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
+  auto x = steps_of(module, i.inputs[0]);
+  auto scale = x ? splat_number(x->scale) : std::nullopt;
+  if (!scale || !(*scale > 0) || (x->zero && !splat_number(x->zero))) return std::nullopt;
+  std::vector<Value> inputs{module.append(*op, {x->x}), x->scale};
+  if (x->zero) inputs.push_back(x->zero);
+  return module.append(Dequantize{}, inputs);
+}
+
+bool same_scalar(Value a, Value b) { return splat_number(a) && splat_number(a) == splat_number(b); }
+
+/// quantize(dequantize x) with one scale and zero point is x.
+std::optional<Value> unchanged(Module&, Instruction& i) {
+  const auto* op = i.as<Quantize>();
+  if (!op || op->block > 0) return std::nullopt;
+  const Instruction& from = *i.inputs[0].def;
+  if (!from.is<Dequantize>() || from.as<Dequantize>()->block > 0) return std::nullopt;
+  if (from.inputs[0].dtype() != op->to || !is_byte(op->to) || !same_scalar(from.inputs[1], i.inputs[1])) return std::nullopt;
+  auto zero = [](const Instruction& at) { return at.inputs.size() > 2 ? splat_number(at.inputs[2]) : 0.0; };
+  if (!zero(from) || zero(from) != zero(i)) return std::nullopt;
+  double scale = *splat_number(i.inputs[1]);
+  return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
+}
+
+// --- sums of scaled integers
+// ----------------------------------------------------------------------------------------------------------
+
+/// sum(integer * factor) + offset, of one shape.
+struct Sum {
+  struct Term {
+    Value integer;
+    AxisNumbers factor;
+  };
+  std::vector<Term> terms = {};
+  AxisNumbers offset = {};
+};
+
+bool scale_by(Sum& sum, const AxisNumbers& factor) {
+  auto times = [&](AxisNumbers& numbers) {
+    auto product = combined(numbers, factor, std::multiplies{});
+    if (product) numbers = *product;
+    return product.has_value();
+  };
+  bool fine = times(sum.offset);
+  for (Sum::Term& term : sum.terms) fine = fine && times(term.factor);
+  return fine;
+}
+
+AxisNumbers inverse(AxisNumbers numbers) {
+  for (double& x : numbers.values) x = 1 / x;
+  return numbers;
+}
+
+std::optional<Sum> sum_of(Module& module, Value value, int depth);
+
+std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int depth) {
+  if (fn != Fn::mul && fn != Fn::div && fn != Fn::add && fn != Fn::sub) return std::nullopt;
+  auto a = sum_of(module, i.inputs[0], depth), b = a ? sum_of(module, i.inputs[1], depth) : std::nullopt;
+  if (!a || !b) return std::nullopt;
+  if (fn == Fn::mul && a->terms.empty()) std::swap(a, b);
+  if (fn == Fn::mul || fn == Fn::div) {
+    if (!b->terms.empty()) return std::nullopt;
+    bool fine = scale_by(*a, fn == Fn::mul ? b->offset : inverse(b->offset));
+    return fine ? a : std::nullopt;
+  }
+  if (fn == Fn::sub) scale_by(*b, AxisNumbers{{-1}, -1});
+  auto offset = combined(a->offset, b->offset, std::plus{});
+  if (!offset) return std::nullopt;
+  a->offset = *offset;
+  a->terms.insert(a->terms.end(), b->terms.begin(), b->terms.end());
+  return a;
+}
+
+/// `value` as such a sum, when it is nothing else.
+std::optional<Sum> sum_of(Module& module, Value value, int depth) {
+  if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
+  if (auto known = numbers_of(value)) return Sum{.offset = *known};
+  if (const auto* op = value.def->as<Elementwise>()) return sum_of_fn(module, *value.def, op->fn, depth - 1);
+  if (value.def->is<Convert>()) {
+    DType from = value.def->inputs[0].dtype();
+    bool is_integer_term = is_integer(from) && bits(from) <= 32;
+    return is_integer_term ? std::optional(Sum{{{value.def->inputs[0], {{1}, -1}}}}) : std::nullopt;
+  }
+  auto steps = value.def->is<Dequantize>() ? steps_of(module, value) : std::nullopt;
+  auto scale = steps ? splat_number(steps->scale) : std::nullopt;
+  if (!scale) return std::nullopt;
+  return Sum{{{without_zero(module, *steps), {{*scale}, -1}}}};
+}
+
+bool has_product(const Sum& sum) {
+  return std::ranges::any_of(sum.terms, [](const Sum::Term& term) {
+    Instruction* corrected = as_fn(term.integer, Fn::sub);
+    const Instruction& i = corrected ? *corrected->inputs[0].def : *term.integer.def;
+    return i.is<Dot>() || i.is<Convolution>();
+  });
+}
+
+Value written(Module& module, const Sum& sum, int64_t rank) {
+  Value result = axis_constant(module, DType::f64, sum.offset, rank);
+  bool is_plain = sum.offset == AxisNumbers{};
+  for (const Sum::Term& term : sum.terms) {
+    Value factor = axis_constant(module, DType::f64, term.factor, rank);
+    Value part = apply(module, Fn::mul, {convert(module, term.integer, DType::f64), factor});
+    result = is_plain ? part : apply(module, Fn::add, {part, result});
+    is_plain = false;
+  }
+  return result;
+}
+
+std::optional<Value> folded_scales(Module& module, Instruction& i) {
+  const auto* op = i.as<Quantize>();
+  auto scale = op && op->block == 0 ? splat_number(i.inputs[1]) : std::nullopt;
+  bool is_fixed = scale && *scale > 0 && *scale != 1 && is_byte(op->to) && i.inputs[0].dtype() == DType::f32;
+  if (!is_fixed) return std::nullopt;
+  Instruction* clipped = as_fn(i.inputs[0], Fn::relu);
+  constexpr int depth = 12;
+  auto sum = sum_of(module, clipped ? clipped->inputs[0] : i.inputs[0], depth);
+  if (!sum || !(has_product(*sum) || sum->terms.size() > 1) || !scale_by(*sum, {{1 / *scale}, -1})) return std::nullopt;
+  std::vector<Value> inputs = i.inputs;
+  inputs[0] = written(module, *sum, i.types[0].shape.rank());
+  if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
+  inputs[1] = constant(module, DType::f64, 1);
+  return module.append(*op, inputs);
+}
+
+}  // namespace
+
+bool integer_products(Module& module) {
+  static constexpr Rewrite rewrites[] = {integer_dot<false>, integer_convolution<false>, integer_pool, unchanged};
+  return rewrite_each(module, rewrites);
+}
+
+bool byte_products(Module& module) {
+  static constexpr Rewrite rewrites[] = {integer_dot<true>, integer_convolution<true>, integer_pool, unchanged};
+  return rewrite_each(module, rewrites);
+}
+
+bool fold_scales(Module& module) {
+  static constexpr Rewrite rewrites[] = {folded_scales};
+  return rewrite_each(module, rewrites);
+}
+
+}  // namespace weft

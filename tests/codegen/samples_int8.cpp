@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer matrix products as generated kernels call them: C[m, n] = A[m, k] B[k, n], B packed, k a multiple of 4.
+// Sizes: m, n, k.
+#include "gemm.h"
+
+using namespace weft;
+using namespace weft::kernel;
+
+template <class Mac, class L, class A, class B, class Y>
+WEFT_INLINE void product(const L& launch, A a, B b, Y y, i64 m, i64 n, i64 k) {
+  const auto* units = reinterpret_cast<const typename Mac::Unit*>(a);
+  gemm<Mac, native_tile>(
+      launch, {1, m, n, k}, DirectRows{[&](i64) WEFT_LAMBDA { return units; }, k / Mac::group},
+      [&](i64) WEFT_LAMBDA { return b; },
+      [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(y + row * n + col, v, lanes); });
+}
+
+WEFT_KERNEL(sample_bytes, 3, 256) {
+  product<MacInt8>(WEFT_LAUNCH, raw(WEFT_BUFFER(const u8, 0)), raw(WEFT_BUFFER(const i8, 1)), WEFT_BUFFER(i32, 2),
+                   WEFT_SIZE(0), WEFT_SIZE(1), WEFT_SIZE(2));
+}
+
+WEFT_KERNEL(sample_shorts, 3, 256) {
+  product<MacInt16<i8>>(WEFT_LAUNCH, raw(WEFT_BUFFER(const i16, 0)), raw(WEFT_BUFFER(const i8, 1)), WEFT_BUFFER(i32, 2),
+                        WEFT_SIZE(0), WEFT_SIZE(1), WEFT_SIZE(2));
+}
