@@ -91,7 +91,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
     using Four = Vec<f64, 4>;
     const Four first = __builtin_shufflevector(x, x, 0, 1, 2, 3), second = __builtin_shufflevector(x, x, 4, 5, 6, 7);
     using Shorts = short __attribute__((__vector_size__(16)));
-    const Shorts both = __builtin_ia32_packssdw128(__builtin_ia32_cvtpd2dq256(first), __builtin_ia32_cvtpd2dq256(second));
+    const Shorts both =
+        __builtin_ia32_packssdw128(__builtin_ia32_cvtpd2dq256(first), __builtin_ia32_cvtpd2dq256(second));
     const auto v = __builtin_bit_cast(Vec<i16, N>, both), least = convert<i16>(low), greatest = convert<i16>(high);
     return convert<To>(maximum(minimum(v, greatest), least));
   }

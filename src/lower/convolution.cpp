@@ -195,8 +195,8 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
-              ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
+  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
+              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);

@@ -67,7 +67,8 @@ std::vector<Value> rounding(const Instruction& i, std::vector<const Instruction*
   const Instruction* round = step(min ? min->inputs[0].def : nullptr, Fn::round);
   if (!round) return {};
   auto low = splat_of(max->inputs[1]), high = splat_of(min->inputs[1]);
-  double least = is_signed_integer(op->to) ? -std::ldexp(1, bits(op->to) - 1) : 0, greatest = std::ldexp(1, bits(op->to)) - 1 + least;
+  double least = is_signed_integer(op->to) ? -std::ldexp(1, bits(op->to) - 1) : 0,
+         greatest = std::ldexp(1, bits(op->to)) - 1 + least;
   bool fits = low && high && least <= *low && *low <= 0 && 0 <= *high && *high <= greatest;
   return fits ? std::vector{round->inputs[0], max->inputs[1], min->inputs[1]} : std::vector<Value>{};
 }
@@ -271,8 +272,8 @@ void FusedBody::emit(const Instruction& i) {
   } else if (roundings_.contains(&i)) {
     std::vector<Value> parts = operands(i);
     DType type = compute_type(parts[0].dtype());
-    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(",
-               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type), ")");
+    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(", operand(parts[0], type), ", ",
+               operand(parts[1], type), ", ", operand(parts[2], type), ")");
     kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
     text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), i.inputs[0].dtype(), *op);

@@ -34,8 +34,8 @@ std::string why_no_pool(const Pool& op, const Shape& x) {
 /// Types that a matrix product or a convolution multiplies.
 std::string why_no_product(const Instruction& i, DType result) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
-  bool integers = i.is<Dot>() ? is_integer(a) && is_integer(b) && is_integer(result)
-                              : has_short_product(i) && result == DType::i32;
+  bool integers =
+      i.is<Dot>() ? is_integer(a) && is_integer(b) && is_integer(result) : has_short_product(i) && result == DType::i32;
   auto is_16_bits = [](DType t) { return t == DType::f16 || t == DType::bf16; };
   bool floats = a == b ? a == DType::f32 || a == DType::f64 || is_16_bits(a) : a == DType::f32 && is_16_bits(b);
   if (integers || (floats && is_float(result))) return {};

@@ -83,7 +83,7 @@ Value concat(Module& module, std::span<const Value> parts, int64_t axis) {
   return parts.size() == 1 ? parts[0] : module.append(Concat{.axis = axis}, {parts.begin(), parts.end()});
 }
 
-Value matmul(Module& module, Value a, Value b, std::optional<DType> type) {
+Value matmul(Module& module, Value a, Value b) {
   bool row = a.rank() == 1, column = b.rank() == 1;
   if (row) a = reshape(module, a, {1, a.dims()[0]});
   if (column) b = reshape(module, b, {b.dims()[0], 1});
@@ -95,7 +95,7 @@ Value matmul(Module& module, Value a, Value b, std::optional<DType> type) {
     dims.insert(dims.end(), x.dims().end() - 2, x.dims().end());
     return broadcast(module, x, dims);
   };
-  Value result = module.append(Dot{.type = type.value_or(a.dtype())}, {with_batch(a), with_batch(b)});
+  Value result = module.append(Dot{.type = a.dtype()}, {with_batch(a), with_batch(b)});
   Dims dims = result.dims();
   if (column) dims.pop_back();
   if (row) dims.erase(dims.end() - (column ? 1 : 2));

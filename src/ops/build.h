@@ -37,8 +37,8 @@ Value reduce(Module& module, ReduceFn fn, Value x, std::vector<int64_t> axes, bo
 /// Elements [start, start + size) of one axis.
 Value slice_axis(Module& module, Value x, int64_t axis, const Dim& start, const Dim& size);
 Value concat(Module& module, std::span<const Value> parts, int64_t axis);
-/// NumPy's matmul: vectors, broadcast batches. The result is of a's type unless another is given.
-Value matmul(Module& module, Value a, Value b, std::optional<DType> type = {});
+/// NumPy's matmul: vectors, broadcast batches.
+Value matmul(Module& module, Value a, Value b);
 
 /// The elements of a small integer tensor (rank 0 or 1) as size expressions, when they are known without running: a
 /// constant, sizes, or a reshape or conversion of those.

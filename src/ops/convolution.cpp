@@ -115,10 +115,8 @@ std::vector<T> convolved(const Convolution& c, const Sizes& s, const window::Tap
       int64_t group = i / tiles, first = i % tiles * tile;
       const T *from = x.data() + group * s.in_channels * s.in, *by = w.data() + group % s.groups * weights;
       T* to = out.data() + group * s.out_channels * s.out;
-      if (c.transposed)
-        convolve_transposed<T>(s, table, from, by, to);
-      else
-        convolve<T>(s, table, from, by, outside, to, first, std::min(first + tile, s.out));
+      if (c.transposed) convolve_transposed<T>(s, table, from, by, to);
+      else convolve<T>(s, table, from, by, outside, to, first, std::min(first + tile, s.out));
     }
   });
   return out;

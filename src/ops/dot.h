@@ -20,8 +20,7 @@ enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
 
 /// Convolution over any number of spatial axes. Operands: x (in `layout`), w[out, in / groups, kernel...], or
-/// w[in, out / groups, kernel...] when transposed, and optionally the scalar that stands outside x instead of 0 (of x's
-/// type, not transposed). Bias is an elementwise add. pads may be negative.
+/// w[in, out / groups, kernel...] when transposed. Bias is an elementwise add. pads may be negative.
 /// out = (in + pad_begin + pad_end - dilation * (kernel - 1) - 1) / stride + 1; transposed:
 /// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {

@@ -16,7 +16,8 @@ struct AxisNumbers {
   bool operator==(const AxisNumbers&) const = default;
 };
 
-/// The numbers behind constants, dequantised ones, products and views of them, all in f64; nothing for values that are not known or vary along two axes.
+/// The numbers behind constants, dequantised ones, products and views of them, all in f64; nothing for values that are
+/// not known or vary along two axes.
 std::optional<AxisNumbers> numbers_of(Value value);
 
 /// f(a, b) for each index; nothing when they vary along different axes.

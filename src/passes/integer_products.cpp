@@ -43,7 +43,8 @@ std::optional<Steps> steps_of(Module& module, Value value) {
     return steps ? viewed(module, *steps, i) : std::nullopt;
   }
   const auto* op = i.as<Dequantize>();
-  if (!op || op->block > 0 || op->to != DType::f32 || i.inputs[1].dtype() != DType::f32 || !is_byte(i.inputs[0].dtype()))
+  if (!op || op->block > 0 || op->to != DType::f32 || i.inputs[1].dtype() != DType::f32 ||
+      !is_byte(i.inputs[0].dtype()))
     return std::nullopt;
   bool is_scalar = known_equal(i.inputs[1].shape().elements(), 1);
   return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
@@ -130,7 +131,8 @@ Steps as_unsigned(Module& module, Steps s) {
 }
 
 /// product - zero * (the sums of the weights), which have the sizes `dims`.
-Value corrected(Module& module, Value product, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
+Value corrected(Module& module, Value product, const Steps& x, Value weight, std::vector<int64_t> axes,
+                const Dims& dims) {
   if (splat_number(x.zero) == 0.0) return product;
   Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
   Value zero = convert(module, along(module, x.zero, -1, 0), DType::i32);
@@ -213,6 +215,28 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
 }
 
+/// What was converted to i32 from at most 16 bits (u16 apart), seen through views.
+std::optional<Value> before_widening(Module& module, Value value) {
+  Instruction& i = *value.def;
+  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
+    auto narrow = before_widening(module, i.inputs[0]);
+    return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
+  }
+  if (!i.is<Convert>() || value.dtype() != DType::i32) return std::nullopt;
+  DType from = i.inputs[0].dtype();
+  return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
+}
+
+/// Products of widened integers multiply them as they were; sums are of i32 as before.
+std::optional<Value> narrowed(Module& module, Instruction& i) {
+  const auto* dot = i.as<Dot>();
+  const auto* convolution = i.as<Convolution>();
+  bool sums_i32 = (dot && dot->type == DType::i32) || (convolution && convolution->type == DType::i32);
+  if (!sums_i32 || i.inputs.size() != 2) return std::nullopt;
+  auto a = before_widening(module, i.inputs[0]), b = a ? before_widening(module, i.inputs[1]) : std::nullopt;
+  return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
+}
+
 /// The greatest of several values is the greatest integer too: scales are positive.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
@@ -233,7 +257,8 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   if (!op || op->block > 0) return std::nullopt;
   const Instruction& from = *i.inputs[0].def;
   if (!from.is<Dequantize>() || from.as<Dequantize>()->block > 0) return std::nullopt;
-  if (from.inputs[0].dtype() != op->to || !is_byte(op->to) || !same_scalar(from.inputs[1], i.inputs[1])) return std::nullopt;
+  if (from.inputs[0].dtype() != op->to || !is_byte(op->to) || !same_scalar(from.inputs[1], i.inputs[1]))
+    return std::nullopt;
   auto zero = [](const Instruction& at) { return at.inputs.size() > 2 ? splat_number(at.inputs[2]) : 0.0; };
   if (!zero(from) || zero(from) != zero(i)) return std::nullopt;
   double scale = *splat_number(i.inputs[1]);
@@ -344,12 +369,14 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
 }  // namespace
 
 bool integer_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<false>, integer_convolution<false>, integer_pool, unchanged};
+  static constexpr Rewrite rewrites[] = {integer_dot<false>, integer_convolution<false>, narrowed, integer_pool,
+                                         unchanged};
   return rewrite_each(module, rewrites);
 }
 
 bool byte_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<true>, integer_convolution<true>, integer_pool, unchanged};
+  static constexpr Rewrite rewrites[] = {integer_dot<true>, integer_convolution<true>, narrowed, integer_pool,
+                                         unchanged};
   return rewrite_each(module, rewrites);
 }
 

@@ -28,7 +28,9 @@ enum class Fill : uint8_t { few, any, lowest, highest };
 int64_t integer(DType type, Fill fill, std::mt19937& random) {
   int64_t low = lowest_integer(type), high = highest_integer(type);
   if (fill == Fill::few) return random() % 5;
-  return fill == Fill::any ? low + static_cast<int64_t>(random()) % (high - low + 1) : fill == Fill::lowest ? low : high;
+  return fill == Fill::any      ? low + static_cast<int64_t>(random()) % (high - low + 1)
+         : fill == Fill::lowest ? low
+                                : high;
 }
 
 Tensor random_tensor(DType type, std::vector<int64_t> dims, std::mt19937& random, Fill fill = Fill::few) {

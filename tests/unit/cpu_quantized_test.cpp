@@ -49,7 +49,8 @@ const char* pointwise = "strides=[1, 1], dilations=[1, 1], pads_begin=[0, 0], pa
 
 void check(const Convolution& c) {
   InputSizes sizes;
-  for (std::vector<int64_t> x : {std::vector<int64_t>{1, c.channels, 5, 7}, {3, c.channels, 9, 4}, {0, c.channels, 3, 3}})
+  for (std::vector<int64_t> x :
+       {std::vector<int64_t>{1, c.channels, 5, 7}, {3, c.channels, 9, 4}, {0, c.channels, 3, 3}})
     sizes.push_back({x, c.weight});
   compare_quantized_on_cpu(program(c), sizes);
 }
@@ -78,8 +79,14 @@ TEST_CASE("cpu quantised: groups, depthwise, transposed, few channels") {
   check({"u8", "i8", 7, 0, {8, 3, 3, 3}, 6, 2, plain});
   check({"u8", "i8", 9, 0, {8, 2, 3, 3}, 8, 4, plain});
   check({"u8", "i8", 31, 5, {11, 1, 3, 3}, 11, 11, plain});
-  check({"i8", "i8", 5, 0, {2, 3, 5, 5}, 2, 1, strided});
-  check({"u8", "i8", 100, 0, {4, 3, 3, 3}, 4, 1,
+  check({"i8", "i8", 5, 0, {2, 2, 3, 3}, 2, 1, strided});
+  check({"u8",
+         "i8",
+         100,
+         0,
+         {4, 3, 3, 3},
+         4,
+         1,
          "strides=[2, 1], dilations=[1, 1], pads_begin=[1, 0], pads_end=[0, 1], transposed=true"});
 }
 
@@ -91,8 +98,11 @@ TEST_CASE("cpu quantised: relu and another quantised value inside the rounding")
 }
 
 TEST_CASE("cpu quantised: dots of every pair of types, a scale for each column") {
-  const InputSizes sizes{{{2, 5, 7}, {7, 19}}, {{2, 1, 1}, {1, 19}}, {{2, 33, 130}, {130, 19}},
-                         {{2, 3, 0}, {0, 19}}, {{2, 0, 4}, {4, 19}}};
+  const InputSizes sizes{{{2, 5, 7}, {7, 19}},
+                         {{2, 1, 1}, {1, 19}},
+                         {{2, 33, 130}, {130, 19}},
+                         {{2, 3, 0}, {0, 19}},
+                         {{2, 0, 4}, {4, 19}}};
   compare_quantized_on_cpu(dot("u8", "i8", 128, 0), sizes);
   compare_quantized_on_cpu(dot("i8", "i8", 0, 1), sizes);
   compare_quantized_on_cpu(dot("u8", "u8", 255, 255), sizes);
@@ -105,7 +115,8 @@ TEST_CASE("cpu quantised: the greatest of dequantised values is taken among inte
           scalar("s", "f32", "0.125"), scalar("z", "u8", "100"),
           "  %q = quantize %x, %s, %z {to=u8, axis=1, block=0, saturate=true}\n",
           "  %d = dequantize %q, %s, %z {to=f32, axis=1, block=0}\n",
-          "  %p = pool %d {fn=max, kernel=[3, 3], strides=[2, 2], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], "
+          "  %p = pool %d {fn=max, kernel=[3, 3], strides=[2, 2], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, "
+          "1], "
           "round_up=false, count_include_pad=false, p=2, indices=false, layout=channels_first}\n",
           "  %r = quantize %p, %s, %z {to=u8, axis=1, block=0, saturate=true}\n  return \"r\"=%r\n}\n"),
       {{{2, 5, 9, 8}}, {{0, 5, 9, 8}}});
