@@ -23,6 +23,7 @@ std::vector<T> random_values(i64 count, unsigned seed) {
   std::vector<T> v(static_cast<size_t>(count));
   for (T& x : v) {
     if constexpr (sizeof(T) == 1) x = static_cast<T>(random() % 256);
+    else if constexpr (is_same<T, i16>) x = static_cast<T>(static_cast<int>(random() % 511) - 255);
     else x = convert<T>(static_cast<f32>(static_cast<int>(random() % 255) - 127) / 64);
   }
   return v;
@@ -197,5 +198,11 @@ TEST_CASE("conv int8 is exact, with a zero point as padding") {
     CAPTURE(s.channels_in);
     CAPTURE(s.taps());
     CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8>(s, u8(7)) == 0);
+    CHECK(worst_error<MacInt16<i8>, ConvMode::Filled, i16, i8>(s, i16(-3)) == 0);
+    if (s.channels_in % 2 || s.pixel % 2) continue;
+    CHECK(worst_error<MacInt16<i8>, ConvMode::Direct, i16, i8>(s, i16(0)) == 0);
+    if (s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in) {
+      CHECK(worst_error<MacInt16<i16>, ConvMode::Lines, i16, i16>(s, i16(0)) == 0);
+    }
   }
 }

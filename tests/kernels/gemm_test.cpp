@@ -28,6 +28,7 @@ std::vector<T> random_values(i64 count, unsigned seed) {
   for (T& x : v) {
     const int draw = static_cast<int>(random() % 255);
     if constexpr (sizeof(T) == 1) x = static_cast<T>(draw - (T(-1) < T(0) ? 127 : 0));
+    else if constexpr (is_same<T, i16>) x = static_cast<T>(2 * draw - 255);
     else x = convert<T>(static_cast<f32>(draw - 127) / 64);
   }
   return v;
@@ -162,6 +163,8 @@ TEST_CASE("gemm int8 is exact") {
     CAPTURE(s.k);
     CHECK(worst_error<MacInt8, u8, i8>({s, true, false, false}) == 0);
     CHECK(worst_error<MacInt8, u8, u8>({s, true, false, true}) == 0);
+    CHECK(worst_error<MacInt16<i8>, i16, i8>({s, true, false, false}) == 0);
+    CHECK(worst_error<MacInt16<i16>, i16, i16>({s, true, true, true}) == 0);
   }
 }
 
