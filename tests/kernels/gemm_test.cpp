@@ -12,7 +12,7 @@
 
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
-using weft::i32, weft::i64, weft::i8, weft::u8;
+using weft::i16, weft::i32, weft::i64, weft::i8, weft::u8;
 
 namespace {
 
