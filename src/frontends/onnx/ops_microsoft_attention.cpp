@@ -7,6 +7,7 @@
 #include "frontends/onnx/attention.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
+#include "ops/quantize.h"
 
 namespace weft::onnx {
 namespace {
@@ -198,9 +199,8 @@ Values decoder_masked_attention(Call& c) {
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 
-/// The projections of x by one weight [in, q + k + v], as heads.
-Heads projected(Call& c, int64_t heads) {
-  Expr all = matmul(arg(c, 0), arg(c, 1));
+/// x times one weight [in, q + k + v], plus a bias, as heads.
+Heads projected(Call& c, Expr all, int64_t heads) {
   if (c.has_input(2)) all = all + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
   if (!given.empty() && given.size() != 3) c.fail("E145", cat("needs 3 qkv_hidden_sizes, has ", given.size()));
@@ -212,22 +212,22 @@ Heads projected(Call& c, int64_t heads) {
 }
 
 /// past and present are keys and values stacked: [2, batch, heads, tokens, size].
-Values packed_attention(Call& c) {
+Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
   if (c.flag("past_present_share_buffer")) c.unsupported("with past_present_share_buffer is not supported");
-  Heads h = projected(c, c.integer("num_heads"));
+  Heads h = projected(c, product, c.integer("num_heads"));
   Cached cache{h.k, h.v, scalar(c, 0)};
   auto half = [&](int64_t i) {
-    Expr part = slice(arg(c, 4), 0, i, 1);
+    Expr part = slice(arg(c, slots.past), 0, i, 1);
     return reshape(part, Dims(part.dims().begin() + 1, part.dims().end()));
   };
-  if (c.has_input(4)) {
-    cache.past = c.input(4).dims()[3];
+  if (c.has_input(slots.past)) {
+    cache.past = c.input(slots.past).dims()[3];
     cache.seen = scalar(c, cache.past);
     cache.k = concat(c, {half(0), h.k}, 2), cache.v = concat(c, {half(1), h.v}, 2);
   }
   double scale = head_scale(c, h.q);
-  Value mask = hidden_scores(c, {.mask = 3, .score_bias = 5}, cache, h.q, false);
+  Value mask = hidden_scores(c, slots, cache, h.q, false);
   Values in = {h.q, cache.k, cache.v};
   if (mask) in.push_back(mask);
   Value y = c.emit(Attention{.scale = scale, .causal = c.flag("unidirectional"), .offset = cache.past}, in);
@@ -236,6 +236,22 @@ Values packed_attention(Call& c) {
   auto stacked = [](Expr x) { return with_rank(x, 5); };
   outputs.push_back(concat(c, {stacked(cache.k), stacked(cache.v)}, 0));
   return outputs;
+}
+
+Values packed_attention(Call& c) {
+  return attention_of(c, matmul(arg(c, 0), arg(c, 1)), {.mask = 3, .score_bias = 5, .past = 4});
+}
+
+/// The same with x and the weight quantised; a scale for the weight, or for each of its columns.
+Values quantized_attention(Call& c) {
+  auto real = [&](size_t i, size_t scale, size_t zero) {
+    bool is_scalar = known_equal(c.input(scale).shape().elements(), 1);
+    auto laid_out = [&](size_t at) { return Value(is_scalar ? reshape(arg(c, at), {}) : arg(c, at)); };
+    Values in = {c.input(i), laid_out(scale)};
+    if (c.has_input(zero)) in.push_back(laid_out(zero));
+    return Expr{&c, c.emit(Dequantize{.axis = c.input(i).rank() - 1}, in)};
+  };
+  return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
 /// What GroupQueryAttention reads: packed or apart, each head normalised if the node has weights for that.
@@ -380,6 +396,7 @@ Values gated_relative_position_bias(Call& c) {
 
 constexpr Operator table[] = {
     {"com.microsoft", "Attention", packed_attention},
+    {"com.microsoft", "QAttention", quantized_attention},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
     {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias},
     {"com.microsoft", "GroupQueryAttention", group_query_attention},

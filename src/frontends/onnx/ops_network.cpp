@@ -81,12 +81,20 @@ Values fused_conv(Call& c) {
   return {activated(c, y, c.text("activation", "Relu"))};
 }
 
+/// The permutation that brings the last axis to the second place, and its inverse.
+struct ChannelTurns {
+  std::vector<int64_t> to_first, to_last;
+};
+ChannelTurns channel_turns(int64_t rank) {
+  ChannelTurns turns{{0, rank - 1}, {0}};
+  for (int64_t a = 1; a < rank - 1; ++a) turns.to_first.push_back(a), turns.to_last.push_back(a + 1);
+  turns.to_last.push_back(1);
+  return turns;
+}
+
 /// The same with x, the addend and the result channels-last.
 Values nhwc_conv(Call& c, bool is_fused) {
-  int64_t rank = c.input(0).rank();
-  std::vector<int64_t> to_first = {0, rank - 1}, to_last = {0};
-  for (int64_t a = 1; a < rank - 1; ++a) to_first.push_back(a), to_last.push_back(a + 1);
-  to_last.push_back(1);
+  auto [to_first, to_last] = channel_turns(c.input(0).rank());
   Expr y = with_bias(c, convolved(c, transpose(arg(c, 0), to_first), c.input(1)), 2);
   if (!is_fused) return {transpose(y, to_last)};
   if (c.has_input(3)) y = y + transpose(arg(c, 3), to_first);
@@ -95,17 +103,24 @@ Values nhwc_conv(Call& c, bool is_fused) {
 }
 
 /// Dequantised, convolved, quantised; weights may have a scale for each output channel, the bias is in units of both.
+/// onnxruntime's own form may have x and the result channels-last.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
   auto per_channel = [&](size_t i) {
     return known_equal(c.input(i).shape().elements(), 1) ? reshape(arg(c, i), {}) : arg(c, i);
   };
+  bool is_last = c.node().domain == "com.microsoft" && c.flag("channels_last");
+  ChannelTurns turns = channel_turns(c.input(0).rank());
   Expr x_scale = reshape(arg(c, 1), {}), w_scale = per_channel(4);
   Expr x{&c, c.emit(Dequantize{.axis = 0}, {c.input(0), x_scale, reshape(arg(c, 2), {})})};
   Expr w{&c, c.emit(Dequantize{.axis = 0}, {c.input(3), w_scale, per_channel(5)})};
-  Expr y = convolved(c, x, w);
-  if (c.has_input(8)) y = y + along(convert(arg(c, 8), DType::f32) * (x_scale * w_scale), 1, y.rank());
-  return {c.emit(Quantize{.to = c.dtype(7)}, {y, reshape(arg(c, 6), {}), reshape(arg(c, 7), {})})};
+  Expr y = convolved(c, is_last ? transpose(x, turns.to_first) : x, w);
+  if (c.has_input(8)) {
+    Expr bias{&c, c.emit(Dequantize{.axis = 0}, {c.input(8), w_scale})};
+    y = y + along(bias * x_scale, 1, y.rank());
+  }
+  Expr q{&c, c.emit(Quantize{.to = c.dtype(7)}, {y, reshape(arg(c, 6), {}), reshape(arg(c, 7), {})})};
+  return {is_last ? transpose(q, turns.to_last) : q};
 }
 
 /// Pads that give the sizes of `output_shape`, or stride * input for SAME; see the table in ONNX's ConvTranspose.
@@ -168,8 +183,8 @@ Values conv_integer(Call& c) {
   return {c.emit(op, {wide_x, wide_w})};
 }
 
-Pool read_pool(Call& c, PoolFn fn) {
-  Dims spatial = spatial_dims(c, c.input(0));
+Pool read_pool(Call& c, PoolFn fn, Value x) {
+  Dims spatial = spatial_dims(c, x);
   auto kernel = per_axis(c, "kernel_shape", spatial.size(), 0, 1);
   Window w = read_window(c, spatial, kernel);
   return {.fn = fn,
@@ -182,13 +197,30 @@ Pool read_pool(Call& c, PoolFn fn) {
 }
 
 Values average_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::average);
+  Pool pool = read_pool(c, PoolFn::average, c.input(0));
   pool.count_include_pad = c.flag("count_include_pad");
   return {c.emit(pool, {c.input(0)})};
 }
 
+/// Averages of dequantised values, quantised.
+Values qlinear_average_pool(Call& c) {
+  c.expect_inputs(4, 5);
+  bool is_last = c.flag("channels_last");
+  ChannelTurns turns = channel_turns(c.input(0).rank());
+  Values in = {c.input(0), reshape(arg(c, 1), {})}, out = {{}, reshape(arg(c, 3), {})};
+  if (c.has_input(2)) in.push_back(reshape(arg(c, 2), {}));
+  if (c.has_input(4)) out.push_back(reshape(arg(c, 4), {}));
+  Expr x{&c, c.emit(Dequantize{.axis = 0}, in)};
+  if (is_last) x = transpose(x, turns.to_first);
+  Pool pool = read_pool(c, PoolFn::average, x);
+  pool.count_include_pad = c.flag("count_include_pad");
+  out[0] = c.emit(pool, {x});
+  Expr q{&c, c.emit(Quantize{.to = c.dtype(0)}, out)};
+  return {is_last ? transpose(q, turns.to_last) : q};
+}
+
 Values lp_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::lp);
+  Pool pool = read_pool(c, PoolFn::lp, c.input(0));
   pool.p = c.integer("p", 2);
   if (pool.p < 1) c.fail("E145", cat("p must be >=1, is ", pool.p));
   return {c.emit(pool, {c.input(0)})};
@@ -211,7 +243,7 @@ Expr column_major(Expr position, const Dims& spatial) {
 }
 
 Values max_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::max);
+  Pool pool = read_pool(c, PoolFn::max, c.input(0));
   pool.indices = c.wants_output(1);
   bool columns = c.flag("storage_order");
   Values out = c.emit_all(pool, {c.input(0)});
@@ -461,6 +493,8 @@ Values skip_normalization(Call& c, bool centred) {
 constexpr Operator table[] = {
     {"", "Conv", conv},
     {"", "QLinearConv", qlinear_conv},
+    {"com.microsoft", "QLinearConv", qlinear_conv},
+    {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
     {"com.microsoft", "FusedConv", fused_conv},
     {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
     {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},

@@ -56,15 +56,21 @@ Values dequantize_linear(Call& c) {
   return {dequantized(c, x, p, to)};
 }
 
-/// u8 with the scale and zero point that cover the data and 0.
-Values dynamic_quantize_linear(Call& c) {
-  Expr x = arg(c, 0);
+/// The scale and zero point of u8 that cover the data and 0.
+struct DynamicParameters {
+  Expr scale, zero;
+};
+DynamicParameters dynamic_parameters(Expr x) {
   std::vector<int64_t> axes;
   for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
   Expr low = min(reduce(ReduceFn::min, x, axes, false), 0), high = max(reduce(ReduceFn::max, x, axes, false), 0);
   Expr scale = (high - low) / 255;
-  Expr zero = convert(min(max(round(-low / scale), 0), 255), DType::u8);
-  return {quantized(c, x, {scale, zero}, DType::u8), scale, zero};
+  return {scale, convert(min(max(round(-low / scale), 0), 255), DType::u8)};
+}
+
+Values dynamic_quantize_linear(Call& c) {
+  DynamicParameters p = dynamic_parameters(arg(c, 0));
+  return {quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), p.scale, p.zero};
 }
 
 /// Input `i` with its scale and zero point, as f32.
@@ -124,6 +130,58 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
+/// A quantised like b's columns ahead of time, from the data: products of integers with scales of both.
+Values dynamic_quantize_matmul(Call& c) {
+  c.expect_inputs(3, 5);
+  DynamicParameters p = dynamic_parameters(arg(c, 0));
+  Expr a{&c, dequantized(c, quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), {p.scale, p.zero}, DType::f32)};
+  Expr y = matmul(a, real_input(c, 1, 2, 3, c.input(1).rank() - 1));
+  return {c.has_input(4) ? y + arg(c, 4) : y};
+}
+
+/// alpha * a b + C, C in units of both scales; floats unless a scale for the result is given.
+Values quantized_gemm(Call& c) {
+  c.expect_inputs(6, 9);
+  bool turned = c.flag("transB");
+  Expr a = real_input(c, 0, 1, 2), b = real_input(c, 3, 4, 5, turned ? 0 : 1);
+  if (c.flag("transA")) a = transpose(a, {1, 0});
+  if (turned) b = transpose(b, {1, 0});
+  double alpha = c.number("alpha", 1);
+  Expr y = matmul(a, b);
+  if (alpha != 1) y = y * alpha;
+  auto scalar_or_list = [&](size_t i) {
+    return known_equal(c.input(i).shape().elements(), 1) ? reshape(arg(c, i), {}) : arg(c, i);
+  };
+  if (c.has_input(6)) {
+    Expr unit = scalar_or_list(1) * scalar_or_list(4);
+    y = y + convert(arg(c, 6), DType::f32) * (alpha == 1 ? unit : unit * alpha);
+  }
+  return c.has_input(7) ? quantized_output(c, y, 7, 8) : Values{y};
+}
+
+Values qlinear_reduce_mean(Call& c) {
+  Expr x = real_input(c, 0, 1, 2);
+  std::vector<int64_t> axes = c.integers("axes");
+  for (int64_t a = 0; axes.empty() && a < x.rank(); ++a) axes.push_back(a);
+  return quantized_output(c, reduce(ReduceFn::mean, x, c.axes(axes, x.rank()), c.flag("keepdims", true)), 3, 4);
+}
+
+/// As ai.onnx's softmax of the version `opset`: below 13 over all axes from `axis` on.
+Values qlinear_softmax(Call& c) {
+  Expr x = real_input(c, 0, 1, 2);
+  int64_t opset = c.integer("opset"), axis = c.axis(c.integer("axis", opset < 13 ? 1 : -1), x.rank());
+  Dims front(x.dims().begin(), x.dims().begin() + axis), back(x.dims().begin() + axis, x.dims().end());
+  Expr flat = opset < 13 ? reshape(x, {product(front), product(back)}) : x;
+  Expr y{&c, c.emit(Softmax{.axis = opset < 13 ? 1 : axis}, {flat})};
+  return quantized_output(c, reshape(y, x.dims()), 3, 4);
+}
+
+Values qlinear_where(Call& c) {
+  c.expect_inputs(9, 9);
+  Expr x = real_input(c, 1, 2, 3), y = real_input(c, 4, 5, 6);
+  return quantized_output(c, select(arg(c, 0), x, y), 7, 8);
+}
+
 /// Bytes of a constant read as packed elements of another type: [rows, bytes] -> [rows, elements].
 Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view what) {
   Tensor bytes = c.require_constant(input, what);
@@ -133,32 +191,114 @@ Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view
   return constant(c.module(), Tensor{.dtype = type, .dims = {rows, count / rows}, .data = bytes.data});
 }
 
+/// What MatMulNBits says of its weights [N, K]: bits of each, a scale for each block of K.
+struct NBits {
+  int64_t n, k, block, blocks;
+  DType type;
+};
+
+NBits n_bits(Call& c) {
+  int64_t width = c.integer("bits", 4), k = c.integer("K"), block = c.integer("block_size");
+  NBits w{.n = c.integer("N"), .k = k, .block = block, .blocks = 0, .type = DType::u8};
+  if (w.n < 1 || k < 1 || block < 1)
+    c.fail("E145", cat("N, K and block_size must be >=1, are ", w.n, ", ", k, " and ", block));
+  if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
+  w.type = width == 2 ? DType::u2 : width == 4 ? DType::u4 : DType::u8;
+  w.blocks = (k + block - 1) / block;
+  return w;
+}
+
+/// A value for each block of K, [N, blocks], as one for each index of K: g_idx may say which block that is.
+Expr of_each_k(Call& c, const NBits& w, Expr list) {
+  if (c.has_input(4)) return {&c, c.emit(Gather{.axis = 1}, {list, slice(arg(c, 4), 0, 0, w.k)})};
+  Expr spread = broadcast(reshape(list, {w.n, w.blocks, 1}), {w.n, w.blocks, w.block});
+  return slice(reshape(spread, {w.n, w.blocks * w.block}), 1, 0, w.k);
+}
+
+/// The weights [N, K] as floats. Blocks of whole zero points are dequantised as they are; floats as zero points, and
+/// blocks in another order, are written as arithmetic.
+Expr n_bits_weight(Call& c, const NBits& w) {
+  Value packed = unpacked(c, 1, w.type, w.n, "weight");
+  if (!known_equal(packed.dims()[1], w.blocks * w.block))
+    c.fail("E151", cat("has a weight ", packed.shape(), " for K = ", w.k));
+  Expr scale = reshape(arg(c, 2), {w.n, w.blocks});
+  bool zero_is_float = c.has_input(3) && is_float(c.dtype(3));
+  Expr zero = full(c, w.type, {w.n, w.blocks}, static_cast<double>(int64_t{1} << (bits(w.type) - 1)));
+  if (zero_is_float) zero = reshape(arg(c, 3), {w.n, w.blocks});
+  else if (c.has_input(3)) zero = slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
+  if (!zero_is_float && !c.has_input(4))
+    return slice(Expr{&c, dequantized(c, packed, {scale, zero, 1, w.block}, scale.dtype())}, 1, 0, w.k);
+  Expr steps = slice(convert(Expr{&c, packed}, scale.dtype()), 1, 0, w.k);
+  return (steps - of_each_k(c, w, convert(zero, scale.dtype()))) * of_each_k(c, w, scale);
+}
+
 /// x times a matrix of packed 2, 4 or 8-bit weights [N, K] with a scale for each block of K.
 Values matmul_nbits(Call& c) {
   Expr x = arg(c, 0);
-  int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), width = c.integer("bits", 4);
-  c.ignore("accuracy_level"), c.ignore("weight_prepacked");
-  if (c.has_input(4)) c.unsupported("with g_idx is not supported");
-  if (n < 1 || k < 1 || block < 1)
-    c.fail("E145", cat("N, K and block_size must be >=1, are ", n, ", ", k, " and ", block));
-  if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
-  DType type = width == 2 ? DType::u2 : width == 4 ? DType::u4 : DType::u8;
-  int64_t blocks = (k + block - 1) / block;
-  Value weight = unpacked(c, 1, type, n, "weight");
-  if (!known_equal(weight.dims()[1], blocks * block))
-    c.fail("E151", cat("has a weight ", weight.shape(), " for K = ", k));
-  Expr scale = reshape(arg(c, 2), {n, blocks});
-  Value zero;
-  if (!c.has_input(3)) {
-    zero = full(c, type, {n, blocks}, static_cast<double>(1 << (width - 1)));
-  } else if (is_float(c.dtype(3))) {
-    c.unsupported("with zero points of floats is not supported");
-  } else {
-    zero = slice(Expr{&c, unpacked(c, 3, type, n, "zero points")}, 1, 0, blocks);
-  }
-  Expr w{&c, dequantized(c, weight, {scale, zero, 1, block}, x.dtype())};
-  Expr y = matmul(x, transpose(slice(w, 1, 0, k), {1, 0}));
+  NBits w = n_bits(c);
+  c.ignore("accuracy_level");
+  if (c.integer("weight_prepacked", 0) != 0) c.unsupported("with weights packed for a provider is not supported");
+  Expr y = matmul(x, transpose(convert(n_bits_weight(c, w), x.dtype()), {1, 0}));
   return {c.has_input(5) ? y + arg(c, 5) : y};
+}
+
+/// The sixteen values of bitsandbytes' 4-bit types, by their code.
+Value four_bit_values(Call& c, int64_t type) {
+  constexpr double fp4[] = {0, 0.0052083333, 0.6666667, 1, 0.33333334, 0.5, 0.16666667, 0.25};
+  constexpr double nf4[] = {-1,        -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0,
+                            0.0795803, 0.1609302,  0.2461123,   0.33791524, 0.44070983,  0.562617,    0.72295684,  1};
+  if (type != 0 && type != 1) c.fail("E145", cat("quant_type must be 0 or 1, is ", type));
+  std::vector<double> values(std::begin(nf4), std::end(nf4));
+  for (size_t i = 0; type == 0 && i < values.size(); ++i) values[i] = i < 8 ? fp4[i] : -fp4[i - 8];
+  return constant(c.module(), make_tensor(DType::f32, {16}, values));
+}
+
+/// x times a matrix in a 4-bit type of bitsandbytes: codes, the higher half of a byte first, and a factor for each
+/// block of the flattened weight.
+Values matmul_bnb4(Call& c) {
+  Expr x = arg(c, 0), bytes = arg(c, 1);
+  int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = n * k;
+  bool turned = c.flag("transB", true);
+  c.ignore("training_mode");
+  if (block < 1 || count % block || count % 2)
+    c.unsupported(cat("with ", count, " weights in blocks of ", block, " is not supported"));
+  bytes = reshape(bytes, {count / 2, 1});
+  Expr high = apply(Fn::shift_right, bytes, like(bytes, 4)), low = apply(Fn::bit_and, bytes, like(bytes, 15));
+  Expr codes = reshape(Expr{&c, concat(c, {high, low}, 1)}, {count / block, block});
+  Expr values{&c, c.emit(Gather{.axis = 0}, {four_bit_values(c, c.integer("quant_type")), convert(codes, DType::i64)})};
+  Expr scale = convert(reshape(arg(c, 2), {count / block, 1}), DType::f32);
+  Dims dims = turned ? Dims{n, k} : Dims{k, n};
+  Expr weight = convert(reshape(values * scale, dims), x.dtype());
+  return {matmul(x, turned ? transpose(weight, {1, 0}) : weight)};
+}
+
+/// The quantised table of GatherBlockQuantized as bytes: u8 data holds several numbers in each.
+Expr table_of_bytes(Call& c, size_t input, int64_t width) {
+  Expr data = arg(c, input);
+  if (data.dtype() != DType::u8) return convert(data, is_signed_integer(data.dtype()) ? DType::i8 : DType::u8);
+  if (width == 8) return data;
+  Tensor packed = c.require_constant(input, "data of several numbers in a byte");
+  packed.dims.back() *= 8 / width;
+  packed.dtype = width == 4 ? DType::u4 : DType::u2;
+  return convert(Expr{&c, constant(c.module(), packed)}, DType::u8);
+}
+
+/// Rows of a table that is quantised in blocks along another axis.
+Values gather_block_quantized(Call& c) {
+  int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
+  if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
+  bool is_packed = c.dtype(0) == DType::u8;
+  Expr data = table_of_bytes(c, 0, width), scale = arg(c, 2);
+  int64_t along = c.axis(c.integer("quantize_axis", 1), data.rank()),
+          from = c.axis(c.integer("gather_axis", 0), data.rank());
+  if (along == from) c.unsupported("with blocks along the gathered axis is not supported");
+  auto picked = [&](Expr table) { return Expr{&c, c.emit(Gather{.axis = from}, {table, c.input(1)})}; };
+  int64_t axis = along < from ? along : along + c.input(1).rank() - 1;
+  Expr factor = picked(scale);
+  Expr zero = c.has_input(3)
+                  ? picked(table_of_bytes(c, 3, width))
+                  : full(c, data.dtype(), factor.dims(), is_packed ? static_cast<double>(1 << (width - 1)) : 0);
+  return {dequantized(c, picked(data), {factor, zero, axis, block}, scale.dtype())};
 }
 
 constexpr Operator table[] = {
@@ -175,7 +315,14 @@ constexpr Operator table[] = {
     {"com.microsoft", "QLinearLeakyRelu", qlinear_leaky_relu},
     {"com.microsoft", "QLinearGlobalAveragePool", qlinear_global_average_pool},
     {"com.microsoft", "QLinearConcat", qlinear_concat},
+    {"com.microsoft", "QLinearReduceMean", qlinear_reduce_mean},
+    {"com.microsoft", "QLinearSoftmax", qlinear_softmax},
+    {"com.microsoft", "QLinearWhere", qlinear_where},
+    {"com.microsoft", "QGemm", quantized_gemm},
+    {"com.microsoft", "DynamicQuantizeMatMul", dynamic_quantize_matmul},
     {"com.microsoft", "MatMulNBits", matmul_nbits},
+    {"com.microsoft", "MatMulBnb4", matmul_bnb4},
+    {"com.microsoft", "GatherBlockQuantized", gather_block_quantized},
 };
 
 }  // namespace

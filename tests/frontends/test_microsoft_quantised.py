@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""com.microsoft's quantised operators beside onnxruntime's CPU provider. Results that are quantised may differ by one step
+where onnxruntime multiplies by the inverse of a scale; weights stay below 64, as its products of bytes saturate on
+processors without VNNI.
+"""
+import numpy as np
+import pytest
+
+from test_microsoft import floats, judge, model_of, weft
+
+RANDOM = np.random.default_rng(5)
+SCALE = np.float32(0.05)
+
+
+def steps(kind, *dims, most=255):
+    low = np.iinfo(kind).min if most == 255 else -most
+    return RANDOM.integers(max(low, np.iinfo(kind).min), min(most, np.iinfo(kind).max) + 1, dims).astype(kind)
+
+
+def weights(*dims):
+    return steps(np.int8, *dims, most=63)
+
+
+def scales(*dims):
+    return RANDOM.uniform(0.01, 0.03, dims).astype(np.float32)
+
+
+def one_step(op, inputs, attributes=None, constants=()):
+    """Quantised results: a difference of one step passes."""
+    def in_steps(outputs):
+        return [y.astype(np.float64) / 1e3 for y in outputs]  # so that a step is the tolerance
+
+    judge(op, inputs, attributes, constants=constants, compared=in_steps, tolerance=1.001e-3)
+
+
+u8, i8 = np.uint8, np.int8
+X = [steps(u8, 2, 6, 8, 9), SCALE, u8(120)]
+Y = [np.float32(0.03), u8(100)]
+SIGNED = [steps(i8, 2, 6, 8, 9), SCALE, i8(-5)], [np.float32(0.04), i8(3)]
+
+
+@pytest.mark.parametrize("op,inputs,attributes", [
+    ("QLinearSoftmax", [*X, np.float32(1 / 256), u8(0)], {"axis": -1, "opset": 13}),
+    ("QLinearSoftmax", [*X, np.float32(1 / 256), u8(0)], {"axis": 2, "opset": 11}),
+    ("QLinearWhere", [RANDOM.integers(0, 2, (8, 1)).astype(bool), *X, steps(u8, 6, 1, 9), np.float32(0.02), u8(9), *Y], {}),
+    ("QLinearAveragePool", [*X, *Y], {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+    ("QLinearAveragePool", [*X, *Y], {"kernel_shape": [3, 3], "channels_last": 1, "count_include_pad": 1, "pads": [1, 1, 1, 1]}),
+    ("QLinearConv", [*X, weights(4, 6, 3, 3), scales(4), np.zeros(4, i8), *Y, steps(np.int32, 4, most=500)], {"pads": [1, 1, 1, 1]}),
+    ("QLinearConv", [steps(u8, 2, 8, 9, 6), SCALE, u8(120), weights(4, 6, 3, 3), SCALE, i8(0), *Y],
+     {"channels_last": 1, "strides": [2, 2]}),
+    ("QGemm", [steps(u8, 5, 33), SCALE, u8(7), weights(33, 9), scales(9), np.zeros(9, i8), steps(np.int32, 9, most=900),
+               np.float32(0.2), u8(128)], {}),
+])  # fmt: skip
+def test_quantised_results(op, inputs, attributes):
+    one_step(op, inputs, attributes, constants=range(3, len(inputs)) if "Conv" in op or op == "QGemm" else ())
+
+
+@pytest.mark.parametrize("axes,keep", [([2, -1], 1), ([1], 0)])
+def test_reduce_mean(axes, keep):
+    """onnxruntime has the operator's schema and no kernel."""
+    model, feed = model_of("QLinearReduceMean", [*X, *Y], ("y",), {"axes": axes, "keepdims": keep})
+    real = (X[0].astype(np.float64) - X[2]) * X[1]
+    wanted = np.clip(np.rint(real.mean(tuple(axes), keepdims=bool(keep)) / Y[0]) + Y[1], 0, 255)
+    for device in "ref", "cpu":
+        got = weft.compile(model, device=device).run(feed)["y"]
+        assert got.shape == wanted.shape and np.abs(got - wanted).max() <= 1
+
+
+def packed(values, width):
+    """Numbers of `width` bits along the last axis, the lowest bits first."""
+    per = 8 // width
+    parts = values.reshape(*values.shape[:-1], -1, per).astype(np.uint8)
+    return sum(parts[..., i] << (width * i) for i in range(per)).astype(np.uint8)
+
+
+def n_bits(width, n, k, block, zero=None, order=False, bias=False):
+    blocks = -(-k // block)
+    q = RANDOM.integers(0, 1 << width, (n, blocks, block))
+    zeros = None
+    if zero == "packed":
+        per = 8 // width
+        z = np.zeros((n, -(-blocks // per) * per), np.int64)
+        z[:, :blocks] = RANDOM.integers(0, 1 << width, (n, blocks))
+        zeros = packed(z, width).reshape(-1)
+    elif zero == "float":
+        zeros = RANDOM.uniform(0, (1 << width) - 1, (n, blocks)).astype(np.float32)
+    group = RANDOM.permutation(np.arange(k) // block).astype(np.int32) if order else None
+    inputs = [floats(3, k), packed(q, width).reshape(n, blocks, -1), scales(n * blocks), zeros, group,
+              floats(n) if bias else None]
+    while inputs[-1] is None:
+        inputs.pop()
+    return inputs, {"N": n, "K": k, "bits": width, "block_size": block}
+
+
+@pytest.mark.parametrize("form", [
+    {"width": 4, "n": 7, "k": 64, "block": 32},
+    {"width": 4, "n": 7, "k": 50, "block": 16, "zero": "packed", "bias": True},
+    {"width": 4, "n": 6, "k": 64, "block": 16, "zero": "float"},
+    {"width": 4, "n": 6, "k": 64, "block": 16, "order": True},  # with zero points too, onnxruntime forgets those
+    {"width": 8, "n": 5, "k": 96, "block": 32, "zero": "packed"},
+    {"width": 2, "n": 5, "k": 64, "block": 32},
+])  # fmt: skip
+def test_matmul_nbits(form):
+    inputs, attributes = n_bits(**form)
+    judge("MatMulNBits", inputs, attributes, constants=[i for i in range(1, len(inputs)) if inputs[i] is not None],
+          tolerance=2e-4)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_matmul_bnb4(kind):
+    n, k, block = 12, 32, 16
+    inputs = [floats(5, k), RANDOM.integers(0, 256, n * k // 2).astype(u8), scales(n * k // block)]
+    judge("MatMulBnb4", inputs, {"N": n, "K": k, "block_size": block, "quant_type": kind}, constants=(1, 2), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("width,zero", [(4, True), (4, False), (8, True), (8, False)])
+def test_gather_block_quantized(width, zero):
+    rows, size, block = 11, 64, 16
+    data = packed(RANDOM.integers(0, 1 << width, (rows, size)), width)
+    zeros = packed(RANDOM.integers(0, 1 << width, (rows, size // block)), width) if zero else None
+    inputs = [data, np.array([[3, 0, -1], [10, 2, 2]]), scales(rows, size // block)] + ([zeros] if zero else [])
+    judge("GatherBlockQuantized", inputs, {"bits": width, "block_size": block},
+          constants=[i for i in range(len(inputs)) if i != 1])
+
+
+def test_dynamic_quantize_matmul():
+    a, b = floats(4, 33), weights(33, 9)
+    judge("DynamicQuantizeMatMul", [a, b, scales(9), np.zeros(9, i8), floats(9)], constants=(1, 2, 3, 4), tolerance=1e-4)
+    judge("DynamicQuantizeMatMul", [a, steps(u8, 33, 9), SCALE, u8(131)], constants=(1, 2, 3), tolerance=1e-4)
+
+
+def test_matmul_integer_to_float():
+    judge("MatMulIntegerToFloat", [steps(u8, 2, 5, 33), weights(33, 9), SCALE, scales(9), u8(3), np.zeros(9, i8), floats(9)],
+          constants=(1,), tolerance=1e-4)
+
+
+def test_quantised_attention():
+    batch, tokens, heads, width = 2, 5, 4, 32
+    x, w = steps(u8, batch, tokens, width), weights(width, 3 * width)
+    mask = np.array([5, 3], np.int32)
+    shared = [x, w, floats(3 * width), np.float32(0.02), np.float32(0.01)]
+    judge("QAttention", [*shared, None, u8(128), i8(0)], {"num_heads": heads}, constants=(1, 2), tolerance=1e-4)
+    judge("QAttention", [*shared, mask, u8(128), i8(0)], {"num_heads": heads}, constants=(1, 2), tolerance=1e-4)
+    past = floats(2, batch, heads, 3, width // heads)
+    judge("QAttention", [*shared, None, u8(128), i8(0), past], {"num_heads": heads, "unidirectional": 1},
+          outputs=("y", "present"), constants=(1, 2), tolerance=1e-4)
