@@ -36,6 +36,7 @@ std::string explanation(const std::string& code) {
 int explain_model(const ModelOptions& model) {
   auto executable = compile_model(model);
   print(cat("device: ", executable->device()));
+  for (const std::string& note : executable->notes()) print(note);
   auto steps = executable->steps();
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepInfo& step = steps[i];

@@ -22,6 +22,9 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
       "fix a size that the model names: batch=4");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
              "an input that always keeps its default, which is faster; * and ? match; repeatable");
+  line.value(
+      "--donate", "INPUT=OUTPUT", [&](std::string_view text) { compile.donations.push_back(parse_donation(text)); },
+      "write an output in the place of an input that is not needed any more (past=present); `explain` says if it can");
   line.value("--device", "NAME", compile.device, "auto, cpu or ref; a named device is used or refused");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(

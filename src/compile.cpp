@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
+#include "base/log.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
 #include "lower/lower.h"
@@ -17,12 +18,14 @@
 #include "passes/pipeline.h"
 #include "passes/reduce_precision.h"
 #include "passes/rows_last.h"
+#include "plan/in_place.h"
 #include "plan/lifetimes.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/cpu_executable.h"
 #include "runtime/kernel_build.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/saved.h"
+#include "runtime/sharing.h"
 #include "runtime/show_plan.h"
 #include "targets/cpu/thread_pool.h"
 #include "targets/ref/ref.h"
@@ -62,11 +65,13 @@ struct Job {
 
 /// The reference runs the program as the frontend gave it, so that it judges the passes too.
 std::shared_ptr<Executable> compile_reference(Job job) {
-  if (job.options.precision != Precision::f32) {
+  const char* refused = job.options.precision != Precision::f32 ? "takes no other precision"
+                        : !job.options.donations.empty()        ? "updates nothing in place"
+                                                                : nullptr;
+  if (refused)
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
-                 .what = "the reference computes in float64 and takes no other precision"});
-  }
+                 .what = cat("the reference computes in float64 with memory of its own and ", refused)});
   return make_reference(std::move(job.program), std::move(job.report));
 }
 
@@ -127,6 +132,8 @@ std::shared_ptr<Executable> compile_cpu(Job job) {
   Timer timer;
   Plan plan = lower(program, chip_to_compile_for());
   plan_lifetimes(plan);
+  plan_in_place(plan, job.options.donations);
+  for (const std::string& note : donation_notes(plan)) log(LogLevel::info, note);
   job.report.phase_seconds.emplace_back("lower", timer.seconds());
   return load(std::move(plan), std::move(job.report), job.options);
 }
@@ -224,6 +231,7 @@ void refuse_late_options(const CompileOptions& options) {
                      : options.precision != Precision::f32               ? "precision"
                      : !options.keep_f32.empty()                         ? "nodes that stay in f32"
                      : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
+                     : !options.donations.empty()                        ? "donations"
                      : !options.constants.empty()                        ? "constants"
                      : !options.dump_directory.empty()                   ? "dumps of passes"
                                                                          : nullptr;

@@ -41,6 +41,7 @@ struct CompileOptions {
   std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
   std::vector<std::string> fixed_defaults = {};
+  std::vector<DonationRequest> donations = {};  ///< outputs that are to be written in the place of inputs
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels, on disk

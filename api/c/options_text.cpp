@@ -85,6 +85,13 @@ std::pair<std::string, int64_t> parse_symbol(std::string_view text) {
   return {std::string(trim(text.substr(0, equals))), *value};
 }
 
+DonationRequest parse_donation(std::string_view text) {
+  size_t equals = text.find('=');
+  bool names_two = equals != std::string_view::npos && equals > 0 && equals + 1 < text.size();
+  if (!names_two) refuse(cat("'", printable(text), "' names no input and output"), "write past=present");
+  return {std::string(trim(text.substr(0, equals))), std::string(trim(text.substr(equals + 1)))};
+}
+
 Precision parse_precision(std::string_view text) {
   if (text == "f32" || text == "fp32" || text == "float32") return Precision::f32;
   if (text == "bf16" || text == "bfloat16") return Precision::bf16;

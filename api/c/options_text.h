@@ -23,6 +23,9 @@ std::vector<ShapeRequest> parse_shapes(std::string_view text);
 /// "batch=4". Throws E203.
 std::pair<std::string, int64_t> parse_symbol(std::string_view text);
 
+/// "past=present". Throws E203.
+DonationRequest parse_donation(std::string_view text);
+
 /// "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16", "half". Throws E203.
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);

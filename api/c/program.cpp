@@ -43,7 +43,8 @@ void fill_port(const std::vector<Port>& ports, const std::vector<weft_program::P
                    .dtype = static_cast<weft_dtype>(port.type.shape.dtype),
                    .rank = texts[index].dims.size(),
                    .dims = texts[index].dims.data(),
-                   .has_default = port.default_value.has_value()};
+                   .has_default = port.default_value.has_value(),
+                   .is_donated = port.is_donated};
   std::memcpy(out, &filled, std::min(size, sizeof filled));
 }
 
@@ -88,6 +89,8 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   if (c.allocator && (!c.allocator->allocate || !c.allocator->release))
     usage_error("E210", "an allocator needs both of its functions");
   if (c.executor) options.executor = to_executor(*c.executor);
+  for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
+    options.donations.push_back(parse_donation(text));
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;

@@ -50,6 +50,7 @@ Json describe(const Executable& executable) {
           {"outputs", describe(executable.outputs())},
           {"metadata", metadata},
           {"compile", describe(executable.report())},
+          {"notes", executable.notes()},
           {"steps", describe(executable.steps())}};
 }
 

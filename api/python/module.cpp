@@ -110,7 +110,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
 // --- programs ----------------------------------------------------------------------------------------------------
 
 /// An input or output as Python sees it: name, type text, element type, sizes.
-using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool>;
+using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
   nb::object sizes = nb::none();
@@ -122,7 +122,9 @@ PortTuple port_tuple(const weft::Port& port) {
     }
     sizes = list;
   }
-  return {port.name, port.type, port.is_tensor ? weft_dtype_name(port.dtype) : "", sizes, port.has_default != 0};
+  return {
+      port.name,           port.type, port.is_tensor ? weft_dtype_name(port.dtype) : "", sizes, port.has_default != 0,
+      port.is_donated != 0};
 }
 
 /// A program and contexts that are free: any number of threads may call it.
@@ -175,12 +177,12 @@ struct Options {
   std::string folder, dump;
   bool cache;
   std::optional<Progress> progress;
-  std::vector<std::string> fixed_defaults;
+  std::vector<std::string> fixed_defaults, donations;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
-    o.fixed_defaults = fixed_defaults;
+    o.fixed_defaults = fixed_defaults, o.donations = donations;
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
@@ -261,12 +263,13 @@ NB_MODULE(_weft, m) {
           "__init__",
           [](Options* self, std::string device, int threads, std::string precision, std::vector<std::string> shapes,
              std::vector<std::string> symbols, std::vector<std::string> keep_f32, std::string folder, std::string dump,
-             bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults) {
-            new (self) Options{device, threads, precision, shapes,   symbols,       keep_f32,
-                               folder, dump,    cache,     progress, fixed_defaults};
+             bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults,
+             std::vector<std::string> donations) {
+            new (self) Options{device, threads, precision, shapes,   symbols,        keep_f32,
+                               folder, dump,    cache,     progress, fixed_defaults, donations};
           },
           "device"_a, "threads"_a, "precision"_a, "shapes"_a, "symbols"_a, "keep_f32"_a, "folder"_a, "dump"_a,
-          "cache"_a, "progress"_a.none(), "fixed_defaults"_a);
+          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",

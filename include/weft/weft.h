@@ -201,10 +201,36 @@ typedef struct weft_compile_options {
   size_t fixed_default_count;
   const weft_allocator* allocator; /* NULL: the library's own memory. Copied, as `executor` is */
   const weft_executor* executor;   /* NULL: a pool of `threads` threads */
+  const char* const* donations;    /* "past=present": output `present` is written in the place of input `past` */
+  size_t donation_count;
   int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
 } weft_compile_options;
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options),  \
+   0,                             \
+   0,                             \
+   WEFT_PRECISION_F32,            \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0,                             \
+   0}
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
@@ -238,8 +264,9 @@ typedef struct weft_port {
   size_t rank;
   const weft_dim* dims;
   int32_t has_default; /* an input that may be left out: pass NULL to weft_run */
+  int32_t is_donated;  /* an input whose memory a run writes an output to */
 } weft_port;
-#define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0}
+#define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0, 0}
 
 WEFT_API size_t weft_input_count(const weft_program* program);
 WEFT_API size_t weft_output_count(const weft_program* program);
@@ -301,7 +328,12 @@ typedef struct weft_run_options {
 } weft_run_options;
 #define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
+/* An output may be given the memory of an input: where the plan allows it the input is updated in place (a key-value
+ * cache is not copied; one that grows at its end needs room in `outputs`), else the input is copied aside first. With
+ * `donations` outputs take the place of their inputs by themselves: the memory of a donated input is written to.
+ * The memory of two outputs must not overlap (E313).
+ *
+ * Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
  * weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its
  * range), E312 (sizes that contradict each other). */
 WEFT_API weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,

@@ -150,6 +150,7 @@ struct CompileOptions {
   const weft_allocator* allocator = nullptr;
   const weft_executor* executor = nullptr;
   std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
+  std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
@@ -169,7 +170,8 @@ class CompileOptionsView {
       : shapes_(pointers(o.shapes)),
         symbols_(pointers(o.symbols)),
         keep_(pointers(o.keep_f32)),
-        fixed_(pointers(o.fixed_defaults)) {
+        fixed_(pointers(o.fixed_defaults)),
+        donations_(pointers(o.donations)) {
     c_.device = o.device.c_str();
     c_.threads = o.threads;
     c_.precision = o.precision;
@@ -186,6 +188,7 @@ class CompileOptionsView {
     c_.constant_names = constant_names_.data(), c_.constants = constants_.data(), c_.constant_count = constants_.size();
     c_.allocator = o.allocator, c_.executor = o.executor;
     c_.fixed_defaults = fixed_.data(), c_.fixed_default_count = fixed_.size();
+    c_.donations = donations_.data(), c_.donation_count = donations_.size();
     c_.borrow = o.borrow;
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
@@ -196,7 +199,7 @@ class CompileOptionsView {
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_, fixed_, constant_names_;
+  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, constant_names_;
   std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };

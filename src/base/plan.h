@@ -18,6 +18,7 @@ struct Port {
   std::string name;
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
+  bool is_donated = false;                   ///< an input whose memory a run may write an output to
 };
 
 /// A condition on sizes that could not be proved while compiling.
@@ -61,6 +62,26 @@ struct PlanStep {
   std::string source = {};        ///< node(s) of the model
   std::string reason = {};        ///< why this kernel
   Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
+  /// Operands that may be the same memory as the one result: each place is read before it is written, by the same task.
+  std::vector<int> in_place = {};
+  /// The operand that the step only brings to the same places of its result: nothing to do when they are one memory.
+  int moves = -1;
+  bool moves_apart = false;  ///< it brings the whole operand, and nothing else ever writes to those places
+};
+
+/// An output that may be the same memory as an input.
+struct InPlace {
+  int input = 0, output = 0;
+  bool operator==(const InPlace&) const = default;
+};
+
+/// The caller's wish that an output be written in the place of an input, whose contents it gives up.
+struct DonationRequest {
+  std::string input, output;
+};
+struct Donation {
+  int input = 0, output = 0;
+  std::string why_not = {};  ///< empty: granted
 };
 
 struct Plan {
@@ -75,6 +96,8 @@ struct Plan {
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers
   std::vector<PlanStep> steps = {};
+  std::vector<InPlace> in_place = {};
+  std::vector<Donation> donations = {};
 };
 
 }  // namespace weft

@@ -72,7 +72,7 @@ void lower_concat(Lowering& lowering, const Region& region) {
     const Dim& size = input.dims()[axis];
     View from = lowering.view_of(input), part = part_of(whole, axis, start, size);
     bool in_place = from.buffer == part.buffer && known_equal(from.offset, part.offset);
-    if (!in_place) lowering.copy_into(input, part, "a part of a concatenation");
+    if (!in_place) lowering.copy_apart(input, part, "a part of a concatenation");
     start = start + size;
   }
 }

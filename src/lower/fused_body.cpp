@@ -300,6 +300,24 @@ void FusedBody::emit_store(const Access& access) {
   else kernel_.line("  store_strided(", at, ", ", stride, ", ", value, ", lanes);");
 }
 
+std::vector<int> FusedBody::in_place() const {
+  std::vector<int> list;
+  if (stores_.size() != 1) return list;
+  const Access& to = stores_[0];
+  auto is_same_place = [&](const Access& from) {
+    bool same = bits(from.view.dtype) == bits(to.view.dtype) && known_equal(from.view.offset, to.view.offset);
+    for (size_t a = 0; same && a < axes_.size(); ++a) same = known_equal(from.strides[a], to.strides[a]);
+    return same;
+  };
+  for (const Access& from : loads_) {
+    auto is_elsewhere = [&](const Access& other) {
+      return other.view.buffer == from.view.buffer && !is_same_place(other);
+    };
+    if (std::ranges::none_of(loads_, is_elsewhere)) list.push_back(from.view.buffer);
+  }
+  return list;
+}
+
 void FusedBody::emit() {
   if (!iteration_.coordinates.empty()) emit_coordinates();
   for (const Instruction* i : instructions_) emit(*i);

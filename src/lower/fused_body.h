@@ -47,6 +47,9 @@ class FusedBody {
   /// The variable that holds a value in its own compute type, after emit or define.
   std::string variable(Value value);
 
+  /// Buffers that may be the same memory as the one that is stored to: read at just the places where it is written.
+  std::vector<int> in_place() const;
+
   /// The merged axes: for a pointwise loop the kernel's own loops. Valid after plan().
   const Dims& axes() const { return axes_; }
 

@@ -175,12 +175,21 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason)
   return to;
 }
 
+/// Both views show the same places of their buffers.
+static bool is_same_place(const View& a, const View& b) {
+  bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
+  for (size_t i = 0; same && i < a.dims.size(); ++i)
+    same = known_equal(a.dims[i], 1) || known_equal(a.strides[i], b.strides[i]);
+  return same;
+}
+
 void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time) {
   KernelBuilder kernel("pointwise.h");
   lower_copy(*this, from, to, value, kernel);
   PlanStep step = kernel.finish(plan_, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
+  if (is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
 
@@ -243,6 +252,14 @@ View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
 
 void Lowering::copy_into(Value value, const View& to, const std::string& reason) {
   copy(view_of(value), to, value, reason, region_load_time_);
+}
+
+void Lowering::copy_apart(Value value, const View& to, const std::string& reason) {
+  View from = view_of(value);
+  copy(from, to, value, reason, region_load_time_);
+  PlanStep& step = (region_load_time_ ? plan_.load_steps : plan_.steps).back();
+  const Shape& all = plan_.buffers[static_cast<size_t>(from.buffer)].shape;
+  step.moves_apart = step.moves >= 0 && is_whole(from) && known_equal(product(from.dims), all.elements());
 }
 
 View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const std::string& name) {

@@ -41,6 +41,8 @@ class Lowering {
     copy(from, to, value, reason, region_load_time_);
   }
   void copy_into(Value value, const View& to, const std::string& reason);
+  /// The same into places that nothing else is ever written to.
+  void copy_apart(Value value, const View& to, const std::string& reason);
   /// A buffer of a layout of its own, such as packed weights: `elements` of `type`.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.

@@ -45,6 +45,7 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
   body.plan(region.epilogue, region.outputs, {});
   emit_loop(kernel, body, lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype));
   PlanStep step = kernel.finish(lowering.plan(), "pointwise");
+  step.in_place = body.in_place();
   step.flops = product(region.dims) * Dim(static_cast<int64_t>(region.epilogue.size()));
   lowering.add_step(std::move(step), "elementwise instructions in one loop");
 }

@@ -12,6 +12,7 @@
 #include "runtime/bind.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
+#include "runtime/sharing.h"
 #include "runtime/watch.h"
 #include "targets/cpu/memory.h"
 #include "targets/cpu/object.h"
@@ -103,6 +104,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     return list;
   }
 
+  std::vector<std::string> notes() const override { return donation_notes(plan_); }
+
   const Plan& plan() const { return plan_; }
   const Workers& workers() const { return workers_; }
   const HostAllocator& allocator() const { return allocator_; }
@@ -143,6 +146,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
                 const Launcher& launcher) const {
+    auto at = [&](int id) { return memory[static_cast<size_t>(id)]; };
+    if (step.moves >= 0 && at(step.moves) == at(step.outputs[0])) return;  // it is there already
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     KernelFault fault;
@@ -246,7 +251,7 @@ class CpuContext final : public Context {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     bind(inputs);
-    std::vector<Tensor> outputs = bind_outputs(options);
+    std::vector<Tensor> outputs = bind_outputs(options, given, inputs);
     for (size_t i = 0; i < program_->plan().buffers.size(); ++i) {
       const PlanBuffer& buffer = program_->plan().buffers[i];
       if (buffer.kind == BufferKind::input)
@@ -305,19 +310,33 @@ class CpuContext final : public Context {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  std::vector<Tensor> bind_outputs(const RunOptions& options) {
+  /// Places the outputs; inputs that would be overwritten too early are copied aside.
+  std::vector<Tensor> bind_outputs(const RunOptions& options, std::span<const Tensor> given,
+                                   std::vector<Tensor>& inputs) {
     std::vector<Tensor> outputs(plan().outputs.size());
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       auto index = static_cast<size_t>(buffer.index);
-      const Port& port = plan().outputs[index];
-      MutableTensor place =
-          place_output(options, index, port, values_.dims(port.type.shape.dims), program_->allocator());
+      MutableTensor place = place_in(options, given, index, static_cast<size_t>(bound_.buffer_bytes[i]));
       memory_[i] = place.data;
       outputs[index] = std::move(place.tensor);
+      for (size_t input : inputs_in_the_way(plan(), inputs, index, outputs[index].data))
+        inputs[input].data = Bytes::copy(inputs[input].data);
+      refuse_overlap(plan(), outputs, index);
     }
     return outputs;
+  }
+
+  /// Where output `index` of `bytes` bytes goes: where this run says, else where a donated input lies, else elsewhere.
+  MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
+    const Port& port = plan().outputs[index];
+    std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
+    bool is_told = index < options.output_memory.size() && options.output_memory[index].data();
+    const Tensor* donated = is_told ? nullptr : donated_input(plan(), given, index, bytes);
+    if (!donated) return place_output(options, index, port, std::move(dims), program_->allocator());
+    Tensor tensor{.dtype = port.type.shape.dtype, .dims = std::move(dims), .data = donated->data.part(0, bytes)};
+    return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
   void execute(const RunOptions& options) {

@@ -88,6 +88,8 @@ class Executable {
   virtual std::unique_ptr<Context> new_context() const = 0;
   virtual std::vector<StepInfo> steps() const = 0;
   virtual const CompileReport& report() const = 0;
+  /// What else there is to say about the program, a sentence each: what became of donations.
+  virtual std::vector<std::string> notes() const { return {}; }
   /// "cpu (x86-64, avx2 fma), 2 threads"
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;

@@ -52,7 +52,7 @@ void fields(A& a, T& shape) {
 }
 template <class A, Is<Port> T>
 void fields(A& a, T& port) {
-  a(port.name, port.type, port.default_value);
+  a(port.name, port.type, port.default_value, port.is_donated);
 }
 template <class A, Is<SizeCheck> T>
 void fields(A& a, T& check) {
@@ -68,12 +68,21 @@ void fields(A& a, T& kernel) {
 }
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
-  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes);
+  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes,
+    step.in_place, step.moves, step.moves_apart);
+}
+template <class A, Is<InPlace> T>
+void fields(A& a, T& pair) {
+  a(pair.input, pair.output);
+}
+template <class A, Is<Donation> T>
+void fields(A& a, T& donation) {
+  a(donation.input, donation.output, donation.why_not);
 }
 template <class A, Is<Plan> T>
 void fields(A& a, T& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
-    plan.constants, plan.kernels, plan.load_steps, plan.steps);
+    plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations);
 }
 
 constexpr auto last_of(ChipKind) { return ChipKind::nvidia; }
@@ -338,12 +347,26 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
   check_constant_bytes(buffer, static_cast<int64_t>(plan.constants[static_cast<size_t>(buffer.index)].data.size()));
 }
 
+void check_sharing(const PlanStep& step) {
+  auto is_operand = [&](int id) { return std::ranges::find(step.buffers, id) != step.buffers.end(); };
+  bool shares = step.moves != -1 || !step.in_place.empty();
+  expect(!shares || step.outputs.size() == 1, "a step in place has not one result");
+  expect(step.moves == -1 || is_operand(step.moves), "a step moves what is not its own");
+  expect(std::ranges::all_of(step.in_place, is_operand), "a step takes the place of what is not its own");
+}
+
+void check_pair(const Plan& plan, int input, int output) {
+  expect(is_below(input, plan.inputs.size()) && is_below(output, plan.outputs.size()),
+         "what shares memory is not there");
+}
+
 void check_indexes(const PlanStep& step, const Plan& plan) {
   expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
   for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that is not there");
   for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
   for (int id : step.outputs)
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes what is not its own");
+  check_sharing(step);
 }
 
 void check_load_step(const PlanStep& step, const Plan& plan) {
@@ -376,6 +399,8 @@ void check_plan(const Plan& plan) {
   for (const Port& port : plan.outputs) check_type(port.type);
   for (const PlanBuffer& buffer : plan.buffers) check_buffer(buffer, plan);
   check_persistent_total(plan);
+  for (const InPlace& pair : plan.in_place) check_pair(plan, pair.input, pair.output);
+  for (const Donation& donation : plan.donations) check_pair(plan, donation.input, donation.output);
   for (const PlanStep& step : plan.load_steps) check_load_step(step, plan);
   for (size_t i = 0; i < plan.steps.size(); ++i) check_step(static_cast<int>(i), plan.steps[i], plan);
 }

@@ -247,3 +247,23 @@ module main {
     assert model(x).tolist() == [1, 2, 3, 4]
     assert model(x, w=x * 5).tolist() == [5, 5, 5, 5]
     assert model.run({"x": x})["s"].tolist() == [1, 2, 3, 4]
+
+
+def test_a_donated_input_is_updated_in_place():
+    text = """module main {
+  %cache = parameter {name="cache", type=f32[8,4]}
+  %slot = parameter {name="slot", type=i64[1,1]}
+  %row = parameter {name="row", type=f32[1,4]}
+  %next = scatter_nd %cache, %slot, %row {fn=replace}
+  return "next"=%next
+}
+"""
+    model = weft.Graph.parse(text).compile(device="cpu", donate={"cache": "next"})
+    assert [port.is_donated for port in model.inputs] == [True, False, False]
+    cache, row = np.zeros((8, 4), np.float32), np.ones((1, 4), np.float32)
+    for slot in range(3):
+        cache_after = model(cache, np.array([[slot]]), row)
+        assert np.shares_memory(cache_after, cache) and cache.sum() == 4 * (slot + 1)
+    cache.flags.writeable = False
+    with pytest.raises(weft.UsageError, match="cannot be written to"):
+        model(cache, np.array([[0]]), row)

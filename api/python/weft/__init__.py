@@ -46,6 +46,7 @@ class Port(NamedTuple):
     dtype: str  #: "f32"; "" for what is no tensor
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
+    is_donated: bool = False  #: an input whose array a run writes an output to
 
 
 def _shape_texts(shapes: Mapping[str, Sequence[Any]] | None) -> list[str]:
@@ -69,6 +70,7 @@ def _options(
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     fixed_defaults: Iterable[str] = (),
+    donate: Mapping[str, str] | None = None,
 ) -> _weft.Options:
     return _weft.Options(
         device=device,
@@ -78,6 +80,7 @@ def _options(
         symbols=[f"{name}={size}" for name, size in (symbols or {}).items()],
         keep_f32=list(keep_f32),
         fixed_defaults=list(fixed_defaults),
+        donations=[f"{given}={taken}" for given, taken in (donate or {}).items()],
         folder=os.fspath(folder) if folder is not None else "",
         dump=os.fspath(dump) if dump is not None else "",
         cache=cache,
@@ -119,6 +122,9 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
         value = value.astype(value.dtype.newbyteorder("="))
     elif hasattr(value, "detach"):
         value = value.detach()
+    if port.is_donated and _library(value) == "numpy" and not value.flags.writeable:
+        what = f"input '{port.name}' is donated, but its array cannot be written to"
+        raise UsageError(f"error[E310]: {what}", code="E310", hint="give a copy")
     try:
         return _weft.tensor(value)
     except TypeError:
@@ -130,11 +136,13 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
         ) from None
 
 
-def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool]]) -> tuple[Port, ...]:
+def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool]]) -> tuple[Port, ...]:
     def size(entry: Any) -> int | Size:
         return entry if isinstance(entry, int) else Size(*entry)
 
-    return tuple(Port(name, type_, dtype, tuple(map(size, sizes or ())), opt) for name, type_, dtype, sizes, opt in rows)
+    return tuple(
+        Port(name, type_, dtype, tuple(map(size, sizes or ())), *flags) for name, type_, dtype, sizes, *flags in rows
+    )
 
 
 def _result(value: Any) -> Any:
@@ -231,6 +239,7 @@ def compile(
     dump: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     fixed_defaults: Iterable[str] = (),
+    donate: Mapping[str, str] | None = None,
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -240,10 +249,11 @@ def compile(
     symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.
     cache: whether compiled kernels are kept on disk. dump: a folder for the program after every pass.
     progress: called with (phase, done, total). fixed_defaults: inputs (* and ? match) that always keep the default that
-    the model has for them, which is faster; they are no inputs of the result.
+    the model has for them, which is faster; they are no inputs of the result. donate: {"past": "present"} writes an output in the place of an input whose array the
+    caller gives up, where the program allows it; report()["notes"] says what became of it.
     """
     options = _options(
-        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults
+        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate
     )
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options))

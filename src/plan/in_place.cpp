@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/in_place.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+int find_buffer(const Plan& plan, BufferKind kind, int index) {
+  auto is_it = [&](const PlanBuffer& b) { return b.kind == kind && b.index == index; };
+  auto found = std::ranges::find_if(plan.buffers, is_it);
+  return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
+}
+
+bool contains(const std::vector<int>& list, int item) { return std::ranges::find(list, item) != list.end(); }
+
+/// Why the memory of `input` cannot be that of `output`, which step number `at` makes out of it; empty if it can.
+std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
+  const PlanBuffer& from = plan.buffers[static_cast<size_t>(input)];
+  const PlanBuffer& to = plan.buffers[static_cast<size_t>(output)];
+  const PlanStep& step = plan.steps[at];
+  bool is_move = step.moves == input;
+  if (is_move && step.moves_apart) return {};
+  if (!known_equal(from.bytes, to.bytes)) return cat("it has ", from.bytes, " bytes, the output ", to.bytes);
+  auto begins = static_cast<size_t>(to.first_step);
+  if (begins != at) return cat(plan.steps[begins].source, " writes the output before the input is moved there");
+  size_t changed = at;
+  while (is_move && ++changed < plan.steps.size() && !contains(plan.steps[changed].outputs, output)) {
+  }
+  auto last = static_cast<size_t>(from.last_step);
+  bool is_read_in_time = is_move ? last < changed : last == at;
+  return is_read_in_time ? "" : cat(plan.steps[last].source, " still reads it when the output is written");
+}
+
+/// The same for whichever step makes the output out of the input.
+std::string why_not(const Plan& plan, int input, int output) {
+  std::string why = "the output is not made of it place by place";
+  for (size_t at = 0; at < plan.steps.size(); ++at) {
+    const PlanStep& step = plan.steps[at];
+    if (!contains(step.outputs, output) || (step.moves != input && !contains(step.in_place, input))) continue;
+    why = why_not_at(plan, input, output, at);
+    if (why.empty()) break;
+  }
+  return why;
+}
+
+int find_port(const std::vector<Port>& ports, const std::string& name, const char* what) {
+  auto found = std::ranges::find(ports, name, &Port::name);
+  if (found != ports.end()) return static_cast<int>(found - ports.begin());
+  std::vector<std::string> names;
+  for (const Port& port : ports) names.push_back(port.name);
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E310",
+               .what = cat("there is no ", what, " '", printable(name), "' for a donation"),
+               .hint = cat("the ", what, "s are ", names)});
+}
+
+Donation answer(const Plan& plan, const DonationRequest& request) {
+  Donation donation{find_port(plan.inputs, request.input, "input"), find_port(plan.outputs, request.output, "output")};
+  for (const Donation& other : plan.donations) {
+    if (other.input != donation.input && other.output != donation.output) continue;
+    throw Error(
+        {.kind = ErrorKind::usage,
+         .code = "E310",
+         .what = cat("'", printable(request.input), "' or '", printable(request.output), "' is donated twice")});
+  }
+  int input = find_buffer(plan, BufferKind::input, donation.input);
+  int output = find_buffer(plan, BufferKind::output, donation.output);
+  donation.why_not = input < 0 || output < 0 ? "it is not used" : why_not(plan, input, output);
+  return donation;
+}
+
+}  // namespace
+
+void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
+  for (const PlanStep& step : plan.steps) {
+    std::vector<int> candidates = step.in_place;
+    if (step.moves >= 0) candidates.push_back(step.moves);
+    for (int input : candidates) {
+      const PlanBuffer& from = plan.buffers[static_cast<size_t>(input)];
+      const PlanBuffer& to = plan.buffers[static_cast<size_t>(step.outputs[0])];
+      bool are_callers = from.kind == BufferKind::input && to.kind == BufferKind::output;
+      InPlace pair{from.index, to.index};
+      if (!are_callers || std::ranges::find(plan.in_place, pair) != plan.in_place.end()) continue;
+      if (why_not(plan, input, step.outputs[0]).empty()) plan.in_place.push_back(pair);
+    }
+  }
+  for (const DonationRequest& request : requests) {
+    plan.donations.push_back(answer(plan, request));
+    const Donation& donation = plan.donations.back();
+    plan.inputs[static_cast<size_t>(donation.input)].is_donated = donation.why_not.empty();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outputs in the place of inputs: donated, or given the same memory.
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <string>
+
+#include "weft/weft.hpp"
+
+namespace {
+
+using Floats = std::vector<float>;
+
+weft::Program compile(const std::string& body, const std::vector<std::string>& donations = {}) {
+  return weft::Graph::parse(body).compile({.device = "cpu", .threads = 1, .donations = donations});
+}
+
+/// cache[slot] = row, and the sum over the updated cache.
+const char* const slots = R"--(
+module main {
+  %cache = parameter {name="cache", type=f32[8,4]}
+  %slot = parameter {name="slot", type=i64[1,1]}
+  %row = parameter {name="row", type=f32[1,4]}
+  %next = scatter_nd %cache, %slot, %row {fn=replace}
+  %sum = reduce %next {axes=[0, 1], fn=sum}
+  return "next"=%next, "sum"=%sum
+}
+)--";
+
+/// The same, but the old cache is read again.
+const char* const needed = R"--(
+module main {
+  %cache = parameter {name="cache", type=f32[8,4]}
+  %slot = parameter {name="slot", type=i64[1,1]}
+  %row = parameter {name="row", type=f32[1,4]}
+  %next = scatter_nd %cache, %slot, %row {fn=replace}
+  %first = reduce %next {axes=[0, 1], fn=sum}
+  %old = reduce %cache {axes=[0, 1], fn=max}
+  %sum = sub %first, %old
+  return "next"=%next, "sum"=%sum
+}
+)--";
+
+/// A cache that grows at its end.
+const char* const growing = R"--(
+symbol past min=0 max=64
+module main {
+  %cache = parameter {name="cache", type=f32[1,past,4]}
+  %row = parameter {name="row", type=f32[1,1,4]}
+  %next = concat %cache, %row {axis=1}
+  %sum = reduce %next {axes=[0, 1, 2], fn=sum}
+  return "next"=%next, "sum"=%sum
+}
+)--";
+
+struct Step {
+  Floats cache = Floats(32), row{1, 2, 3, 4};
+  int64_t slot = 3;
+  Step() { std::iota(cache.begin(), cache.end(), 0.0f); }
+  std::vector<weft::Tensor> inputs() {
+    return {weft::view<float>(cache, {8, 4}), weft::view<int64_t>(std::span(&slot, 1), {1, 1}),
+            weft::view<float>(row, {1, 4})};
+  }
+};
+
+Floats values_of(const weft::Tensor& tensor) {
+  auto values = tensor.as<float>();
+  return {values.begin(), values.end()};
+}
+
+std::string code_of(const auto& call) {
+  try {
+    call();
+  } catch (const weft::Error& error) {
+    return std::string(error.code());
+  }
+  return "none";
+}
+
+Floats updated(const Step& step) {
+  Floats wanted = step.cache;
+  std::ranges::copy(step.row, wanted.begin() + 12);
+  return wanted;
+}
+
+}  // namespace
+
+TEST_CASE("a donated cache is updated in place, and only its new part is written") {
+  Step step;
+  Floats wanted = updated(step);
+  weft::Program program = compile(slots, {"cache=next"});
+  CHECK(program.report().find("output 'next' is written in the place of input 'cache'") != std::string::npos);
+  weft::Context context = program.new_context();
+  auto outputs = context.run(step.inputs());
+  CHECK(static_cast<const void*>(outputs[0].bytes().data()) == step.cache.data());
+  CHECK(step.cache == wanted);
+  CHECK(outputs[1].as<float>()[0] == std::accumulate(wanted.begin(), wanted.end(), 0.0f));
+  step.slot = 5;  // again, on the result of the last run
+  std::ranges::copy(step.row, wanted.begin() + 20);
+  CHECK(values_of(context.run(step.inputs())[0]) == wanted);
+}
+
+TEST_CASE("without a donation the same memory for both does the same, other memory leaves the input alone") {
+  for (const char* text : {slots, needed}) {
+    Step step, untouched;
+    Floats wanted = updated(step), elsewhere(32);
+    weft::Context context = compile(text).new_context();
+    auto expected = context.run(step.inputs());
+    CHECK(step.cache == untouched.cache);
+    CHECK(values_of(expected[0]) == wanted);
+    context.run(step.inputs(), {.outputs = {{elsewhere.data(), 128}, {}}});
+    CHECK(step.cache == untouched.cache);
+    CHECK(elsewhere == wanted);
+    auto outputs = context.run(step.inputs(), {.outputs = {{step.cache.data(), 128}, {}}});
+    CHECK(step.cache == wanted);
+    CHECK(values_of(outputs[1]) == values_of(expected[1]));  // `needed` reads a copy of the old cache
+  }
+}
+
+TEST_CASE("memory that overlaps otherwise is copied aside or refused") {
+  Step step;
+  Floats room(64), wanted = updated(step);
+  std::ranges::copy(step.cache, room.begin() + 4);
+  weft::Context context = compile(slots).new_context();
+  auto inputs = step.inputs();
+  inputs[0] = weft::view<float>(std::span(room).subspan(4, 32), {8, 4});
+  context.run(inputs, {.outputs = {{room.data(), 128}, {}}});
+  CHECK(Floats(room.begin(), room.begin() + 32) == wanted);
+  CHECK(code_of([&] { context.run(step.inputs(), {.outputs = {{room.data(), 128}, {room.data() + 31, 4}}}); }) ==
+        "E313");
+}
+
+TEST_CASE("a donation that cannot be granted says why, and the answer is right") {
+  Step step;
+  Floats wanted = updated(step), before = step.cache;
+  weft::Program program = compile(needed, {"cache=next"});
+  CHECK(program.report().find("cannot take the place of input 'cache': ") != std::string::npos);
+  CHECK(values_of(program.new_context().run(step.inputs())[0]) == wanted);
+  CHECK(step.cache == before);
+  CHECK(code_of([&] { compile(slots, {"cash=next"}); }) == "E310");
+  CHECK(code_of([&] { compile(slots, {"cache=text"}); }) == "E310");
+  CHECK(code_of([&] { compile(slots, {"cache=next", "row=next"}); }) == "E310");
+  CHECK(code_of([&] { compile(slots, {"cache"}); }) == "E203");
+}
+
+TEST_CASE("a cache with room at its end grows without being copied") {
+  Floats room(4 * 16, -1);
+  Floats row{1, 2, 3, 4};
+  weft::Program program = compile(growing);
+  weft::Context context = program.new_context();
+  float sum = 0;
+  for (int64_t past = 0; past < 16; ++past) {
+    auto outputs = context.run({weft::view<float>(std::span(room).first(static_cast<size_t>(past) * 4), {1, past, 4}),
+                                weft::view<float>(row, {1, 1, 4})},
+                               {.outputs = {{room.data(), room.size() * 4}, {}}});
+    sum += 10;
+    CHECK(outputs[1].as<float>()[0] == sum);
+    CHECK(room[static_cast<size_t>(past) * 4 + 3] == 4);
+  }
+  CHECK(std::accumulate(room.begin(), room.end(), 0.0f) == sum);
+}
+
+TEST_CASE("elementwise operators work in place, unless they read other places too") {
+  const char* same = R"--(
+symbol n min=1 max=64
+module main {
+  %x = parameter {name="x", type=f32[n,4]}
+  %y = exp %x
+  %z = add %y, %x
+  return "z"=%z
+}
+)--";
+  const char* turned = R"--(
+module main {
+  %x = parameter {name="x", type=f32[4,4]}
+  %t = transpose %x {permutation=[1, 0]}
+  %z = add %t, %x
+  return "z"=%z
+}
+)--";
+  for (const char* text : {same, turned}) {
+    Floats x(16);
+    std::iota(x.begin(), x.end(), -3.0f);
+    weft::Context context = compile(text, {"x=z"}).new_context();
+    auto wanted = values_of(compile(text).new_context().run({weft::view<float>(x, {4, 4})})[0]);
+    Floats old = x;
+    CHECK(values_of(context.run({weft::view<float>(x, {4, 4})})[0]) == wanted);
+    CHECK(x == (text == same ? wanted : old));
+  }
+}
