@@ -80,6 +80,20 @@ Host host_of(const CompileOptions& options) {
   return {threads ? threads : available_threads(), options.allocator, options.executor};
 }
 
+/// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
+[[noreturn]] void blame(const Plan& plan, const Error& error) {
+  for (const PlanStep& step : plan.steps) {
+    const std::string& kernel = plan.kernels[static_cast<size_t>(step.kernel)].name;
+    if (!kernel.starts_with("custom_") || error.info().what.find(kernel) == std::string::npos) continue;
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E217",
+                 .what = "the source of a custom operator does not compile",
+                 .where = step.source,
+                 .why = error.info().what});
+  }
+  throw error;
+}
+
 /// Kernel sources -> machine code -> something that runs.
 std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileOptions& options) {
   std::vector<KernelSource> sources;
@@ -92,8 +106,13 @@ std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileO
   };
   Timer timer;
   KernelCache none({}, 0);
-  BuiltKernels built =
-      build_kernels_or_throw(sources, plan.chip, {.cache = options.use_cache ? nullptr : &none, .progress = progress});
+  BuiltKernels built;
+  try {
+    built = build_kernels_or_throw(sources, plan.chip,
+                                   {.cache = options.use_cache ? nullptr : &none, .progress = progress});
+  } catch (const Error& error) {
+    blame(plan, error);
+  }
   report.phase_seconds.emplace_back("kernels", timer.seconds());
   BuildCounts after = build_counts();
   report.kernels = static_cast<int64_t>(plan.kernels.size());
@@ -208,6 +227,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   onnx::ImportOptions wanted;
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
+  wanted.operators = &options.operators;
   for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
   for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
   wanted.constants = options.constants;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ir/module.h"
+#include "ops/custom.h"
 #include "runtime/executable.h"
 
 /// Model in, executable out: the whole of Weft as a few functions.
@@ -42,6 +43,7 @@ struct CompileOptions {
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
   std::vector<std::string> fixed_defaults = {};
   std::vector<DonationRequest> donations = {};  ///< outputs that are to be written in the place of inputs
+  std::vector<CustomOperator> operators = {};   ///< that models may use besides ONNX's own
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels, on disk

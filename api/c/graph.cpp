@@ -49,6 +49,12 @@ Op parse_op(Program& program, std::string_view text) {
   return make_op(parsed.name, parsed.attributes, parse_context(program));
 }
 
+const CustomOperator* find_custom(const weft_graph& graph, std::string_view text) {
+  std::string_view name = text.substr(0, text.find_first_of(" {"));
+  auto found = std::ranges::find(graph.operators, name, &CustomOperator::name);
+  return found == graph.operators.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 weft_status* weft_graph_new(const char* name, weft_graph** graph) {
@@ -108,9 +114,27 @@ weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_val
     if (input_count > 0) required(inputs, "inputs");
     std::vector<Value> operands;
     for (size_t i = 0; i < input_count; ++i) operands.push_back(value_of(*graph, inputs[i]));
-    Op parsed = parse_op(program, &required(op, "op"));
+    std::string_view text = &required(op, "op");
+    if (const CustomOperator* custom = find_custom(*graph, text)) {
+      // Behind the name stand attributes as for any operator.
+      std::string rest = cat("custom", text.substr(custom->name.size()));
+      OpText parsed = parse_op_text(rest);
+      std::vector<std::string> attributes;
+      for (const Attribute& attribute : parsed.attributes)
+        attributes.push_back(cat(attribute.name, "=", attribute.text));
+      *result = number(*graph, append_custom(program.main(), *custom, std::move(attributes), std::move(operands))[0]);
+      return;
+    }
+    Op parsed = parse_op(program, text);
     if (parsed.is<Parameter>()) usage_error("E211", "an input is made by weft_graph_input");
     *result = number(*graph, program.main().append(std::move(parsed), std::move(operands)));
+  });
+}
+
+weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op) {
+  return guarded([&] {
+    program_of(graph);
+    graph->operators.push_back(to_operator(required(op, "op")));
   });
 }
 

@@ -45,6 +45,7 @@ struct weft_graph {
   std::unique_ptr<weft::Program> program;
   std::vector<weft::Instruction*> instructions;  // by the number in weft_value
   std::vector<weft::Result> results;
+  std::vector<weft::CustomOperator> operators;
 };
 
 namespace weft {
@@ -88,6 +89,8 @@ T known_part(const T* given, const T& defaults) {
 /// malloc'ed text for the caller.
 char* give_text(const std::string& text);
 
+/// Throws E210 without a name or rule.
+CustomOperator to_operator(const weft_operator& given);
 HostExecutor to_executor(const weft_executor& given);
 CompileOptions to_compile_options(const weft_compile_options* given);
 

@@ -67,6 +67,17 @@ HostExecutor to_executor(const weft_executor& given) {
   return {given.width, given.parallel_for, given.user};
 }
 
+CustomOperator to_operator(const weft_operator& given) {
+  weft_operator c = known_part(&given, weft_operator WEFT_OPERATOR_INIT);
+  auto text = [](const char* part) { return std::string(part ? part : ""); };
+  CustomOperator op;
+  op.name = &required(c.name, "name"), op.rule = &required(c.rule, "rule");
+  op.source = text(c.source), op.function = text(c.function), op.is_pointwise = c.is_pointwise != 0;
+  if (c.tasks) op.tasks = c.tasks;
+  op.call = c.call, op.user = c.user;
+  return op;
+}
+
 CompileOptions to_compile_options(const weft_compile_options* given) {
   weft_compile_options c = known_part(given, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
   CompileOptions options;
@@ -91,6 +102,8 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   if (c.executor) options.executor = to_executor(*c.executor);
   for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
     options.donations.push_back(parse_donation(text));
+  if (c.operator_count > 0) required(c.operators, "operators");
+  for (const weft_operator& op : std::span(c.operators, c.operator_count)) options.operators.push_back(to_operator(op));
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;

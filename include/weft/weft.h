@@ -177,6 +177,29 @@ typedef struct weft_executor {
   void* user;
 } weft_executor;
 
+/* An operator of the caller's: nodes of ONNX models reach it by domain and name ("mine:Squash"), graphs by
+ * weft_graph_operator. `rule` gives the result's type from those of the operands, over sizes that it names:
+ *     "f32[n,k], f32[k] -> f32[n]", "f32[...] -> f32[...]" (any sizes, all the same); ';' separates alternatives.
+ * What it does is source in the kernel language (C++ templates of src/kernels/README.md), for the CPU:
+ *     is_pointwise: template <class V> V squash(V x)
+ *     else:         template <class L> void row_dot(const L& launch, const f32* x, const f32* w, f32* y, i64 n, i64 k),
+ *                   operands, results, sizes in order of appearance; it does tasks [launch.begin, launch.end) of
+ * `tasks` with the node's attributes as constants of their names; or `call`, a function of this process, from any
+ * thread. */
+typedef struct weft_operator {
+  size_t struct_size;
+  const char* name;
+  const char* rule;
+  const char* source;
+  const char* function; /* what `source` defines */
+  const char* tasks;    /* "n", an expression over the rule's sizes; NULL: 1 */
+  int32_t is_pointwise;
+  /* Operands, then results; sizes in order of appearance; attributes as "alpha=0.5\nmode=\"x\"". Not 0: E302. */
+  int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes);
+  void* user;
+} weft_operator;
+#define WEFT_OPERATOR_INIT {sizeof(weft_operator), 0, 0, 0, 0, 0, 0, 0, 0}
+
 typedef struct weft_compile_options {
   size_t struct_size;
   const char* device;       /* "auto" (NULL), "cpu", "ref"; a device that is named is used or refused, never replaced */
@@ -203,6 +226,8 @@ typedef struct weft_compile_options {
   const weft_executor* executor;   /* NULL: a pool of `threads` threads */
   const char* const* donations;    /* "past=present": output `present` is written in the place of input `past` */
   size_t donation_count;
+  const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
+  size_t operator_count;
   int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
 } weft_compile_options;
 #define WEFT_COMPILE_OPTIONS_INIT \
@@ -210,6 +235,8 @@ typedef struct weft_compile_options {
    0,                             \
    0,                             \
    WEFT_PRECISION_F32,            \
+   0,                             \
+   0,                             \
    0,                             \
    0,                             \
    0,                             \
@@ -369,6 +396,8 @@ WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* 
 /* One operator: "softmax {axis=1}". Operands are broadcast only by a `broadcast` of their own. */
 WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
                                         weft_value* result);
+/* An operator of the caller's, for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
+WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op);
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);

@@ -151,6 +151,7 @@ struct CompileOptions {
   const weft_executor* executor = nullptr;
   std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
   std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
+  std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
@@ -189,6 +190,7 @@ class CompileOptionsView {
     c_.allocator = o.allocator, c_.executor = o.executor;
     c_.fixed_defaults = fixed_.data(), c_.fixed_default_count = fixed_.size();
     c_.donations = donations_.data(), c_.donation_count = donations_.size();
+    c_.operators = o.operators.data(), c_.operator_count = o.operators.size();
     c_.borrow = o.borrow;
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
@@ -350,6 +352,7 @@ class Graph {
   weft_value append(const std::string& op, std::initializer_list<weft_value> inputs) {
     return append(op, std::span(inputs.begin(), inputs.size()));
   }
+  void add_operator(const weft_operator& op) { check(weft_graph_operator(graph_.get(), &op)); }
   void source(const std::string& place) { check(weft_graph_source(graph_.get(), place.c_str())); }
   void output(const std::string& name, weft_value v) { check(weft_graph_output(graph_.get(), name.c_str(), v)); }
   std::string type(weft_value v) const {

@@ -66,6 +66,7 @@ void KernelBuilder::set_tasks(std::string tasks, std::string scratch_bytes) {
 std::string KernelBuilder::text(const std::string& name) const {
   std::string out =
       cat("#include \"", header_, "\"\n#include \"fused.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n");
+  out += prelude_;
   out += cat("WEFT_KERNEL(", name, ") {\n");
   for (size_t i = 0; i < buffers_.size(); ++i) {
     const char* constness = buffers_[i].written ? "" : "const ";

@@ -54,6 +54,8 @@ class KernelBuilder {
   /// The same without literals, for what only numbers depend on: offsets, the geometry of windows.
   std::string number(const Dim& dim);
 
+  /// Declarations before the kernel.
+  void set_prelude(std::string text) { prelude_ = std::move(text); }
   /// A statement of the kernel's body.
   template <class... Args>
   void line(const Args&... args) {
@@ -75,7 +77,7 @@ class KernelBuilder {
   };
   std::string text(const std::string& name) const;
 
-  std::string header_, body_, words_, tasks_ = "1", scratch_ = "0";
+  std::string header_, prelude_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
   std::vector<Dim> sizes_;
 };

@@ -7,6 +7,7 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
+#include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
@@ -347,6 +348,7 @@ LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<GatherNd>()) return lower_gather_nd;
   if (anchor.is<ScatterElements>()) return lower_scatter_elements;
   if (anchor.is<ScatterNd>()) return lower_scatter_nd;
+  if (anchor.is<Custom>()) return lower_custom;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }

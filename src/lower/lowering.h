@@ -109,5 +109,6 @@ void lower_gather_elements(Lowering& lowering, const Region& region);
 void lower_gather_nd(Lowering& lowering, const Region& region);
 void lower_scatter_elements(Lowering& lowering, const Region& region);
 void lower_scatter_nd(Lowering& lowering, const Region& region);
+void lower_custom(Lowering& lowering, const Region& region);
 
 }  // namespace weft

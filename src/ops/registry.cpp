@@ -2,6 +2,7 @@
 #include "ops/registry.h"
 
 #include "ir/core_ops.h"
+#include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
@@ -34,7 +35,7 @@ std::span<const OpInfo* const> infos() {
 std::span<const OpInfo* const> all_ops() {
   return infos<Parameter, Constant, Sizes, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast, Slice, Pad,
                Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, Convolution, Pool, Attention, Gather,
-               GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize, Dequantize>();
+               GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize, Dequantize, Custom>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

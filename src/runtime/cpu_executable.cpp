@@ -96,7 +96,15 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                workers_.width(), workers_.width() == 1 ? " thread" : " threads",
                workers_.are_the_hosts() ? " of the caller's" : "");
   }
-  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
+  void save(const std::filesystem::path& path) const override {
+    auto calls_host = [](const PlanKernel& kernel) { return kernel.name.starts_with(host_call_kernel); };
+    if (std::ranges::any_of(plan_.kernels, calls_host)) {
+      throw Error({.kind = ErrorKind::unsupported,
+                   .code = "E406",
+                   .what = "the program calls a function of this process, which cannot be saved"});
+    }
+    save_plan(path, plan_, image_);
+  }
 
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
@@ -190,6 +198,12 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       throw Error({.kind = ErrorKind::usage,
                    .code = "E301",
                    .what = cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"),
+                   .where = step.source});
+    }
+    if (fault.raised == 3) {
+      throw Error({.kind = ErrorKind::usage,
+                   .code = "E302",
+                   .what = cat("the host's function for a custom operator failed with ", fault.offset),
                    .where = step.source});
     }
     int buffer = step.buffers[static_cast<size_t>(fault.buffer)];

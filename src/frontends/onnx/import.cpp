@@ -153,6 +153,12 @@ const Function* Importer::function_for(const Node& node) const {
   return found == functions_.end() ? nullptr : found->second;
 }
 
+const CustomOperator* Importer::custom_for(const Node& node) const {
+  if (!options_.operators) return nullptr;
+  auto found = std::ranges::find(*options_.operators, full_name(node.domain, node.op_type), &CustomOperator::name);
+  return found == options_.operators->end() ? nullptr : &*found;
+}
+
 /// Nodes that `nodes` come to when functions are expanded; refuses recursion and notes operators that are missing.
 int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
   int64_t total = 0;
@@ -164,7 +170,8 @@ int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Fun
       for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
       total += 1 + (function_for(node) ? count_function(*function_for(node), node, active) : 0);
       total = std::min(total, options_.max_nodes + 1);
-      if (!function_for(node) && !find_operator(node.domain, node.op_type)) missing_.push_back(&node);
+      bool is_known = function_for(node) || custom_for(node) || find_operator(node.domain, node.op_type);
+      if (!is_known) missing_.push_back(&node);
     }
   }
   return total;
@@ -519,7 +526,8 @@ void Importer::node(const Node& node, Scope& scope) {
     return;
   }
   Call call(*this, scope, node, opset(node.domain, scope), inputs(node, scope));
-  Values outputs = find_operator(node.domain, node.op_type)->translate(call);
+  const CustomOperator* custom = custom_for(node);
+  Values outputs = custom ? translate_custom(call, *custom) : find_operator(node.domain, node.op_type)->translate(call);
   call.check_attributes();
   bind_outputs(node, scope, outputs);
 }

@@ -8,6 +8,7 @@
 
 #include "frontends/onnx/model.h"
 #include "ir/module.h"
+#include "ops/custom.h"
 
 namespace weft::onnx {
 
@@ -20,8 +21,9 @@ struct ImportOptions {
   std::map<std::string, Tensor> constants = {};
   /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
   std::vector<std::string> fixed_defaults = {};
-  int64_t max_nodes = 10'000'000;  ///< after functions are expanded
-  int64_t max_nesting = 256;       ///< of graphs within graphs and of functions calling functions
+  const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
+  int64_t max_nodes = 10'000'000;                          ///< after functions are expanded
+  int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions
 };
 
 /// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh

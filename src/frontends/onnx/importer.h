@@ -50,6 +50,7 @@ class Importer {
 
  private:
   const Function* function_for(const Node& node) const;
+  const CustomOperator* custom_for(const Node& node) const;
   int64_t count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active);
   int64_t count_function(const Function& function, const Node& caller, std::vector<const Function*>& active);
   void check_operators();
@@ -97,6 +98,8 @@ class Importer {
 
 /// The operator's entry in the table; null when there is none.
 const Operator* find_operator(std::string_view domain, std::string_view name);
+/// A call of an operator of the embedder's.
+Values translate_custom(Call& c, const CustomOperator& op);
 /// "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
