@@ -202,9 +202,39 @@ View Lowering::pixel_view_of(Value value) {
   return even ? view : contiguous_view_of(value);
 }
 
-/// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there.
+namespace {
+
+/// `view`, which has axes of size 1 more than `dims`, without them.
+std::optional<View> without_single_axes(View view, const Dims& dims) {
+  View less = view;
+  less.dims.clear();
+  less.strides.clear();
+  for (size_t i = 0; i < view.dims.size(); ++i) {
+    bool wanted = less.dims.size() < dims.size() && view.dims[i] == dims[less.dims.size()];
+    if (!wanted && view.dims[i] != Dim(1)) return std::nullopt;
+    if (!wanted) continue;
+    less.dims.push_back(view.dims[i]);
+    less.strides.push_back(view.strides[i]);
+  }
+  return less.dims == dims ? std::optional(less) : std::nullopt;
+}
+
+}  // namespace
+
+/// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there; so is
+/// one that gets axes of size 1 first, as where tensors are stacked.
 std::optional<View> Lowering::part_of_concat(Value value) {
   if (!may_place_ || region_load_time_ || output_of(value)) return std::nullopt;
+  if (auto part = direct_part_of_concat(value)) return part;
+  for (Instruction* user : value.def->users) {
+    if (!user->is<Reshape>() || user->inputs[0] != value || output_of(user->result())) continue;
+    auto part = direct_part_of_concat(user->result());
+    if (auto less = part ? without_single_axes(*part, value.dims()) : std::nullopt) return less;
+  }
+  return std::nullopt;
+}
+
+std::optional<View> Lowering::direct_part_of_concat(Value value) {
   auto user = std::ranges::find_if(value.def->users, [](const Instruction* i) { return i->is<Concat>(); });
   if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
   Value whole{*user, 0};
@@ -293,7 +323,7 @@ void Lowering::lower_region(const Region& region) {
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
-               (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
+               region.anchor->is<Concat>() || (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");

@@ -68,6 +68,7 @@ class Lowering {
   int new_buffer(PlanBuffer buffer);
   std::optional<int> output_of(Value value) const;
   std::optional<View> part_of_concat(Value value);
+  std::optional<View> direct_part_of_concat(Value value);
 
   const Module& module_;
   Chip chip_;

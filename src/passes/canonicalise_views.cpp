@@ -6,6 +6,7 @@
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/indexed.h"
 #include "passes/match.h"
 #include "passes/view_chain.h"
 
@@ -115,6 +116,19 @@ std::optional<Value> before_broadcast(Module& module, Instruction& i) {
   return module.append(Broadcast{.dims = result}, {module.append(i.op, inputs)});
 }
 
+/// A gather of one known index is a slice, and costs no copy.
+std::optional<Value> picked_slice(Module& module, Instruction& i) {
+  const auto* op = i.as<Gather>();
+  if (!op || i.inputs[1].shape().rank() != 0) return std::nullopt;
+  Value x = i.inputs[0];
+  std::optional<double> index = splat_number(i.inputs[1]);
+  std::optional<int64_t> size = x.dims()[static_cast<size_t>(op->axis)].constant();
+  if (!index || !size || *index < -static_cast<double>(*size) || *index >= static_cast<double>(*size))
+    return std::nullopt;  // an index out of range is reported at run time
+  auto start = static_cast<int64_t>(*index) + (*index < 0 ? *size : 0);
+  return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
+}
+
 /// fn(reshape(x)) -> reshape(fn(x)): the function then stands beside what computes x, and can be fused with it.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 1 || !i.inputs[0].def->is<Reshape>()) return std::nullopt;
@@ -125,7 +139,8 @@ std::optional<Value> before_reshape(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain, merged_view, merged_convert, before_broadcast, before_reshape};
+  static constexpr Rewrite rewrites[] = {shorter_chain,    merged_view,    merged_convert,
+                                         before_broadcast, before_reshape, picked_slice};
   return rewrite_each(module, rewrites);
 }
 

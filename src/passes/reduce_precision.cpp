@@ -19,6 +19,13 @@ const Constant* constant_behind(Value value) {
   return value.def->as<Constant>();
 }
 
+/// The weight in another type. Its views stay outside, so that what is converted has fixed sizes and is converted once.
+Value converted_weight(Module& module, Value value, DType type) {
+  Instruction& i = *value.def;
+  if (i.is<Constant>()) return convert(module, value, type);
+  return module.append(i.op, {converted_weight(module, i.inputs[0], type)});
+}
+
 bool fits(const Tensor& tensor, DType type) {
   if (type != DType::f16) return true;
   constexpr float largest = 65504;
@@ -39,7 +46,7 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
     bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
     if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
     ReplaceScope scope(module, i);
-    module.set_input(i, 1, convert(module, i.inputs[1], type));
+    module.set_input(i, 1, converted_weight(module, i.inputs[1], type));
     changed = true;
   }
   return changed;
