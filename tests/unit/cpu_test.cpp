@@ -131,6 +131,47 @@ module main {
   CHECK(kernels_of(Precision::f16, {}) == "dot_f32 dot_f16");  // 70000 does not fit
 }
 
+TEST_CASE("cpu: a weight in 16 bits that all batches share is packed when the program is loaded") {
+  auto executable = compile(parse_program(R"(program "p"
+symbol n
+module main {
+  %x = parameter {name="x", type=f32[n,2,4]}
+  %w = constant {value=f32[3,4]{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}
+  %t = transpose %w {permutation=[1, 0]}
+  %b = broadcast %t {dims=[n, 4, 3]}
+  %y = dot %x, %b
+  return "y"=%y
+})",
+                                          make_op),
+                            {.device = "cpu", .threads = 1, .precision = Precision::bf16});
+  REQUIRE(executable->steps().size() == 1);
+  std::vector<double> ones(16, 1);
+  auto got = executable->new_context()->run(std::vector<Tensor>{make_tensor(DType::f32, {2, 2, 4}, ones)});
+  CHECK(to_doubles(got[0])[10] == 26);
+}
+
+TEST_CASE("cpu: a cache of keys is copied once: picked, made longer, read and stacked") {
+  const std::string text = R"(program "p"
+symbol past min=0
+module main {
+  %all = parameter {name="all", type=f32[2,3,past,4]}
+  %new = parameter {name="new", type=f32[3,1,4]}
+  %i = constant {value=i64[]{0}}
+  %j = constant {value=i64[]{-1}}
+  %a = gather %all, %i {axis=0}
+  %b = gather %all, %j {axis=0}
+  %ka = concat %a, %new {axis=1}
+  %kb = concat %b, %new {axis=1}
+  %r = exp %ka
+  %sa = reshape %ka {dims=[1, 3, past + 1, 4]}
+  %sb = reshape %kb {dims=[1, 3, past + 1, 4]}
+  %y = concat %sa, %sb {axis=0}
+  return "r"=%r, "y"=%y
+})";
+  compare_on_cpu(text, {{{2, 3, 5, 4}, {3, 1, 4}}, {{2, 3, 0, 4}, {3, 1, 4}}});
+  CHECK(compile(parse_program(text, make_op), {.device = "cpu", .threads = 1})->steps().size() == 5);
+}
+
 TEST_CASE("cpu: parts of a concatenation are computed in place, convolutions read them there") {
   compare_on_cpu(R"(program "c"
 symbol n min=0
