@@ -33,16 +33,16 @@ WEFT_INLINE void for_each_tap(const ConvSizes& s, const ConvPixel& p, const Visi
   }
 }
 
-/// Row pointers of one pixel, `step` apart in the table.
+/// Row pointers of one pixel, `step` apart in the table. True if its window lies inside the image.
 template <class Unit, class X>
-WEFT_INLINE void fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros, const Unit** to,
+WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros, const Unit** to,
                                i64 step) {
   const ConvWindow w = conv_window(s, p);
   if (!w.inside) {
     for_each_tap(s, p, [&](i64 tap, i64 offset) WEFT_LAMBDA {
       to[tap * step] = offset < 0 ? zeros : reinterpret_cast<const Unit*>(x + offset);
     });
-    return;
+    return false;
   }
   const i64 tap_w = s.dilation[2] * s.pixel, tap_h = s.dilation[1] * s.in[2] * s.pixel;
   const X* plane = x + (((p.image * s.in[0] + w.first[0]) * s.in[1] + w.first[1]) * s.in[2] + w.first[2]) * s.pixel;
@@ -54,18 +54,31 @@ WEFT_INLINE void fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* 
           reinterpret_cast<const Unit*>(at);
     }
   }
+  return true;
 }
 
 /// Row pointers of a block in the order in which multiply_block meets its tiles: [tile][segment][row of the tile]. Rows
-/// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart.
+/// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart, and says
+/// whether its window lies inside the image: then the next pixel's pointers are `step` bytes further, as long as its
+/// window does too.
 template <GemmTile tile, class Unit, class Fill>
-WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, const Unit** table,
+WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
+  const i64 last_inside = s.in[2] - 1 - (s.kernel[2] - 1) * s.dilation[2] + s.pad[2];
   ConvPixel pixel = conv_pixel(s, row0);
+  const Unit** before = nullptr;  // the pointers of the pixel before, if that lies in the same line and inside
   for (i64 row = 0; row < rows; table += segments * tile.mr) {
     const i64 count = tile.rows(next_rows<tile>(rows - row));
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
-      fill(row + i, pixel, table + i);
+      const Unit** to = table + i;
+      const bool follows = before && pixel.at[2] > 0 && pixel.at[2] * s.stride[2] <= last_inside && row + i < rows;
+      if (follows) {
+        WEFT_NO_UNROLL for (i64 k = 0; k < segments * tile.mr; k += tile.mr) to[k] =
+            reinterpret_cast<const Unit*>(reinterpret_cast<const char*>(before[k]) + step);
+        before = to;
+      } else {
+        before = fill(row + i, pixel, to) ? to : nullptr;
+      }
       if (row + i + 1 < rows) next_pixel(s, pixel);
     }
     row += count;
@@ -102,9 +115,9 @@ WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const 
 }
 
 /// Pointers to the lines of one pixel's window, `step` apart: in the image, or in `patch`, a copy with its padding,
-/// where the window reaches out of the image.
+/// where the window reaches out of the image (false).
 template <class Unit, class X>
-WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
+WEFT_INLINE bool fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
                                     const Unit** to, i64 step) {
   const ConvWindow w = conv_window(s, p);
   const i64 line_size = s.kernel[2] * s.channels_in,
@@ -118,6 +131,7 @@ WEFT_INLINE void fill_line_pointers(const ConvSizes& s, const ConvPixel& p, cons
     WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, line += next_line, to += step)* to =
         reinterpret_cast<const Unit*>(line);
   }
+  return w.inside;
 }
 
 /// Writes the patches of rows [row0, row0 + rows) for the taps and units of one step.
@@ -194,14 +208,16 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                            .far = g.n_outer && g.mc >= 4 * tile.mr};
     if (in_place && table_of != group * g.m_blocks + mb) {
       table_of = group * g.m_blocks + mb;
-      fill_row_table<tile>(s, row0, block.rows, taps, table,
-                           [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
-                             if constexpr (mode == ConvMode::Direct) fill_pointers(s, pixel, from, filled, to, tile.mr);
-                             if constexpr (mode == ConvMode::Lines) {
-                               Unit* patch = filled + row * tasks::filled_stride(panel_units);
-                               fill_line_pointers(s, pixel, from, outside, reinterpret_cast<X*>(patch), to, tile.mr);
-                             }
-                           });
+      const i64 step = s.stride[2] * s.pixel * i64(sizeof(X));
+      fill_row_table<tile>(
+          s, row0, block.rows, taps, step, table, [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
+            if constexpr (mode == ConvMode::Lines) {
+              Unit* patch = filled + row * tasks::filled_stride(panel_units);
+              return fill_line_pointers(s, pixel, from, outside, reinterpret_cast<X*>(patch), to, tile.mr);
+            } else {
+              return fill_pointers(s, pixel, from, filled, to, tile.mr);
+            }
+          });
     }
     i64 tap = 0, unit = 0;
     do {

@@ -147,7 +147,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
                                 acc, step.first);
         } else {
           run_micro<Mac, tile>(which, block.cols - col, rows.at, step.segments, length, step.offset, panel, acc, stride,
-                               step.first, block.rows <= 8 * tile.mr ? 4096 : 0);
+                               step.first, block.rows <= 9 * tile.mr ? 4096 : 0);
         }
         if (!step.last) continue;
         for (i64 at = col; at < next; at += tile.nr()) finish(row, count, at, acc + (at - col), stride);
