@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/expand_quantize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -90,13 +91,18 @@ class Expansion {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end()) return {};
     Steps steps{module_.append(op, {found->second.steps}), found->second.zero};
-    return quantized(steps, i.types[0].shape.dtype);
+    return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  Value quantized(const Steps& steps, DType to) {
+  /// Products of bytes need x itself; then all read that.
+  static bool is_multiplied(const Instruction& i) {
+    return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
+  }
+
+  Value quantized(const Instruction& i, const Steps& steps, DType to) {
     Value moved = steps.zero == 0 ? steps.steps : apply(module_, Fn::add, steps.steps, steps.zero);
     Value x = convert(module_, moved, to);
-    steps_[x.def] = steps;
+    if (!is_multiplied(i)) steps_[x.def] = steps;
     return x;
   }
 
@@ -132,7 +138,7 @@ class Expansion {
     auto zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : std::optional(0.0);
     double low = limit(op.to, true), high = limit(op.to, false);
     if (zero && is_byte(op.to))
-      return quantized({convert(module_, clamped(y, low - *zero, high - *zero), DType::i16), *zero}, op.to);
+      return quantized(i, {convert(module_, clamped(y, low - *zero, high - *zero), DType::i16), *zero}, op.to);
     if (i.inputs.size() == 3) {
       Value spread_zero = spread(module_, i.inputs[2], i.inputs[0].dims(), op.axis, op.block);
       y = apply(module_, Fn::add, {y, convert(module_, spread_zero, y.dtype())});
