@@ -29,7 +29,10 @@ std::string numbered(const std::string& path, int number) {
 
 }  // namespace
 
-ProgramStore::ProgramStore(const Options& options, const Log& log) : options_(options), log_(log) {
+ProgramStore::ProgramStore(const Options& options, const Log& log, bool is_saved)
+    : options_(options),
+      log_(log),
+      is_saved_(is_saved || options.save_compiled_model || (!options.cache_dir.empty() && !options.disable_caching)) {
   bool is_asked_for = options.memory_limit() > 0 || options.allocate() != 0 || options.empty_cache() != 0;
   if (is_asked_for) memory_ = std::make_shared<Memory>(options);
   if (options.int8_enable)
@@ -58,16 +61,18 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
 
 std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
   CompileOptions options = compile_options();
+  // onnxruntime's tensors are gone when this call has ended: either the program lets go of them, or they are copied.
+  bool lets_go = !is_saved_ && !model.has_nameless_size;
   for (const Constant& constant : model.constants) {
-    // onnxruntime frees its tensors once the session is made.
     const Tensor& theirs = constant.tensor;
-    bool is_text = theirs.dtype() == WEFT_STRING;
+    bool is_copied = !lets_go && theirs.dtype() != WEFT_STRING;
     options.constants.emplace_back(constant.name,
-                                   is_text ? theirs : Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()));
+                                   is_copied ? Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()) : theirs);
   }
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
   Program program = weft::compile(bytes_of(bytes), options);
+  if (lets_go) program.detach();
   if (!model.has_nameless_size) return make(std::move(program));
   auto again = [bytes, options](const std::vector<std::string>& shapes) {
     CompileOptions exact = options;

@@ -20,7 +20,8 @@ class Log;
 /// are told apart by content, in memory and in files alike, so that a saved program of another model is never taken.
 class ProgramStore {
  public:
-  ProgramStore(const Options& options, const Log& log);
+  /// `is_saved`: programs will be asked to save themselves, whatever the options say.
+  ProgramStore(const Options& options, const Log& log, bool is_saved);
 
   /// The scales of the calibration table; empty without int8.
   const Scales& scales() const { return scales_; }
@@ -46,6 +47,7 @@ class ProgramStore {
 
   const Options& options_;
   const Log& log_;
+  bool is_saved_;  // so that programs keep all of their weights
   Scales scales_;
   std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;

@@ -57,7 +57,10 @@ std::string operators_text(const GraphView& graph) {
 }  // namespace
 
 Provider::Provider(ProviderSettings settings, const OrtLogger* logger)
-    : OrtEp{}, settings_(std::move(settings)), log_(logger), programs_(settings_.options, log_) {
+    : OrtEp{},
+      settings_(std::move(settings)),
+      log_(logger),
+      programs_(settings_.options, log_, settings_.context.is_enabled) {
   ort_version_supported = api.version;
   OrtEp::GetName = [](const OrtEp* ep) noexcept { return static_cast<const Provider*>(ep)->settings_.name.c_str(); };
   OrtEp::GetCapability = [](OrtEp* ep, const OrtGraph* graph, OrtEpGraphSupportInfo* support) noexcept {

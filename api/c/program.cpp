@@ -157,6 +157,10 @@ weft_status* weft_save(const weft_program* program, const char* path) {
   return guarded([&] { required(program, "program").executable->save(&required(path, "path")); });
 }
 
+weft_status* weft_program_detach(weft_program* program) {
+  return guarded([&] { required(program, "program").executable->detach(); });
+}
+
 void weft_program_free(weft_program* program) { delete program; }
 
 weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text) {

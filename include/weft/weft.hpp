@@ -287,6 +287,8 @@ class Program {
     return value ? value : "";
   }
   void save(const std::string& path) const { check(weft_save(get(), path.c_str())); }
+  /// Lets go of the memory that constants were given in; weft_program_detach says more.
+  void detach() { check(weft_program_detach(program_.get())); }
   const weft_program* get() const { return program_.get(); }
 
  private:

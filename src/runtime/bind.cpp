@@ -178,4 +178,10 @@ void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) 
   }
 }
 
+void Executable::detach() {
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E406",
+               .what = cat("programs for ", device(), " do not let go of their weights")});
+}
+
 }  // namespace weft

@@ -103,8 +103,11 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                    .code = "E406",
                    .what = "the program calls a function of this process, which cannot be saved"});
     }
+    if (is_detached_)
+      throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of its weights"});
     save_plan(path, plan_, image_);
   }
+  void detach() override;
 
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
@@ -256,7 +259,28 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   std::vector<Kernel> kernels_;
   AlignedMemory memory_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
+  bool is_detached_ = false;
 };
+
+void CpuExecutable::detach() {
+  std::vector<bool> is_read(plan_.constants.size());
+  for (const PlanStep& step : plan_.steps) {
+    for (int id : step.buffers) {
+      const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+      if (buffer.kind == BufferKind::constant) is_read[static_cast<size_t>(buffer.index)] = true;
+    }
+  }
+  for (size_t i = 0; i < is_read.size(); ++i) {
+    Bytes& data = plan_.constants[i].data;
+    data = is_read[i] ? Bytes::copy(data) : Bytes();
+  }
+  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan_.buffers[i];
+    if (buffer.kind != BufferKind::constant) continue;
+    persistent_[i] = const_cast<std::byte*>(plan_.constants[static_cast<size_t>(buffer.index)].data.data());
+  }
+  is_detached_ = true;
+}
 
 class CpuContext final : public Context {
  public:

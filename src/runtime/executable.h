@@ -93,6 +93,9 @@ class Executable {
   /// "cpu (x86-64, avx2 fma), 2 threads"
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
+  /// Lets go of the memory that constants were given in, before the first context: what runs read is copied, the rest is
+  /// dropped, and with it the way to save. E406 on targets that cannot.
+  virtual void detach();
   /// Writes a saved program; E406 on targets that cannot be saved.
   virtual void save(const std::filesystem::path& path) const = 0;
 };

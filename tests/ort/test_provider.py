@@ -128,6 +128,22 @@ def test_a_loop_with_a_product_inside():
     assert assigned(check_equal(proto, feeds)).get(NAME, 0) >= 1
 
 
+def test_attention_with_the_defaults_that_onnxruntime_writes():
+    """onnxruntime gives every attribute its default, also where the default means that it is not there."""
+    node = helper.make_node("GroupQueryAttention", ["qkv", "", "", "k0", "v0", "last", "total", "cos", "sin"],
+                            ["y", "k1", "v1"], "attention", domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1)
+    cache = [["b", 2, "past", 16], ["b", 2, "all", 16]]
+    proto = model([node], [("qkv", F, ["b", "s", 128]), ("k0", F, cache[0]), ("v0", F, cache[0]),
+                           ("last", TensorProto.INT32, ["b"]), ("total", TensorProto.INT32, [])],
+                  [("y", F, ["b", "s", 64]), ("k1", F, cache[1]), ("v1", F, cache[1])],
+                  [("cos", numbers(32, 8)), ("sin", numbers(32, 8, seed=1))])
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    feeds = [{"qkv": numbers(1, rows, 128), "k0": numbers(1, 2, past, 16, seed=2), "v0": numbers(1, 2, past, 16, seed=3),
+              "last": np.array([past + rows - 1], np.int32), "total": np.array(past + rows, np.int32)}
+             for past, rows in ((0, 4), (4, 1), (9, 1))]
+    assert assigned(check_equal(proto, feeds)) == {NAME: 1}
+
+
 def test_defaults_of_inputs_may_be_overridden():
     proto = mlp()
     proto.graph.input.append(helper.make_tensor_value_info("b", F, [32, 8]))

@@ -112,6 +112,26 @@ TEST_CASE("memory of results is asked for once its size is known") {
   }
 }
 
+TEST_CASE("a program lets go of the memory that its constants were given in") {
+  using namespace weft::test;
+  Message graph;
+  graph.message(1, node("MatMul", {"x", "w"}, {"h"})).message(1, node("Add", {"h", "b"}, {"y"})).text(2, "g");
+  graph.message(11, value("x", 1, {"n", "2"})).message(11, value("w", 1, {"2", "2"})).message(11, value("b", 1, {"2"}));
+  graph.message(12, value("y", 1, {"n", "2"}));
+  std::string bytes = model(graph).data;
+  std::vector<float> w = {1, 2, 3, 4}, b = {10, 20};
+  weft::CompileOptions options{.device = "cpu"};
+  options.constants = {{"w", weft::view<float>(w, {2, 2})}, {"b", weft::view<float>(b, {2})}};
+  weft::Program program = weft::compile(std::as_bytes(std::span(bytes)), options);
+  program.detach();
+  w = b = {0, 0, 0, 0};  // the memory is the caller's again
+  auto outputs = program.new_context().run({weft::view<float>(numbers, {2, 2})});
+  auto y = outputs.at(0).as<float>();
+  CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{17, 30, 25, 42});
+  CHECK(code_of([&] { program.save("never.weft"); }) == "E406");
+  CHECK(code_of([&] { doubler().detach(); }) == "E406");
+}
+
 TEST_CASE("environment variables come through the library") {
   char* path = weft_environment("PATH");
   CHECK(path != nullptr);

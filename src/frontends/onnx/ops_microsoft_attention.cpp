@@ -347,7 +347,7 @@ Values group_query_attention(Call& c) {
   Value mask = additive(sees, h.q.dtype());
   if (c.has_input(10)) mask = Expr{&c, mask} + padded_mask(arg(c, 10), keys, h.q.dtype());
   double scale = head_scale(c, h.q), softcap = c.number("softcap", 0);
-  bool is_smooth = c.flag("smooth_softmax");
+  bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
   int64_t shown = c.integer("qk_output", 0);
   if (c.has_input(11) || is_smooth) {
     Expr sink = c.has_input(11) ? convert(arg(c, 11), h.q.dtype()) : full(c, h.q.dtype(), {1}, 0);

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX's own cases through the provider: none is lost that the CPU provider passes. A sample; all with WEFT_TEST_FULL=1."""
+import os
+
+import onnx_cases
+
+
+def test_no_case_is_lost():
+    results = onnx_cases.run(every=1 if os.environ.get("WEFT_TEST_FULL") else 97)
+    assert [(r["name"], r["weft"], r["message"]) for r in results if r["lost"]] == []
+    summary = onnx_cases.summary(results)
+    assert summary["whole on Weft"] >= 0.6 * summary["passed by the CPU provider"] > 0
