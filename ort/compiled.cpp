@@ -21,21 +21,42 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
 struct Outputs {
   OrtKernelContext* kernel;
   const std::vector<size_t>& places;
+  const std::vector<Tensor>& inputs;
   std::vector<void*> memory;
+  std::vector<std::unique_ptr<std::byte[]>> aside = {};
   std::exception_ptr failure = nullptr;  // what went wrong in the callback
 
   void* make(size_t index, const int64_t* dims, size_t rank) {
     OrtValue* value = nullptr;
     ok(api.ort->KernelContext_GetOutput(kernel, places[index], dims, rank, &value));
     ok(api.ort->GetTensorMutableData(value, &memory[index]));
-    static char nothing;  // the address of an empty output may be null
-    return memory[index] ? memory[index] : &nothing;
+    return memory[index];
   }
 
-  static void* allocate(void* user, size_t index, const int64_t* dims, size_t rank, size_t) {
+  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache: the result is
+  /// made aside and copied when all is read.
+  bool is_read(const void* data, size_t bytes) const {
+    auto begin = static_cast<const std::byte*>(data);
+    return std::ranges::any_of(inputs, [&](const Tensor& input) {
+      if (!input || input.dtype() == WEFT_STRING) return false;
+      auto other = input.bytes();
+      return begin < other.data() + other.size() && other.data() < begin + bytes;
+    });
+  }
+
+  void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
+    static char nothing;  // the address of an empty output may be null
+    void* data = make(index, dims, rank);
+    if (!data || bytes == 0) return &nothing;
+    if (!is_read(data, bytes)) return data;
+    aside.push_back(std::make_unique<std::byte[]>(bytes));
+    return aside.back().get();
+  }
+
+  static void* allocate(void* user, size_t index, const int64_t* dims, size_t rank, size_t bytes) {
     auto& self = *static_cast<Outputs*>(user);
     try {
-      return self.make(index, dims, rank);
+      return self.memory_for_run(index, dims, rank, bytes);
     } catch (...) {
       self.failure = std::current_exception();
       return nullptr;
@@ -131,7 +152,7 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const {
-  Outputs outputs{kernel, binding.outputs, std::vector<void*>(binding.outputs.size())};
+  Outputs outputs{kernel, binding.outputs, inputs, std::vector<void*>(binding.outputs.size())};
   RunOptions options{.allocate = &Outputs::allocate, .allocate_user = &outputs};
   std::unique_ptr<Context> context = take();
   std::vector<Tensor> results;

@@ -81,6 +81,20 @@ def custom():
                  [("y", F, ["n", 16]), ("clean", TensorProto.STRING, [None])], [("w", numbers(16, 16))])
 
 
+def test_one_memory_as_input_and_output():
+    """y = reversed(x) in the place of x."""
+    order = np.arange(63, -1, -1)
+    nodes = [helper.make_node("Gather", ["x", "order"], ["y"], "reverse", axis=0)]
+    made = session(model(nodes, [("x", F, [64])], [("y", F, [64])], [("order", order)]))
+    x = numbers(64)
+    memory = ort.OrtValue.ortvalue_from_numpy(x.copy())
+    binding = made.io_binding()
+    binding.bind_ortvalue_input("x", memory)
+    binding.bind_ortvalue_output("y", memory)
+    made.run_with_iobinding(binding)
+    np.testing.assert_array_equal(memory.numpy(), x[::-1])
+
+
 def test_what_cannot_be_compiled_stays_on_the_cpu(capfd):
     made = session(custom())
     assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
