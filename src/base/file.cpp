@@ -14,11 +14,26 @@
 namespace weft {
 namespace {
 
+/// Names in the folder of a missing file that are near to it.
+std::string near_files(const std::filesystem::path& path) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (auto entry = std::filesystem::directory_iterator(folder, failed); !failed && entry != end(entry);
+       entry.increment(failed)) {
+    if (names.size() == 1000) break;
+    names.push_back(entry->path().filename().string());
+  }
+  return printable(nearest_names(path.filename().string(), names));
+}
+
 [[noreturn]] void file_error(const std::string& path, std::string_view doing, int code) {
   bool resource = code == ENOSPC || code == ENOMEM || code == EMFILE || code == EFBIG;
+  std::string near = code == ENOENT ? near_files(path) : "";
   throw Error({.kind = resource ? ErrorKind::resource : ErrorKind::usage,
                .code = "E106",
-               .what = cat("cannot ", doing, " ", printable(path), ": ", std::strerror(code))});
+               .what = cat("cannot ", doing, " ", printable(path), ": ", std::strerror(code)),
+               .hint = near.empty() ? "" : cat("did you mean ", near, "?")});
 }
 
 struct Descriptor {

@@ -69,15 +69,53 @@ WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
 #ifdef WEFT_CHECKED
-/// Notes the first access out of bounds.
-WEFT_INLINE void raise_fault(WEFT_GLOBAL KernelFault* fault, i32 buffer, i64 offset, i64 size, i64 bytes) {
+/// Notes the first wrong access.
+WEFT_INLINE void raise_fault(WEFT_GLOBAL KernelFault* fault, i32 buffer, i64 offset, i64 size, i64 bytes,
+                             i32 kind = 1) {
   i32 none = 0;
-  if (!__atomic_compare_exchange_n(&fault->raised, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  if (!__atomic_compare_exchange_n(&fault->raised, &none, kind, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
   fault->buffer = buffer, fault->offset = offset, fault->size = size, fault->bytes = bytes;
 }
 
+/// What a checked kernel knows of the bytes of a buffer: who wrote each (launch.h). On GPUs nothing is followed.
+struct Writers {
+#ifdef WEFT_CPU
+  u32* stamps = nullptr;
+  u32 earlier = 0, stamp = 0;
+
+  WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
+  /// The fault of reading these bytes, 0 if it is none.
+  WEFT_INLINE i32 reads(i64 offset, i64 size) const {
+    for (i64 i = offset; stamps && i < offset + size; i++) {
+      if (stamps[i] == 0) return 4;
+      if (is_others(stamps[i])) return 3;
+    }
+    return 0;
+  }
+  /// The same for writing them, which is noted.
+  WEFT_INLINE i32 writes(i64 offset, i64 size) const {
+    i32 fault = 0;
+    for (i64 i = offset; stamps && i < offset + size; i++) {
+      if (is_others(stamps[i])) fault = 3;
+      stamps[i] = stamp;
+    }
+    return fault;
+  }
+  /// Code that goes around the checks may write any of them.
+  WEFT_INLINE void forget(i64 bytes) const {
+    if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
+    for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
+  }
+#else
+  WEFT_INLINE i32 reads(i64, i64) const { return 0; }
+  WEFT_INLINE i32 writes(i64, i64) const { return 0; }
+  WEFT_INLINE void forget(i64) const {}
+#endif
+};
+
 /// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` says whether the elements may be
-/// touched and records a fault if not; load and store in vec.h call it and drop what is not valid.
+/// touched and records a fault if not; load and store in vec.h call `readable` and `writable`, which also look at who
+/// wrote the elements, and drop what is not valid.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;
@@ -85,6 +123,7 @@ struct CheckedPointer {
   i64 bytes;
   i32 buffer;
   WEFT_GLOBAL KernelFault* fault;
+  Writers writers;
 
   WEFT_INLINE bool valid(i64 first, i64 count) const {
     i64 offset = (at - base + first) * i64(sizeof(T)), size = count * i64(sizeof(T));
@@ -92,16 +131,37 @@ struct CheckedPointer {
     raise_fault(fault, buffer, offset, size, bytes);
     return false;
   }
-  WEFT_INLINE CheckedPointer operator+(i64 n) const { return {at + n, base, bytes, buffer, fault}; }
-  WEFT_INLINE CheckedPointer operator-(i64 n) const { return {at - n, base, bytes, buffer, fault}; }
+  WEFT_INLINE bool readable(i64 first, i64 count) const {
+    if (!valid(first, count)) return false;
+    note(first, count, writers.reads((at - base + first) * i64(sizeof(T)), count * i64(sizeof(T))));
+    return true;
+  }
+  WEFT_INLINE bool writable(i64 first, i64 count) const {
+    if (!valid(first, count)) return false;
+    note(first, count, writers.writes((at - base + first) * i64(sizeof(T)), count * i64(sizeof(T))));
+    return true;
+  }
+  WEFT_INLINE void note(i64 first, i64 count, i32 kind) const {
+    if (kind) raise_fault(fault, buffer, (at - base + first) * i64(sizeof(T)), count * i64(sizeof(T)), bytes, kind);
+  }
+  WEFT_INLINE CheckedPointer moved(WEFT_GLOBAL T* to) const {
+    CheckedPointer p = *this;
+    return p.at = to, p;
+  }
+  WEFT_INLINE CheckedPointer operator+(i64 n) const { return moved(at + n); }
+  WEFT_INLINE CheckedPointer operator-(i64 n) const { return moved(at - n); }
   WEFT_INLINE CheckedPointer& operator+=(i64 n) { return at += n, *this; }
-  WEFT_INLINE WEFT_GLOBAL T& operator[](i64 n) const { return valid(n, 1) ? at[n] : *base; }
-  WEFT_INLINE WEFT_GLOBAL T* raw() const { return at; }
+  /// An element that may be changed counts as written.
+  WEFT_INLINE WEFT_GLOBAL T& operator[](i64 n) const {
+    const bool ok = is_same<T, remove_const<T>> ? writable(n, 1) : readable(n, 1);
+    return ok ? at[n] : *base;
+  }
 };
 template <class T>
 using Global = CheckedPointer<T>;
 template <class T>
 WEFT_INLINE WEFT_GLOBAL T* raw(CheckedPointer<T> p) {
+  if constexpr (is_same<T, remove_const<T>>) p.writers.forget(p.bytes);
   return p.at;
 }
 #else
@@ -199,8 +259,7 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_
 template <class T>
 WEFT_INLINE T shuffle_xor(T v, int mask) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  if constexpr (sizeof(T) == 4)
-    return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
+  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
   else {
     u64 bits = __builtin_bit_cast(u64, v);
     u64 low = shuffle_xor(u32(bits), mask), high = shuffle_xor(u32(bits >> 32), mask);
@@ -238,7 +297,12 @@ WEFT_INLINE Global<T> buffer(const L& launch, int i) {
   auto at = (WEFT_GLOBAL T*)buffer_at(launch, i);
 #ifdef WEFT_CHECKED
   auto bytes = (const WEFT_GLOBAL i64*)checks(launch).buffer_bytes;
-  return {at, at, bytes[i], i, (WEFT_GLOBAL KernelFault*)checks(launch).fault};
+  Writers writers;
+#ifdef WEFT_CPU
+  const LaunchArgs& args = checks(launch);
+  if (args.stamps) writers = {args.stamps[i], args.earlier, args.stamp};
+#endif
+  return {at, at, bytes[i], i, (WEFT_GLOBAL KernelFault*)checks(launch).fault, writers};
 #else
   return at;
 #endif

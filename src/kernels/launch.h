@@ -14,9 +14,11 @@ using u16 = __UINT16_TYPE__;
 using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 
-/// The first access outside its buffer that a checked kernel met. The access itself was dropped (a load gave zero).
+/// The first wrong access that a checked kernel met. One outside its buffer was dropped (a load gave zero).
 struct KernelFault {
-  i32 raised = 0;  // 0: none; 1: an access out of bounds; 2: an index (offset) out of an axis of `size` elements
+  // 0: none; 1: an access out of bounds; 2: an index (offset) out of an axis of `size` elements; 3: another task of the
+  // step wrote these bytes; 4: nobody wrote the bytes that are read
+  i32 raised = 0;
   i32 buffer = 0;  // index into the kernel's buffers
   i64 offset = 0;  // first byte of the access, from the start of the buffer; may be negative
   i64 size = 0;    // bytes of the access
@@ -31,7 +33,13 @@ struct LaunchArgs {
   i64 scratch_bytes = 0;
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
   KernelFault* fault = nullptr;       // written by checked kernels only
+  // A stamp for each byte of the buffers that are followed: 0 while nobody wrote it, then that of the task that did.
+  // Stamps up to `earlier` are those of the steps before this one. Checked kernels only.
+  u32* const* stamps = nullptr;
+  u32 earlier = 0, stamp = 0;
 };
+/// Written by code that was not watched.
+inline constexpr u32 unknown_stamp = ~u32(0);
 
 /// Arguments of a kernel on a GPU, passed by value: the kernarg block is these bytes.
 template <int Buffers>

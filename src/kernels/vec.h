@@ -347,12 +347,12 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
 #ifdef WEFT_CHECKED
 template <int N, class T, class L>
 WEFT_INLINE Vec<remove_const<T>, N> load(CheckedPointer<T> p, L lanes) {
-  if (!p.valid(0, valid_lanes(lanes, N))) return {};
+  if (!p.readable(0, valid_lanes(lanes, N))) return {};
   return load<N>(p.at, lanes);
 }
 template <class T, class V, class L>
 WEFT_INLINE void store(CheckedPointer<T> p, V v, L lanes) {
-  if (p.valid(0, valid_lanes(lanes, lanes_of<V>))) store(p.at, v, lanes);
+  if (p.writable(0, valid_lanes(lanes, lanes_of<V>))) store(p.at, v, lanes);
 }
 #endif
 

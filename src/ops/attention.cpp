@@ -16,6 +16,9 @@ Types Attention::infer(Operands in) const {
   for (const Shape* s : {&q, &k, &v}) {
     if (s->rank() != 4) refuse("E151", "attention: ", *s, " must have the axes batch, head, row, column");
   }
+  real(name, q);
+  same_type(name, q, k);
+  same_type(name, q, v);
   require_equal(q.dims[0], k.dims[0], "attention: batch of q and k");
   require_equal(q.dims[0], v.dims[0], "attention: batch of q and v");
   require_equal(k.dims[1], v.dims[1], "attention: heads of k and v");
@@ -23,6 +26,7 @@ Types Attention::infer(Operands in) const {
   require_equal(k.dims[2], v.dims[2], "attention: rows of k and v");
   if (!exact_divide(q.dims[1], k.dims[1]))
     refuse("E151", "attention: ", q.dims[1], " heads are no multiple of ", k.dims[1], " key heads");
+  if (in.size() == 4) broadcasts_to(name, tensor(name, in, 3), Dims{q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
   return {Shape{q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}}};
 }
 
@@ -42,10 +46,8 @@ std::vector<int64_t> mask_steps(const Wide& mask) {
 void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> scores) {
   for (size_t j = 0; j < scores.size(); ++j) {
     auto at = static_cast<size_t>(start) + j * static_cast<size_t>(step);
-    if (mask.is_real())
-      scores[j] += mask.as<double>()[at];
-    else if (mask.as<int64_t>()[at] == 0)
-      scores[j] = minus_infinity;
+    if (mask.is_real()) scores[j] += mask.as<double>()[at];
+    else if (mask.as<int64_t>()[at] == 0) scores[j] = minus_infinity;
   }
 }
 

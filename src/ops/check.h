@@ -32,6 +32,20 @@ inline void same_type(std::string_view op, const Shape& a, const Shape& b) {
   if (a.dtype != b.dtype) refuse("E141", op, ": element types differ: ", a, " and ", b);
 }
 
+inline void real(std::string_view op, const Shape& x) {
+  if (!is_float(x.dtype)) refuse("E141", op, ": ", x, " must hold floats");
+}
+
+/// `small` repeats along `large`: each size, from the last one on, is 1 or the same.
+inline void broadcasts_to(std::string_view op, const Shape& small, std::span<const Dim> large) {
+  if (small.dims.size() > large.size()) refuse("E151", op, ": ", small, " has more axes than ", large.size());
+  size_t added = large.size() - small.dims.size();
+  for (size_t i = 0; i < small.dims.size(); ++i) {
+    if (!known_equal(small.dims[i], 1))
+      require_equal(small.dims[i], large[added + i], cat(op, ": axis ", i, " of ", small));
+  }
+}
+
 inline void length_is(std::string_view op, std::string_view what, size_t length, int64_t rank) {
   if (static_cast<int64_t>(length) != rank) refuse("E141", op, ": ", what, " has ", length, " entries for rank ", rank);
 }

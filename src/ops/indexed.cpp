@@ -44,11 +44,24 @@ Types Gather::infer(Operands in) const {
   return {result};
 }
 
+namespace {
+
+/// Positions lie inside x along every axis but the one that the indices are for.
+void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
+  if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
+  for (size_t i = 0; i < x.dims.size(); ++i) {
+    if (static_cast<int64_t>(i) != axis)
+      require_less_equal(indices.dims[i], x.dims[i], cat(op, ": axis ", i, " of indices ", indices, " and ", x));
+  }
+}
+
+}  // namespace
+
 Types GatherElements::infer(Operands in) const {
   operand_count(name, in, 2, 2);
   const Shape &x = tensor(name, in, 0), &indices = indices_of(name, in, 1);
   axis_in_range(name, axis, x.rank());
-  if (x.rank() != indices.rank()) refuse("E151", "gather_elements: ranks of ", x, " and ", indices, " differ");
+  inside_other_axes(name, x, indices, axis);
   return {Shape{x.dtype, indices.dims}};
 }
 
@@ -68,6 +81,7 @@ Types ScatterElements::infer(Operands in) const {
   axis_in_range(name, axis, x.rank());
   same_type(name, x, updates);
   same_dims(name, indices, updates);
+  inside_other_axes(name, x, indices, axis);
   return {x};
 }
 

@@ -19,8 +19,10 @@ void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_
   if (block > 0) {
     axis_in_range(op, axis, x.rank());
     if (scale.rank() != x.rank()) refuse("E151", op, ": blocked scale ", scale, " needs the rank of ", x);
-    require_equal(scale.dims[static_cast<size_t>(axis)], ceildiv(x.dims[static_cast<size_t>(axis)], block),
-                  cat(op, ": blocks of axis ", axis));
+    for (size_t i = 0; i < x.dims.size(); ++i) {
+      bool is_blocked = static_cast<int64_t>(i) == axis;
+      require_equal(scale.dims[i], is_blocked ? ceildiv(x.dims[i], block) : x.dims[i], cat(op, ": blocks of axis ", i));
+    }
     return;
   }
   if (scale.rank() == 0 || (scale.rank() == 1 && known_equal(scale.dims[0], 1))) return;
@@ -33,6 +35,7 @@ const Shape& check_operands(std::string_view op, Operands in, int64_t axis, int6
   operand_count(op, in, 2, 3);
   const Shape& x = tensor(op, in, 0);
   check_scale(op, x, tensor(op, in, 1), axis, block);
+  real(op, tensor(op, in, 1));
   if (in.size() == 3) same_dims(op, tensor(op, in, 1), tensor(op, in, 2));
   return x;
 }

@@ -10,6 +10,8 @@
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
+#include "runtime/checked.h"
+#include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
@@ -50,6 +52,7 @@ struct Launcher {
   std::byte* scratch = nullptr;
   int64_t scratch_stride = 0;  // of one thread
   Watch* watch = nullptr;
+  CheckedRun* checked = nullptr;  // of kernels that were compiled with checks
 };
 
 struct StepRun {
@@ -153,6 +156,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       bound.arena_buffers.push_back(static_cast<int>(i));
     }
     bound.arena = place(requests);
+    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes);
   }
 
   void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
@@ -167,7 +171,12 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                     .scratch_bytes = launcher.scratch_stride,
                     .fault = &fault};
     StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry, args, launcher};
-    launcher.workers.run(bound.tasks, &StepRun::run, &run);
+    if (launcher.checked) {
+      run.args.scratch = launcher.scratch;
+      fault = launcher.checked->run(run.entry, run.args, step.buffers, bound.tasks);
+    } else {
+      launcher.workers.run(bound.tasks, &StepRun::run, &run);
+    }
     if (fault.raised) report_fault(step, fault);
     if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos) {
       damage(step, memory);
@@ -210,8 +219,11 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                    .where = step.source});
     }
     int buffer = step.buffers[static_cast<size_t>(fault.buffer)];
+    const char* what = fault.raised == 3   ? ", which another task of the step has written"
+                       : fault.raised == 4 ? ", which nobody has written"
+                                           : ", which is outside it";
     internal_error(cat("kernel ", kernel_name(step), " touches bytes ", fault.offset, " to ", fault.offset + fault.size,
-                       " of '", plan_.buffers[static_cast<size_t>(buffer)].value, "', which has ", fault.bytes));
+                       " of the ", fault.bytes, " of '", plan_.buffers[static_cast<size_t>(buffer)].value, "'", what));
   }
 
   /// Testing aid: see the WEFT_BREAK_KERNEL knob.
@@ -245,9 +257,18 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     BoundSizes bound = bind(plan_.load_steps, none);
     AlignedMemory scratch(bound.scratch_bytes * workers_.width(), allocator_);
     Launcher launcher{workers_, scratch.data(), bound.scratch_bytes};
+    std::optional<CheckedRun> checked;
+    if (knobs().checked) launcher.checked = &checked.emplace(fixed_bytes());
     for (size_t i = 0; i < plan_.load_steps.size(); ++i)
       run_step(plan_.load_steps[i], bound.steps[i], persistent_, launcher);
     report_.constant_bytes = total;
+  }
+
+  /// Bytes of the buffers whose size is a number.
+  std::vector<int64_t> fixed_bytes() const {
+    std::vector<int64_t> bytes;
+    for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));
+    return bytes;
   }
 
   Plan plan_;
@@ -384,17 +405,29 @@ class CpuContext final : public Context {
     grow(scratch_, bound_.scratch_bytes * workers.width());
     Watch watch(options.deadline, options.stop);
     Launcher launcher{workers, scratch_.data(), bound_.scratch_bytes, watch.is_needed() ? &watch : nullptr};
+    std::optional<CheckedRun> checked;
+    if (knobs().checked) launcher.checked = &checked.emplace(bound_.buffer_bytes);
     auto start = std::chrono::steady_clock::now();
     auto now = [&] { return std::chrono::steady_clock::now() - start; };
     for (size_t i = 0; i < plan().steps.size(); ++i) {
       const PlanStep& step = plan().steps[i];
       watch.check(step.source);
+      if (checked) begin_buffers(*checked, static_cast<int>(i));
       auto begin = now();
       program_->run_step(step, bound_.steps[i], memory_, launcher);
       watch.check_whole(step.source);
       if (options.profile)
         options.profile->push_back({i, begin, now(), values_.evaluate(step.flops), step_bytes(step)});
       if (options.observe) show(i, step, options);
+    }
+  }
+
+  /// What this step writes first holds nothing yet.
+  void begin_buffers(CheckedRun& checked, int step) {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      bool written_here = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::output;
+      if (written_here && buffer.first_step == step) checked.begin(static_cast<int>(i), memory_[i]);
     }
   }
 

@@ -194,18 +194,19 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
   return data;
 }
 
+/// What is there already is still read.
+void KernelCache::stop_writing(int code) {
+  if (is_full_.exchange(true)) return;
+  log(LogLevel::warning, "the kernel cache ", printable(folder_.string()), " takes no more: ", std::strerror(code));
+}
+
 void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {
   auto size = static_cast<int64_t>(data.size() + sizeof(Header));
-  if (size > limit_ / 4) return;
+  if (size > limit_ / 4 || is_full_) return;
   int folder = open_folder(true);
   if (folder < 0) return;
   const Header header{.size = data.size(), .key = key, .checksum = hash128(data)};
-  if (!write_entry(folder, to_string(key), header, data)) {
-    std::string reason = std::strerror(errno);
-    std::scoped_lock lock(mutex_);
-    if (!unusable_) warn(reason);
-    return;
-  }
+  if (!write_entry(folder, to_string(key), header, data)) return stop_writing(errno);
   if (prune_is_due(folder, size)) prune(folder);
 }
 

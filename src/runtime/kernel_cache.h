@@ -54,15 +54,17 @@ class KernelCache {
  private:
   int open_folder(bool create);
   void warn(const std::string& what);
+  void stop_writing(int code);
   bool prune_is_due(int folder, int64_t bytes);
   void prune(int folder);
 
   std::filesystem::path folder_;
   int64_t limit_;
   std::mutex mutex_;
-  int fd_ = -1;                       // of the folder, once it is open
-  bool unusable_ = false;             // a warning was given; do not try again
-  std::atomic<int64_t> written_ = 0;  // bytes put since the last prune
+  int fd_ = -1;                        // of the folder, once it is open
+  bool unusable_ = false;              // a warning was given; do not try again
+  std::atomic<bool> is_full_ = false;  // a write failed and a warning was given
+  std::atomic<int64_t> written_ = 0;   // bytes put since the last prune
 };
 
 }  // namespace weft

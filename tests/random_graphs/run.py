@@ -66,25 +66,27 @@ def check_graph(seed, devices):
     return seen
 
 
-def serve(pipe, devices):
-    while (seed := pipe.recv()) is not None:
-        pipe.send(check_graph(seed, devices))
+def serve(pipe, work, context):
+    while True:
+        pipe.send(work(pipe.recv(), context))
 
 
 class Worker:
-    """A process that checks graphs, started again after a crash."""
+    """A process that answers `work(question, context)`, started again after a crash."""
 
-    def __init__(self, devices):
-        self.devices, self.process = devices, None
+    def __init__(self, work, context):
+        self.work, self.context, self.process = work, context, None
 
-    def check(self, seed):
+    def ask(self, question):
+        """The answer, or a text that says how the process ended."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
-            self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.devices), daemon=True)
+            self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
+                                                                           daemon=True)  # fmt: skip
             self.process.start()
             other.close()
         try:
-            self.pipe.send(seed)
+            self.pipe.send(question)
             if self.pipe.poll(SECONDS):
                 return self.pipe.recv()
             why = f"took more than {SECONDS} s"
@@ -93,7 +95,7 @@ class Worker:
             why = f"the process ended with {self.process.exitcode}"
         self.process.kill()
         self.process = None
-        return {"seed": seed, "operators": [], "passes": {}, "wrong": [why], "refused": []}
+        return why
 
 
 def report(seen, keep):
@@ -114,11 +116,13 @@ def report(seen, keep):
 
 def run(first, count, devices, keep=None):
     """Checks `count` graphs; gives what was seen in sum."""
-    worker = Worker(devices)
+    worker = Worker(check_graph, devices)
     total = {"graphs": count, "failed": [], "operators": collections.Counter(), "passes": collections.Counter(),
              "refused": collections.Counter()}  # fmt: skip
     for seed in range(first, first + count):
-        seen = worker.check(seed)
+        seen = worker.ask(seed)
+        if isinstance(seen, str):
+            seen = {"seed": seed, "operators": [], "passes": {}, "wrong": [seen], "refused": []}
         total["operators"].update(seen["operators"])
         total["passes"].update(seen["passes"])
         total["refused"].update(text.split(":")[0] for text in seen["refused"])

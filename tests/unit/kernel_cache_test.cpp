@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "counts.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_build.h"
 #include "targets/cpu/object.h"
@@ -212,14 +214,14 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
 TEST_CASE("kernel cache: a process killed while it writes leaves nothing half") {
   Scratch scratch;
   constexpr size_t size = 300000;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0, count = test::cases(8, 500); round < count; ++round) {
     pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
       KernelCache cache(scratch.path, 64 * mebi);
       for (int n = 0;; n = (n + 1) % 20) cache.put(key_of(n), data_of(n, size));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10 + 7 * round));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10 + 7 * (round % 10)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     KernelCache cache(scratch.path, 64 * mebi);
@@ -241,7 +243,7 @@ TEST_CASE("kernel cache: processes and threads write and read the same keys at o
     return true;
   };
   std::vector<pid_t> children;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 16; ++i) {
     pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) ::_exit(use() ? 0 : 1);
@@ -257,6 +259,30 @@ TEST_CASE("kernel cache: processes and threads write and read the same keys at o
     CHECK(status == 0);
   }
   CHECK(good == 3);
+}
+
+TEST_CASE("kernel cache: a full disk loses no entry") {
+  Scratch scratch;
+  {
+    KernelCache cache(scratch.path, 64 * mebi);
+    cache.put(key_of(1), data_of(1, 5000));
+  }
+  pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    KernelCache cache(scratch.path, 64 * mebi);
+    cache.put(key_of(2), data_of(2, 5000));
+    ::_exit(!cache.get(key_of(2)) && holds(cache, 1, 5000) ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  KernelCache cache(scratch.path, 64 * mebi);
+  CHECK(cache.list().size() == 1);
+  CHECK(holds(cache, 1, 5000));
 }
 
 TEST_CASE("kernel build: equal kernels compile once, a second build compiles nothing") {

@@ -3,12 +3,17 @@
 #include "runtime/saved.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <random>
 
 #include "base/error.h"
 #include "compile.h"
+#include "counts.h"
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "ops/registry.h"
@@ -188,7 +193,7 @@ TEST_CASE("saved: every flipped byte and every cut is refused") {
     CHECK((code == "E170" || (at >= 8 && at < 12 && code == "E171")));
   };
   for (size_t at = 0; at < 256; ++at) flip(at);
-  for (int i = 0; i < 2000; ++i) flip(random() % good.size());
+  for (int i = 0, count = test::cases(1000, 4500); i < count; ++i) flip(random() % good.size());
   auto cut = [&](size_t size) {
     std::string code = load_code({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)});
     INFO("cut at ", size, " gave '", code, "'");
@@ -199,6 +204,26 @@ TEST_CASE("saved: every flipped byte and every cut is refused") {
   auto longer = good;
   longer.push_back(std::byte{0});
   CHECK(load_code(longer) == "E170");
+}
+
+TEST_CASE("saved: a full disk is an error and leaves what was there") {
+  Folder folder;
+  auto program = compile(parse_program(text, make_op));
+  program->save(folder.path / "p.weft");
+  const auto before = bytes_of(folder.path / "p.weft");
+  pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    ::_exit(code_of([&] { program->save(folder.path / "p.weft"); }) == "E106" ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(bytes_of(folder.path / "p.weft") == before);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
 }
 
 TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {

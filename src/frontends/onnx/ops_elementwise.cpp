@@ -11,11 +11,19 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+/// Whole numbers have no quotient by a constant that holds a 0. By one that only a run knows it is 0, never a trap.
+void refuse_constant_zero(Call& c) {
+  auto divisor = c.constant(1);
+  if (!divisor || !is_integer(divisor->dtype)) return;
+  if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
+}
+
 /// Any function whose row in elementwise.def has the node's name in its onnx column.
 Values from_table(Call& c) {
   const auto fns = all_fns();
   auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);
   c.expect_inputs(static_cast<size_t>(row->arity), static_cast<size_t>(row->arity));
+  if (row - fns.begin() == static_cast<std::ptrdiff_t>(Fn::div)) refuse_constant_zero(c);
   return {apply(static_cast<Fn>(row - fns.begin()), c, c.inputs())};
 }
 
@@ -38,6 +46,7 @@ Values power(Call& c) {
 
 Values modulo(Call& c) {
   Fn fn = c.flag("fmod") ? Fn::fmod : Fn::floor_mod;
+  refuse_constant_zero(c);
   return {apply(fn, arg(c, 0), arg(c, 1))};
 }
 

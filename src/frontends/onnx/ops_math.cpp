@@ -268,6 +268,8 @@ Values mean_variance_normalization(Call& c) {
 
 /// Minus the log-probability of each target class, weighted; classes are axis 1.
 Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
+  if (log_probability.rank() != target.rank() + 1)
+    c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
   bool ignores = c.has("ignore_index");
   double ignored = static_cast<double>(c.integer("ignore_index", 0));
   target = convert(target, DType::i64);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checked.h"
+
+#include <cstring>
+
+namespace weft {
+
+void CheckedRun::begin(int buffer, std::byte* memory) {
+  auto at = static_cast<size_t>(buffer);
+  stamps_[at].assign(static_cast<size_t>(bytes_[at]), 0);
+  if (bytes_[at] > 0) std::memset(memory, 0xff, static_cast<size_t>(bytes_[at]));
+}
+
+KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks) {
+  std::vector<i64> bytes;
+  std::vector<u32*> stamps;
+  for (int id : buffers) {
+    auto at = static_cast<size_t>(id);
+    bytes.push_back(bytes_[at]);
+    stamps.push_back(stamps_[at].empty() ? nullptr : stamps_[at].data());
+  }
+  KernelFault fault;
+  args.buffer_bytes = bytes.data();
+  args.stamps = stamps.data();
+  args.fault = &fault;
+  args.earlier = last_;
+  for (int64_t task = 0; task < tasks && !fault.raised; ++task) {
+    args.stamp = ++last_;
+    entry(&args, task, task + 1);
+  }
+  return fault;
+}
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each bad input of bad_inputs.py ends with the exit code and the words that bad_inputs.txt says (what stands behind "..." may
+be any); WEFT_UPDATE=1 writes them.
+
+Every one is refused within a second of processor time and 256 MiB.
+"""
+import os
+import resource
+import subprocess
+
+import pytest
+from bad_inputs import INPUTS
+from limits import BUILD, ROOT
+
+GOLDEN = ROOT / "tests/robustness/bad_inputs.txt"
+MOST_MEMORY = 512 << 20  # of one process, the compiler's where something compiles
+MOST_SECONDS = 2
+SETTINGS = {"NO_COLOR": "1", "WEFT_MEMORY_LIMIT": "16384"}
+
+
+def golden():
+    """Name -> what `weft` says, its exit code in the first line."""
+    if not GOLDEN.exists():
+        return {}
+    parts = GOLDEN.read_text().split("=== ")[1:]
+    return dict(part.rstrip("\n").split("\n", 1) for part in parts)
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def said(name, folder):
+    before = dict(os.environ)
+    words = INPUTS[name](folder)
+    command = [BUILD / "bin/weft", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, errors="replace", env={**os.environ, **SETTINGS},
+                          preexec_fn=limited, timeout=100)  # fmt: skip
+    os.environ.clear()
+    os.environ.update(before)
+    text = done.stderr.replace(str(folder), "FOLDER").strip()
+    return f"exit {done.returncode}\n{text}".strip()
+
+
+@pytest.fixture(scope="module")
+def answers():
+    found = {}
+    yield found
+    if os.environ.get("WEFT_UPDATE") == "1":
+        GOLDEN.write_text("".join(f"=== {name}\n{text}\n\n" for name, text in sorted(found.items())))
+
+
+@pytest.mark.parametrize("name", sorted(INPUTS))
+def test_bad_input(name, tmp_path, answers):
+    answers[name] = said(name, tmp_path)
+    if os.environ.get("WEFT_UPDATE") != "1":
+        wanted = golden()[name]
+        assert answers[name].startswith(wanted[:-3]) if wanted.endswith("...") else answers[name] == wanted
+
+
+def test_costs_are_bounded(answers):
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert used.ru_maxrss < MOST_MEMORY >> 10
+
+
+def test_nothing_else_is_golden():
+    if os.environ.get("WEFT_UPDATE") == "1":
+        pytest.skip("the file is written after the last test")
+    assert set(golden()) == set(INPUTS)

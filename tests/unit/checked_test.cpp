@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels compiled with checks: right ones pass, and one broken in each way is caught.
+#include "runtime/checked.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "runtime/kernel_build.h"
+#include "targets/cpu/object.h"
+
+using namespace weft;
+
+namespace {
+
+/// Two steps: the first writes b0 as its source says, the second copies b0 to b1, an element a task.
+class TwoSteps {
+ public:
+  static constexpr int64_t n = 40;
+
+  explicit TwoSteps(const std::string& write) {
+    const std::string head =
+        "#include \"fused.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n"
+        "WEFT_KERNEL(step) { [[maybe_unused]] auto from = WEFT_BUFFER(const f32, 0); auto to = WEFT_BUFFER(f32, 1);\n"
+        "const i64 n = WEFT_SIZE(0);\n"
+        "for_tasks(WEFT_LAUNCH, n, [&](i64 task) WEFT_LAMBDA { ";
+    const std::string tail = " }); }\n";
+    std::vector<KernelSource> sources = {
+        {.name = "first", .code = replaced(head, "first") + write + tail, .checked = true},
+        {.name = "copy", .code = replaced(head, "copy") + "to[task] = from[task];" + tail, .checked = true}};
+    built_ = build_kernels_or_throw(sources, host_chip());
+  }
+
+  /// The fault of the first step, or of the second.
+  KernelFault run() {
+    LoadedObject object(built_.image, "checked");
+    std::vector<float> x(n), y(n), z(n);
+    std::iota(x.begin(), x.end(), 1.0f);
+    auto memory = [](std::vector<float>& v) { return reinterpret_cast<std::byte*>(v.data()); };
+    CheckedRun run({n * 4, n * 4, n * 4});
+    run.begin(1, memory(y));
+    run.begin(2, memory(z));
+    KernelFault fault = step(run, object, "first", {0, 1}, {x.data(), y.data()});
+    if (!fault.raised) fault = step(run, object, "copy", {1, 2}, {y.data(), z.data()});
+    return fault;
+  }
+
+ private:
+  static std::string replaced(std::string text, const std::string& name) {
+    return text.replace(text.find("step"), 4, name);
+  }
+
+  static KernelFault step(CheckedRun& run, const LoadedObject& object, const char* name, std::vector<int> ids,
+                          std::vector<void*> buffers) {
+    const i64 sizes[] = {n};
+    return run.run(object.function<CheckedRun::Entry>(name), {.buffers = buffers.data(), .sizes = sizes}, ids, n);
+  }
+
+  BuiltKernels built_;
+};
+
+KernelFault fault_of(const std::string& write) { return TwoSteps(write).run(); }
+
+}  // namespace
+
+TEST_CASE("checked: right kernels have no fault") {
+  CHECK(fault_of("to[task] = from[task];").raised == 0);
+  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task, Full{}), Full{});").raised == 0);
+  // What goes around the checks is not watched.
+  CHECK(fault_of("raw(to)[task] = raw(from)[task];").raised == 0);
+}
+
+TEST_CASE("checked: an access outside the buffer") {
+  KernelFault fault = fault_of("to[task + 1] = from[task];");
+  CHECK(fault.raised == 1);
+  CHECK(fault.buffer == 1);
+  CHECK(fault.offset == TwoSteps::n * 4);
+  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task + 1, Full{}), Full{});").raised == 1);
+  CHECK(fault_of("to[task] = from[task - 1];").offset == -4);
+}
+
+TEST_CASE("checked: two tasks that touch the same bytes") {
+  KernelFault fault = fault_of("to[task / 2] = from[task];");
+  CHECK(fault.raised == 3);
+  CHECK(fault.offset == 0);
+  // Part of a vector of the next task.
+  CHECK(fault_of("if (task % 4 == 0) store(to + task, load<8>(from + task, Part{5}), Part{5});").raised == 3);
+  // Reading what another task of the same step wrote.
+  CHECK(fault_of("store(to + task, task ? load<1>(to + (task - 1), Full{}) : 1.0f, Full{});").raised == 3);
+}
+
+TEST_CASE("checked: a read of what nobody wrote") {
+  KernelFault fault = fault_of("if (task != 7) to[task] = from[task];");
+  CHECK(fault.raised == 4);
+  CHECK(fault.buffer == 0);
+  CHECK(fault.offset == 28);
+}
