@@ -164,6 +164,21 @@ def positions(d):
     return d.add("Where", seen, x, f32(-1), exact=True)
 
 
+def every_position(d):
+    """x[i, j] with counters for i and j, as indexing by aranges is exported: a view of x, or of its transpose."""
+    n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
+    x = d.input((n, m))
+    zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
+    sizes = d.add("Shape", x)
+    rows = d.add("Range", zero, d.add("Gather", sizes, zero, axis=0), one)
+    columns = d.add("Range", zero, d.add("Gather", sizes, one, axis=0), one)
+    turned = n == m and d.random.random() < 0.5
+    shape = np.array([n, m, 1], np.int64)
+    i = d.add("Expand", d.add("Reshape", rows, np.array([1, -1, 1] if turned else [-1, 1, 1], np.int64)), shape)
+    j = d.add("Expand", d.add("Reshape", columns, np.array([-1, 1, 1] if turned else [1, -1, 1], np.int64)), shape)
+    return d.add("GatherND", x, d.add("Concat", i, j, axis=-1), exact=True)
+
+
 # --- channels_last, rows_last
 
 
@@ -213,6 +228,6 @@ def quantised_matmul(d):
 
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
-    broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, conv_block, squeeze_excite,
-    along_first_axis, fake_quantised, quantised_matmul,
+    broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
+    squeeze_excite, along_first_axis, fake_quantised, quantised_matmul,
 ]  # fmt: skip
