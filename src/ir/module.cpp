@@ -44,7 +44,10 @@ void require_less_equal(const Dim& a, const Dim& b, std::string_view what) {
 const Type& Value::type() const { return def->types[index]; }
 
 const Shape& Value::shape() const {
-  if (!type().is_tensor()) internal_error(cat("a value of type ", type(), " used as a tensor"));
+  if (!type().is_tensor()) {
+    throw Error(
+        {.kind = ErrorKind::model, .code = "E141", .what = cat("a value of type ", type(), " is used as a tensor")});
+  }
   return type().shape;
 }
 

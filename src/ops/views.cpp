@@ -90,10 +90,8 @@ Types Concat::infer(Operands in) const {
     same_type(name, result, x);
     if (x.rank() != result.rank()) refuse("E151", "concat: ranks differ: ", result, " and ", x);
     for (size_t a = 0; a < x.dims.size(); ++a) {
-      if (static_cast<int64_t>(a) == axis)
-        result.dims[a] += x.dims[a];
-      else
-        require_equal(result.dims[a], x.dims[a], cat("concat: axis ", a, " of inputs 0 and ", i));
+      if (static_cast<int64_t>(a) == axis) result.dims[a] += x.dims[a];
+      else require_equal(result.dims[a], x.dims[a], cat("concat: axis ", a, " of inputs 0 and ", i));
     }
   }
   return {result};
@@ -127,7 +125,7 @@ std::vector<Wide> Slice::evaluate(std::span<const Wide> in) const {
     int64_t first = starts[a].value(), last = first + (counts[a] - 1) * steps[a];
     bool inside = std::min(first, last) >= 0 && std::max(first, last) < in[0].dims[a];
     if (counts[a] > 0 && !inside && product_of(counts) > 0)
-      internal_error(cat("slice: elements ", first, " to ", last, " of an axis of ", in[0].dims[a]));
+      refuse("E143", "slice: elements ", first, " to ", last, " of an axis of ", in[0].dims[a]);
     walk[a] *= steps[a];
     start += first * from[a];
   }

@@ -94,6 +94,8 @@ std::string outcome(std::string_view bytes) {
   } catch (const Error& error) {
     if (error.info().kind == ErrorKind::internal) std::printf("BUG: %s\n", error.what());
     return error.info().code;
+  } catch (const std::bad_alloc&) {
+    return "E400";
   }
 }
 

@@ -36,9 +36,18 @@ Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& 
   return mask;
 }
 
+void expect_rank(Call& c, size_t input, int64_t rank) {
+  int64_t found = c.input(input).rank();
+  if (found != rank) c.fail("E151", cat("needs input ", input, " of rank ", rank, ", has rank ", found));
+}
+
 Values attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
   bool is_flat = q.rank() == 3;
+  for (size_t input : {0, 1, 2}) expect_rank(c, input, is_flat ? 3 : 4);
+  for (size_t input : {4, 5}) {
+    if (c.has_input(4)) expect_rank(c, input, 4);
+  }
   int64_t q_heads = c.integer("q_num_heads", 0), kv_heads = c.integer("kv_num_heads", 0);
   if (is_flat) q = split_heads(c, q, q_heads), k = split_heads(c, k, kv_heads), v = split_heads(c, v, kv_heads);
   Dim past = 0;
