@@ -230,34 +230,10 @@ typedef struct weft_compile_options {
   size_t operator_count;
   int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
 } weft_compile_options;
+/* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options),  \
-   0,                             \
-   0,                             \
-   WEFT_PRECISION_F32,            \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0,                             \
-   0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* clang-format on */
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
