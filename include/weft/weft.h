@@ -245,8 +245,9 @@ WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const we
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
-/* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped. Before
- * the first context. The program cannot be saved afterwards (E406); on devices without this it fails with E406 too. */
+/* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped.
+ * Before the first context. The program cannot be saved afterwards (E406); on devices without this it fails with E406
+ * too. */
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
 

@@ -255,7 +255,7 @@ def flipped(at):
 
 bad("45 saved program cut")(lambda f: saved(f, lambda data: data[: len(data) // 2]))
 bad("45 bit flipped in a saved program")(lambda f: saved(f, flipped(-1000)))
-bad("45 saved program of another version")(lambda f: saved(f, flipped(8)))
+bad("45 saved program of another version")(lambda f: saved(f, lambda data: data[:8] + b"\xc8" + data[9:]))
 
 
 @bad("46 cache that cannot be written")
