@@ -79,14 +79,14 @@ def open_library():
 
 
 class Program:
-    """A model compiled for the CPU, with one context. Outputs are views that live until the next run."""
+    """A model compiled for a device, with one context. Outputs are views that live until the next run."""
 
-    def __init__(self, path, threads, precision, symbols):
+    def __init__(self, path, threads, precision, symbols, device="cpu"):
         self.library = open_library()
         texts = [f"{symbol}={size}".encode() for symbol, size in symbols.items()]
         options = CompileOptions(
             struct_size=ctypes.sizeof(CompileOptions),
-            device=b"cpu",
+            device=device.encode(),
             threads=threads,
             precision=PRECISIONS[precision],
             symbols=(c_char_p * len(texts))(*texts),

@@ -10,6 +10,7 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
+#include "targets/gpu/driver.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
 
@@ -59,8 +60,8 @@ void add_machine(Report& report) {
   report.add("load", show_number(load_average()));
   if (m.processors > 0 && load_average() > m.processors)
     report.problems.push_back("more processes want to run than there are processors: measurements will be noisy");
-  for (const DriverLibrary& driver : find_gpu_drivers())
-    report.add(driver.name, driver.found.empty() ? "not found" : driver.found);
+  for (const gpu::DriverSearch& search : gpu::drivers())
+    report.add(cat("driver of ", search.vendor, " GPUs"), search.driver ? search.driver->path() : search.why);
 }
 
 std::string json_text(const Report& report) {

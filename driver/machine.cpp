@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/machine.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -192,18 +190,6 @@ Peaks measure_peaks(int threads) {
                    });
                  });
   return peaks;
-}
-
-std::vector<DriverLibrary> find_gpu_drivers() {
-  std::vector<DriverLibrary> libraries;
-  for (const char* name : {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6"}) {
-    std::unique_ptr<void, int (*)(void*)> handle(dlopen(name, RTLD_LAZY | RTLD_LOCAL),
-                                                 [](void* h) { return h ? dlclose(h) : 0; });
-    link_map* map = nullptr;
-    if (handle) dlinfo(handle.get(), RTLD_DI_LINKMAP, &map);
-    libraries.push_back({name, map ? map->l_name : ""});
-  }
-  return libraries;
 }
 
 }  // namespace weft::driver

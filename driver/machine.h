@@ -31,10 +31,4 @@ struct Peaks {
 };
 Peaks measure_peaks(int threads);
 
-/// A fact about a library that is found at run time.
-struct DriverLibrary {
-  std::string name, found;  ///< "libcuda.so.1", its path or empty
-};
-std::vector<DriverLibrary> find_gpu_drivers();
-
 }  // namespace weft::driver

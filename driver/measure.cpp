@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "driver/on_device.h"
 #include "driver/stats.h"
 
 namespace weft::driver {
@@ -20,16 +21,18 @@ double timed_run(Context& context, std::span<const Tensor> inputs) {
   return to_seconds(Clock::now() - start);
 }
 
-void warm_up(Context& context, std::span<const Tensor> inputs, double seconds) {
+template <class Run>
+void warm_up(double seconds, const Run& run) {
   auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  while (Clock::now() < end) context.run(inputs);
+  while (Clock::now() < end) run();
 }
 
-void time_runs(Measurement& m, Context& context, std::span<const Tensor> inputs, const MeasureOptions& options) {
+template <class Run>
+void time_runs(Measurement& m, const MeasureOptions& options, const Run& run) {
   double cpu = cpu_seconds();
   auto end = Clock::now() + std::chrono::duration<double>(options.duration);
   do {
-    m.seconds.push_back(timed_run(context, inputs));
+    m.seconds.push_back(run());
   } while (options.iterations > 0 ? static_cast<int64_t>(m.seconds.size()) < options.iterations : Clock::now() < end);
   m.cpu_seconds = (cpu_seconds() - cpu) / static_cast<double>(m.seconds.size());
 }
@@ -113,8 +116,14 @@ Measurement measure(const Executable& executable, std::span<const Tensor> inputs
   auto context = executable.new_context();
   m.first_seconds = timed_run(*context, inputs);
   m.load_before = load_average();
-  warm_up(*context, inputs, options.warmup);
-  time_runs(m, *context, inputs, options);
+  if (options.on_device) {
+    OnDevice device(executable, inputs);
+    warm_up(options.warmup, [&] { device.timed_run(); });
+    time_runs(m, options, [&] { return device.timed_run(); });
+  } else {
+    warm_up(options.warmup, [&] { context->run(inputs); });
+    time_runs(m, options, [&] { return timed_run(*context, inputs); });
+  }
   m.load_after = load_average();
   m.peak_memory = peak_memory_bytes();
   m.arena = context->peak_memory_bytes();

@@ -14,6 +14,7 @@ struct MeasureOptions {
   int64_t iterations = 0;  ///< 0: as many as fit into `duration`
   double duration = 3;     ///< seconds
   double warmup = 0.3;     ///< seconds
+  bool on_device = false;  ///< GPUs: inputs and outputs stay there, the device's clock counts
 };
 
 /// One step of the program over all profiled runs.

@@ -25,7 +25,8 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
   line.value(
       "--donate", "INPUT=OUTPUT", [&](std::string_view text) { compile.donations.push_back(parse_donation(text)); },
       "write an output in the place of an input that is not needed any more (past=present); `explain` says if it can");
-  line.value("--device", "NAME", compile.device, "auto, cpu or ref; a named device is used or refused");
+  line.value("--device", "NAME", compile.device,
+             "auto, cpu, ref, gpu, nvidia:0, amd:0 ...; a named device is used or refused");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(
       "--precision", "TYPE", [&](std::string_view text) { compile.precision = parse_precision(text); },

@@ -22,12 +22,14 @@
 #include "plan/lifetimes.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/cpu_executable.h"
+#include "runtime/gpu_executable.h"
 #include "runtime/kernel_build.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/show_plan.h"
 #include "targets/cpu/thread_pool.h"
+#include "targets/gpu/device.h"
 #include "targets/ref/ref.h"
 
 namespace weft {
@@ -94,11 +96,12 @@ Host host_of(const CompileOptions& options) {
   throw error;
 }
 
-/// Kernel sources -> machine code -> something that runs.
-std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileOptions& options) {
+/// Kernel sources -> machine code.
+Bytes build_image(const Plan& plan, CompileReport& report, const CompileOptions& options) {
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) {
-    sources.push_back({.name = kernel.name, .code = kernel.code, .checked = knobs().checked});
+    sources.push_back(
+        {.name = kernel.name, .code = kernel.code, .work_group = kernel.threads, .checked = knobs().checked});
   }
   BuildCounts before = build_counts();
   auto progress = [&](int done, int total) {
@@ -119,7 +122,28 @@ std::shared_ptr<Executable> load(Plan plan, CompileReport report, const CompileO
   report.kernels_compiled = after.compiles - before.compiles;
   report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
   show_plan(plan, built.image);
-  return make_cpu_executable(std::move(plan), built.image, host_of(options), std::move(report));
+  return built.image;
+}
+
+/// What runs a plan: a thread pool, a device, or nothing for a chip that is not here.
+struct Runner {
+  Host host = {};
+  std::shared_ptr<gpu::Device> gpu = {};
+};
+
+std::shared_ptr<Executable> run_on(const Runner& runner, Plan plan, Bytes image, CompileReport report) {
+  if (plan.chip.kind == ChipKind::x86)
+    return make_cpu_executable(std::move(plan), std::move(image), runner.host, std::move(report));
+  if (!runner.gpu) return make_null_executable(std::move(plan), std::move(image), std::move(report));
+  Timer timer;
+  auto executable = make_gpu_executable(std::move(plan), std::move(image), runner.gpu, std::move(report));
+  log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
+  return executable;
+}
+
+std::shared_ptr<Executable> load(Plan plan, const Runner& runner, CompileReport report, const CompileOptions& options) {
+  Bytes image = build_image(plan, report, options);
+  return run_on(runner, std::move(plan), std::move(image), std::move(report));
 }
 
 /// Kernels are written for fused multiply-adds, which x86-64 has from AVX2 (v3) on.
@@ -133,55 +157,85 @@ const Chip& chip_to_compile_for() {
        .hint = knobs().cpu.empty() ? "--device ref runs anywhere, slowly" : "WEFT_CPU asked for the lesser chip"});
 }
 
-std::shared_ptr<Executable> compile_cpu(Job job) {
+std::shared_ptr<Executable> compile_for_chip(Job job, const Chip& chip, const Runner& runner) {
   Program& program = *job.program;
   optimise(program, job.options, {}, job.report);
   Pipeline run(program, {.dump_directory = job.options.dump_directory});
   bool bytes = multiplies_bytes(host_chip());
-  run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
+  if (chip.kind == ChipKind::x86)  // GPUs multiply dequantised values
+    run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
   run("fold_scales", fold_scales);
   run("expand_quantize", expand_quantize);
   run("channels_last", channels_last);
   run("rows_last", rows_last);
-  if (job.options.precision != Precision::f32) {
-    DType type = job.options.precision == Precision::bf16 ? DType::bf16 : DType::f16;
+  LowerOptions lowering;
+  DType type = job.options.precision == Precision::bf16 ? DType::bf16 : DType::f16;
+  if (job.options.precision != Precision::f32 && chip.kind != ChipKind::x86) {
+    lowering = {.storage = type, .keep_f32 = job.options.keep_f32};
+  } else if (job.options.precision != Precision::f32) {
     run("reduce_precision", [&](Module& module) { return reduce_precision(module, type, job.options.keep_f32); });
   }
   add(job.report, run);
   Timer timer;
-  Plan plan = lower(program, chip_to_compile_for());
+  Plan plan = lower(program, chip, lowering);
   plan_lifetimes(plan);
   plan_in_place(plan, job.options.donations);
   for (const std::string& note : donation_notes(plan)) log(LogLevel::info, note);
   job.report.phase_seconds.emplace_back("lower", timer.seconds());
-  return load(std::move(plan), std::move(job.report), job.options);
+  return load(std::move(plan), runner, std::move(job.report), job.options);
 }
 
-struct Device {
-  std::string_view name;
-  std::shared_ptr<Executable> (*compile)(Job);
-};
-/// "auto" takes the first.
-constexpr Device devices[] = {
-    {"cpu", compile_cpu},
-    {"ref", compile_reference},
+/// Where a program is to run: what the name of a device means here.
+struct Place {
+  bool reference = false;
+  Chip chip = {};
+  Runner runner = {};
 };
 
-const Device& find_device(const std::string& name) {
-  if (name == "auto") return devices[0];
-  auto found = std::ranges::find(devices, name, &Device::name);
-  if (found != std::end(devices)) return *found;
-  std::vector<std::string> known = {"auto"};
-  for (const Device& device : devices) known.emplace_back(device.name);
+Place cpu_place(const CompileOptions& options) {
+  return {.chip = chip_to_compile_for(), .runner = {.host = host_of(options)}};
+}
+
+Place gpu_place(const std::shared_ptr<gpu::Device>& device) {
+  return {.chip = device->info().chip, .runner = {.gpu = device}};
+}
+
+/// "amd:gfx942", "nvidia:sm_90a": a chip that need not be here.
+std::optional<Chip> named_gpu_chip(std::string_view name) {
+  size_t colon = name.find(':');
+  if (colon == name.npos) return std::nullopt;
+  std::string_view vendor = name.substr(0, colon), chip = name.substr(colon + 1);
+  bool fits = (vendor == "amd" && chip.starts_with("gfx")) || (vendor == "nvidia" && chip.starts_with("sm_"));
+  return fits ? std::optional(chip_named(std::string(chip))) : std::nullopt;
+}
+
+/// `auto` is the first GPU, or the CPU where there is none.
+Place choose_place(const CompileOptions& options) {
+  if (gpu::devices().empty()) return cpu_place(options);
+  log(LogLevel::note, "device auto: ", gpu::devices()[0]->name());
+  return gpu_place(gpu::devices()[0]);
+}
+
+Place find_place(const CompileOptions& options) {
+  const std::string& name = options.device;
+  if (name == "auto") return choose_place(options);
+  if (name == "cpu") return cpu_place(options);
+  if (name == "ref") return {.reference = true};
+  if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name));
+  if (auto chip = named_gpu_chip(name)) return {.chip = *chip};
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E501",
                .what = cat("there is no device '", printable(name), "'"),
-               .hint = cat("the devices are ", known)});
+               .hint = "the devices are auto, cpu, ref, gpu, nvidia:0, amd:0; a chip that is not here can be compiled "
+                       "for: nvidia:sm_90a, amd:gfx942"});
 }
 
 std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
                                         CompileReport report) {
-  return find_device(options.device).compile({std::move(program), options, std::move(report)});
+  Place place = find_place(options);
+  Job job{std::move(program), options, std::move(report)};
+  if (place.reference) return compile_reference(std::move(job));
+  return compile_for_chip(std::move(job), place.chip, place.runner);
 }
 
 // --- sizes that the caller asks for
@@ -235,7 +289,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 }
 
 std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
-  find_device(options.device);  // before any work
+  find_place(options);  // before any work
   auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Program> program = import(read(), options);
   std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
@@ -261,21 +315,25 @@ void refuse_late_options(const CompileOptions& options) {
                .what = cat(late, " can be asked for when a model is compiled, not for a saved program")});
 }
 
-void refuse_other_device(const std::string& device) {
-  if (find_device(device).compile == compile_cpu) return;
+/// A named device must be of the kind that the program was compiled for; `auto` takes whatever runs it.
+Place place_for(const Chip& chip, const CompileOptions& options) {
+  Place place = find_place(options);
+  if (!place.reference && place.chip.kind == chip.kind) return place;
+  if (options.device == "auto" && chip.kind == ChipKind::x86) return cpu_place(options);
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E172",
-               .what = cat("the saved program is for device 'cpu', '", printable(device), "' was asked for")});
+               .what = cat("the saved program is for ", printable(to_string(chip)), ", device '",
+                           printable(options.device), "' was asked for")});
 }
 
 /// Code for another chip can only be compiled again, from the sources in the file.
-void check_can_recompile(const Chip& chip, const CompileOptions& options) {
-  bool is_x86 = chip.kind == ChipKind::x86;
+void check_can_recompile(const Chip& chip, const Chip& here, const CompileOptions& options) {
+  bool is_x86 = chip.kind == ChipKind::x86;  // the plan of a GPU is made for its wave and matrix units
   if (is_x86 && options.recompile && !find_codegen_library().empty()) return;
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E172",
-               .what = cat("the saved program is for ", printable(to_string(chip)), ", this machine is ", host_chip()),
-               .why = !is_x86              ? "its kernels are written for another kind of chip"
+               .what = cat("the saved program is for ", printable(to_string(chip)), ", this machine is ", here),
+               .why = !is_x86              ? "its kernels are written for that chip"
                       : !options.recompile ? "compiling it again was not allowed"
                                            : "there is no libweft-codegen to compile it again",
                .hint = "compile the model again on this machine"});
@@ -283,16 +341,16 @@ void check_can_recompile(const Chip& chip, const CompileOptions& options) {
 
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options) {
   refuse_late_options(options);
-  refuse_other_device(options.device);
   Timer timer;
   LoadedPlan saved = load_plan(std::move(file));
+  Place place = place_for(saved.plan.chip, options);
   CompileReport report{.phase_seconds = {{"load", timer.seconds()}},
                        .kernels = static_cast<int64_t>(saved.plan.kernels.size())};
-  if (runs_code_for(host_chip(), saved.plan.chip) && !knobs().checked)
-    return make_cpu_executable(std::move(saved.plan), saved.image, host_of(options), std::move(report));
-  check_can_recompile(saved.plan.chip, options);
-  saved.plan.chip = chip_to_compile_for();
-  return load(std::move(saved.plan), std::move(report), options);
+  if (runs_code_for(place.chip, saved.plan.chip) && !knobs().checked)
+    return run_on(place.runner, std::move(saved.plan), saved.image, std::move(report));
+  check_can_recompile(saved.plan.chip, place.chip, options);
+  saved.plan.chip = place.chip;
+  return load(std::move(saved.plan), place.runner, std::move(report), options);
 }
 
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& source) {

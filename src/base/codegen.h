@@ -66,7 +66,8 @@ struct CompileTimes {
 };
 
 /// What a compile or link gives. `bytes` is: x86 and AMD compile: a relocatable ELF object; x86 link: a shared object;
-/// AMD link: a code object (version 5) for hipModuleLoadData; NVIDIA: PTX text.
+/// AMD link: code objects (version 5) for hipModuleLoadData, one for each
+/// object, on multiples of 64 bytes; NVIDIA: PTX text.
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
@@ -86,7 +87,7 @@ class Codegen {
   /// kernels counts. Gives clang's words if the headers do not compile together; kernels then parse on their own.
   virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
   /// Makes one loadable image of what `compile` gave. Only `exported` symbols are visible in an x86 image; empty: all
-  /// entries. NVIDIA: one PTX module; file-scope names of different kernels do not clash.
+  /// entries. NVIDIA: the PTX modules one after another, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                              std::span<const std::string> exported) noexcept = 0;
   /// Assembly text of an object or image; PTX comes back as it is. Problems are said in the text.

@@ -47,10 +47,13 @@ struct PlanBuffer {
   int first_step = 0, last_step = 0;
 };
 
-/// A distinct kernel. The entry is `name`; `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch bytes.
+/// A distinct kernel. The entry is `name`. On a CPU `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch bytes;
+/// on a GPU the step says how many blocks there are.
 struct PlanKernel {
   std::string name;
   std::string code;
+  int threads = 256;     ///< GPU: of a block
+  int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
 };
 
 /// One launch.
@@ -61,6 +64,7 @@ struct PlanStep {
   std::vector<int> outputs = {};  ///< buffers that it writes
   std::string source = {};        ///< node(s) of the model
   std::string reason = {};        ///< why this kernel
+  Dim blocks = 0;                 ///< GPU: blocks that have work at these sizes; any other number is right as well
   Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
   /// Operands that may be the same memory as the one result: each place is read before it is written, by the same task.
   std::vector<int> in_place = {};

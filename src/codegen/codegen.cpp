@@ -133,8 +133,8 @@ class Clang : public Codegen {
 
   CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                      std::span<const std::string> exported) noexcept override {
-    if (chip.kind == ChipKind::nvidia) return guarded([&](CodegenResult& result) { result = merge_ptx(objects); });
-    CodegenResult result = link_elf(objects, chip, exported);
+    if (chip.kind == ChipKind::nvidia) return guarded([&](CodegenResult& result) { result = join_ptx(objects); });
+    CodegenResult result = chip.kind == ChipKind::amd ? link_each(objects, chip) : link_elf(objects, chip, exported);
     if (result.ok) join_resources(objects, result);
     return result;
   }

@@ -151,25 +151,6 @@ bool run_lld(const std::vector<std::string>& list, std::string& text) {
   return alive && result.retCode == 0;
 }
 
-bool is_header(std::string_view line) {
-  return line.starts_with(".version") || line.starts_with(".target") || line.starts_with(".address_size");
-}
-
-void append_body(std::string_view ptx, bool with_header, std::string& out) {
-  while (!ptx.empty()) {
-    size_t end = std::min(ptx.find('\n'), ptx.size() - 1) + 1;
-    std::string_view line = ptx.substr(0, end);
-    ptx.remove_prefix(end);
-    bool comment = line.starts_with("//") && !with_header;
-    if (!comment && (with_header || !is_header(line))) out += line;
-  }
-}
-
-std::vector<std::byte> to_bytes(std::string_view text) {
-  auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
 }  // namespace
 
 CodegenResult link_elf(std::span<const std::span<const std::byte>> objects, const Chip& chip,
@@ -188,13 +169,25 @@ CodegenResult link_elf(std::span<const std::span<const std::byte>> objects, cons
   return result;
 }
 
-CodegenResult merge_ptx(std::span<const std::span<const std::byte>> modules) {
-  std::string text;
-  for (size_t i = 0; i < modules.size(); ++i) {
-    std::string_view ptx(reinterpret_cast<const char*>(modules[i].data()), modules[i].size());
-    append_body(ptx, i == 0, text);
+CodegenResult link_each(std::span<const std::span<const std::byte>> objects, const Chip& chip) {
+  constexpr size_t alignment = 64;
+  CodegenResult result{.ok = true};
+  for (auto object : objects) {
+    CodegenResult one = link_elf({&object, 1}, chip, {});
+    if (!one.ok) return one;
+    result.bytes.insert(result.bytes.end(), one.bytes.begin(), one.bytes.end());
+    result.bytes.resize((result.bytes.size() + alignment - 1) / alignment * alignment);
   }
-  return {.ok = true, .bytes = to_bytes(text)};
+  return result;
+}
+
+CodegenResult join_ptx(std::span<const std::span<const std::byte>> modules) {
+  CodegenResult result{.ok = true};
+  for (auto module : modules) {
+    result.bytes.insert(result.bytes.end(), module.begin(), module.end());
+    if (module.empty() || module.back() != std::byte{0}) result.bytes.push_back(std::byte{0});
+  }
+  return result;
 }
 
 }  // namespace weft::codegen

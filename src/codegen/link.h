@@ -11,7 +11,11 @@ namespace weft::codegen {
 CodegenResult link_elf(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                        std::span<const std::string> exported);
 
-/// One PTX module of several: the header of the first and the bodies of all.
-CodegenResult merge_ptx(std::span<const std::span<const std::byte>> modules);
+/// A code object for each AMD object, one after another on multiples of 64 bytes. Linked into one they would keep one
+/// note of metadata each, of which HIP reads the first only.
+CodegenResult link_each(std::span<const std::span<const std::byte>> objects, const Chip& chip);
+
+/// PTX modules one after another, each ended by a zero byte: the driver can then compile them at the same time.
+CodegenResult join_ptx(std::span<const std::span<const std::byte>> modules);
 
 }  // namespace weft::codegen

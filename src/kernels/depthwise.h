@@ -206,4 +206,36 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
 }
 
 }  // namespace weft::kernel
+#else
+namespace weft::kernel {
+
+/// The same on a GPU: a thread makes four channels of a pixel.
+template <class Sum = f32, class L, class X, class W, class Store>
+WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
+                           const Store& store) {
+  constexpr int N = native_lanes;
+  for_pixels<N>(launch, s, s.groups, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
+    each([&](i64 channel, auto lanes) WEFT_LAMBDA {
+      Vec<Sum, N> sum = splat<Sum, N>(Sum(0));
+      i64 tap = 0;
+      WEFT_NO_UNROLL for (i64 kd = 0; kd < s.kernel[0]; ++kd) {
+        const i64 d = conv_source(s, 0, at.at[0], kd);
+        WEFT_NO_UNROLL for (i64 kh = 0; kh < s.kernel[1]; ++kh) {
+          const i64 h = conv_source(s, 1, at.at[1], kh);
+          WEFT_NO_UNROLL for (i64 kw = 0; kw < s.kernel[2]; ++kw, ++tap) {
+            const i64 p = conv_source(s, 2, at.at[2], kw);
+            if (d < 0 || h < 0 || p < 0) continue;
+            const auto pixel = convert<Sum>(load<N>(x + pixel_offset(s, at.image, d, h, p) + channel, lanes));
+            const auto factor = convert<Sum>(load<N>(w + tap * s.groups + channel, lanes));
+            if constexpr (is_same<Sum, i32>) sum += pixel * factor;
+            else sum = __builtin_elementwise_fma(pixel, factor, sum);
+          }
+        }
+      }
+      store(row, channel, sum, lanes);
+    });
+  });
+}
+
+}  // namespace weft::kernel
 #endif

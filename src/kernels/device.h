@@ -26,6 +26,7 @@
 #define WEFT_INLINE __attribute__((always_inline)) inline
 #define WEFT_LAMBDA __attribute__((always_inline))
 #define WEFT_UNROLL _Pragma("clang loop unroll(full)")
+#define WEFT_FEW _Pragma("clang loop unroll_count(2)")
 #define WEFT_NO_UNROLL _Pragma("clang loop unroll(disable)")
 
 #ifdef WEFT_GPU
@@ -67,6 +68,15 @@ using remove_const = typename RemoveConst<T>::type;
 WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+
+/// a / b and the rest, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
+struct Division {
+  i64 quotient, rest;
+};
+WEFT_INLINE Division divide_index(i64 a, i64 b) {
+  if (u64(a | b) >> 32 == 0) return {i64(u32(a) / u32(b)), i64(u32(a) % u32(b))};
+  return {a / b, a % b};
+}
 
 #ifdef WEFT_CHECKED
 /// Notes the first wrong access.
@@ -189,6 +199,11 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   const i64 end = least(launch.end, total);
   WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
 }
+/// The same; on a GPU each item has a thread of its own.
+template <class L, class Body>
+WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
+  for_tasks(launch, total, body);
+}
 template <class L>
 WEFT_INLINE i64 size_at(const L& launch, int i) {
   return launch.args->sizes[i];
@@ -245,6 +260,8 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
 }
 #else
 #define WEFT_ENTRY __attribute__((nvptx_kernel))
+/// Shared memory whose size the launch says.
+extern "C" __attribute__((address_space(3), aligned(128))) char weft_dynamic_shared[];
 #define WEFT_CONSTANT __attribute__((address_space(1)))
 inline constexpr int wave_size = 32;
 WEFT_INLINE int thread_id() { return int(__nvvm_read_ptx_sreg_tid_x()); }
@@ -271,6 +288,14 @@ WEFT_INLINE T shuffle_xor(T v, int mask) {
 template <class L, class Body>
 WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   WEFT_NO_UNROLL for (i64 task = block_id(); task < total; task += block_count(launch.threads)) body(task);
+}
+/// Runs body(item) for the items [0, total), each on one thread.
+template <class L, class Body>
+WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
+  for_tasks(launch, ceil_div(total, launch.threads), [&](i64 task) WEFT_LAMBDA {
+    const i64 item = task * launch.threads + thread_id();
+    if (item < total) body(item);
+  });
 }
 template <class L>
 WEFT_INLINE i64 size_at(const L& launch, int i) {

@@ -5,19 +5,25 @@
 #include "tasks.h"
 #include "vec.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 /// Rows of A that a task multiplies.
 inline constexpr i64 dot_rows = 4;
 
 /// C[batch, m, n] = A[batch, m, k] B[batch, k, n], all dense: `row(at, i)` and `column(at, k)` are pointers to the rows
-/// of A and of B, `store(at, row, col, Vec<Acc, N>, lanes)` takes the result. Tasks: batch * ceil_div(m, 4).
+/// of A and of B, `store(at, row, col, Vec<Acc, N>, lanes)` takes the result. Tasks: batch * ceil_div(m, 4); on a
+/// GPU each N columns of them have a thread.
 template <class Acc, int N, class L, class A, class B, class Store>
 WEFT_INLINE void dot_loop(const L& launch, i64 batch, i64 m, i64 n, i64 k, const A& row_of_a, const B& row_of_b,
                           const Store& store) {
   const i64 blocks = ceil_div(m, dot_rows);
-  for_tasks(launch, batch * blocks, [&](i64 task) WEFT_LAMBDA {
+#ifdef WEFT_CPU
+  const i64 parts = 1, width = n;
+#else
+  const i64 parts = ceil_div(n, N), width = N;
+#endif
+  for_items(launch, batch * blocks * parts, [&](i64 item) WEFT_LAMBDA {
+    const i64 task = item / parts, begin = item % parts * width, end = least(begin + width, n);
     const i64 at = task / blocks, first = task % blocks * dot_rows;
     const auto tile = [&](i64 col, auto lanes) WEFT_LAMBDA {
       Vec<Acc, N> sum[dot_rows] = {};
@@ -29,11 +35,10 @@ WEFT_INLINE void dot_loop(const L& launch, i64 batch, i64 m, i64 n, i64 k, const
       }
       WEFT_UNROLL for (i64 r = 0; r < dot_rows; ++r) if (first + r < m) store(at, first + r, col, sum[r], lanes);
     };
-    i64 col = 0;
-    WEFT_NO_UNROLL for (; col + N <= n; col += N) tile(col, Full{});
-    if (col < n) tile(col, Part{int(n - col)});
+    i64 col = begin;
+    WEFT_NO_UNROLL for (; col + N <= end; col += N) tile(col, Full{});
+    if (col < end) tile(col, Part{int(end - col)});
   });
 }
 
 }  // namespace weft::kernel
-#endif

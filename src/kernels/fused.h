@@ -109,22 +109,20 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
 /// An index of an axis of `limit` elements: negative ones count from the end. One out of range is noted, for the host
 /// to report, and reads element 0.
 template <class L, class I>
-WEFT_INLINE i64 checked_index([[maybe_unused]] const L& launch, I index, i64 limit) {
+WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);
   if (at >= 0 && at < limit) return at;
-#ifdef WEFT_CPU
-  KernelFault* fault = launch.args->fault;
+  auto* fault = (WEFT_GLOBAL KernelFault*)checks(launch).fault;
   i32 none = 0;
   if (fault && __atomic_compare_exchange_n(&fault->raised, &none, 2, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     fault->offset = index, fault->size = limit;
   }
-#endif
   return 0;
 }
 /// Elements x[index] for neighbouring indices.
 template <int N, class Launch, class P, class I, class L>
 WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L lanes) {
-  using T = remove_const<__remove_reference_t(decltype(x[0]))>;
+  using T = Pointee<decltype(x)>;
   Vec<T, N> v{};
   const int count = valid_lanes(lanes, N);
   WEFT_NO_UNROLL for (int i = 0; i < count; i++) set_lane(v, i, x[checked_index(launch, index[i], limit)]);
@@ -134,7 +132,7 @@ WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L l
 /// N lanes along an axis whose elements are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
-  using T = remove_const<__remove_reference_t(decltype(p[0]))>;
+  using T = Pointee<decltype(p)>;
   Vec<T, N> v{};
   const int count = valid_lanes(lanes, N);
   WEFT_UNROLL for (int i = 0; i < N; i++) if (i < count) set_lane(v, i, p[i * stride]);
@@ -143,7 +141,7 @@ WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
 /// The same element in all lanes.
 template <int N, class P>
 WEFT_INLINE auto load_uniform(P p) {
-  using T = remove_const<__remove_reference_t(decltype(p[0]))>;
+  using T = Pointee<decltype(p)>;
   return splat<T, N>(p[0]);
 }
 template <class P, class V, class L>

@@ -23,6 +23,7 @@ struct GpuGemmSizes {
 /// The piece of C that a block makes, the k step, and how many waves lie side by side in each direction.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
+  int stages = 1;  ///< above 1 (NVIDIA, direct operands): so many k steps are on their way into dynamic shared memory
   constexpr int threads() const { return waves_m * waves_n * wave_size; }
 };
 /// 256 threads; 64 bytes of k a step (VectorCore and f32: fewer, they need the registers).
@@ -36,18 +37,52 @@ template <class T>
 inline constexpr int stage_lanes = 16 / sizeof(T);
 inline constexpr int gemm_lanes = 8;
 
-/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B.
+/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is
+/// the same for all of a row is computed once, by row(): a thread keeps to its rows.
 template <class Load>
 struct AlongK {
-  static constexpr bool k_first = false;
-  const Load& load;
+  static constexpr bool k_first = false, direct = false;
+  const Load& get;
+  struct Row {
+    i64 batch, row;
+  };
+  WEFT_INLINE Row row(i64 batch, i64 row) const { return {batch, row}; }
+  template <class L>
+  WEFT_INLINE auto load(const Row& at, i64 k, L lanes) const {
+    return get(at.batch, at.row, k, lanes);
+  }
 };
 /// One whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
 template <class Load>
 struct AlongRows {
-  static constexpr bool k_first = true;
-  const Load& load;
+  static constexpr bool k_first = true, direct = false;
+  const Load& get;
+  using Row = i64;  // the batch
+  template <class L>
+  WEFT_INLINE auto load(i64 batch, i64 k, i64 row, L lanes) const {
+    return get(batch, k, row, lanes);
+  }
 };
+/// An operand along k that lies in memory as it is multiplied: row_at(batch, row) points to k = 0. Rows begin on
+/// multiples of 16 bytes.
+template <class T, class RowAt>
+struct Direct {
+  static constexpr bool k_first = false, direct = true;
+  const RowAt& row_at;
+  using Row = const WEFT_GLOBAL T*;
+  WEFT_INLINE Row row(i64 batch, i64 row) const { return row_at(batch, row); }
+  template <class L>
+  WEFT_INLINE auto load(Row row, i64 k, L lanes) const {
+    return kernel::load<16 / sizeof(T)>(row + k, lanes);
+  }
+  /// Where the vector at k of the row lies; null: it is zero.
+  WEFT_INLINE const WEFT_GLOBAL T* at(Row row, i64 k) const { return row + k; }
+  WEFT_INLINE const WEFT_GLOBAL T* anywhere() const { return nullptr; }
+};
+template <class T, class RowAt>
+WEFT_INLINE Direct<T, RowAt> direct_rows(const RowAt& row_at) {
+  return {row_at};
+}
 template <class Load>
 WEFT_INLINE AlongK<Load> along_k(const Load& load) {
   return {load};
@@ -65,20 +100,45 @@ struct Stage {
   static constexpr int inner = (Operand::k_first ? Rows : Depth) / V, count = Rows * Depth / V / Threads;
   static_assert(count * Threads * V == Rows * Depth, "the tile does not divide among the threads");
   Vec<T, V> held[count];
+  typename Operand::Row rows[Operand::k_first ? 1 : count];
 
   /// The first coordinates of piece i of this thread, in the operand's order of memory.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
+  /// Before the first load: the piece begins at row `row0` of `row_end`.
+  WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end) {
+    if constexpr (Operand::k_first) {
+      rows[0] = batch;
+    } else {
+      WEFT_UNROLL for (int i = 0; i < count; i++) rows[i] = from.row(batch, least(row0 + slow(i), row_end - 1));
+    }
+  }
+  template <class L>
+  WEFT_INLINE Vec<T, V> get(const Operand& from, int i, i64 slow_at, i64 fast_at, L lanes) const {
+    if constexpr (Operand::k_first) return from.load(rows[0], slow_at, fast_at, lanes);
+    else return from.load(rows[i], fast_at, lanes);
+  }
   /// `slow_at`, `fast_at`: where the piece begins; `slow_end`, `fast_end`: the operand's sizes.
-  WEFT_INLINE void load(const Operand& from, i64 batch, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
+  WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
       held[i] = Vec<T, V>{};
-      if (s < slow_end && f + V <= fast_end) held[i] = from.load(batch, s, f, Full{});
-      else if (s < slow_end && f < fast_end) held[i] = from.load(batch, s, f, Part{int(fast_end - f)});
+      if (s < slow_end && f + V <= fast_end) held[i] = get(from, i, s, f, Full{});
+      else if (s < slow_end && f < fast_end) held[i] = get(from, i, s, f, Part{int(fast_end - f)});
     }
   }
+#ifdef WEFT_NVIDIA
+  /// Starts the copies of the pieces at `k` straight into shared memory.
+  WEFT_INLINE void start(const Operand& from, Shared<T> to, i64 k, i64 k_end) const {
+    WEFT_UNROLL for (int i = 0; i < count; i++) {
+      const i64 at = k + fast(i), left = (k_end - at) * i64(sizeof(T));
+      const WEFT_GLOBAL T* source = from.at(rows[i], at < k_end ? at : 0);
+      copy_async(to + slow(i) * stride + fast(i), source ? source : from.anywhere(), source ? int(clamp_bytes(left)) : 0);
+    }
+  }
+  static WEFT_INLINE i64 clamp_bytes(i64 left) { return left < 0 ? 0 : left > 16 ? 16 : left; }
+#endif
   WEFT_INLINE void write(Shared<T> to) const {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       if constexpr (Operand::k_first) {
@@ -141,14 +201,16 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
   typename Core::C c[fm][fn] = {};
   StageA stage_a;
   StageB stage_b;
+  stage_a.begin(a, batch, row0, s.m);
+  stage_b.begin(b, batch, col0, s.n);
   barrier();  // an earlier block's sums have been read
   WEFT_NO_UNROLL for (i64 k = 0; k < s.k + tile.depth; k += tile.depth) {
     const bool more = k < s.k;
     if (more) {
-      if constexpr (A::k_first) stage_a.load(a, batch, k, s.k, row0, s.m);
-      else stage_a.load(a, batch, row0, s.m, k, s.k);
-      if constexpr (B::k_first) stage_b.load(b, batch, k, s.k, col0, s.n);
-      else stage_b.load(b, batch, col0, s.n, k, s.k);
+      if constexpr (A::k_first) stage_a.load(a, k, s.k, row0, s.m);
+      else stage_a.load(a, row0, s.m, k, s.k);
+      if constexpr (B::k_first) stage_b.load(b, k, s.k, col0, s.n);
+      else stage_b.load(b, col0, s.n, k, s.k);
     }
     if (k > 0) {
       WEFT_UNROLL for (int kk = 0; kk < tile.depth; kk += Core::k) {
@@ -171,6 +233,58 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
   store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)shared, s, batch, row0 + wave_row, col0 + wave_col, store);
 }
 
+#ifdef WEFT_NVIDIA
+/// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
+template <class T, BlockTile tile, class A, class B, class Store>
+WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
+                                  const Store& store) {
+  using Core = MatrixCore<T>;
+  constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
+  using StageA = Stage<T, tile.rows, tile.depth, threads, A>;
+  using StageB = Stage<T, tile.cols, tile.depth, threads, B>;
+  constexpr int stride = StageA::stride, a_count = tile.rows * stride, count = a_count + tile.cols * stride;
+  const Shared<T> shared = (Shared<T>)weft_dynamic_shared;
+
+  const int wave = thread_id() / wave_size;
+  const int wave_row = wave / tile.waves_n * fm * 16, wave_col = wave % tile.waves_n * fn * 16;
+  typename Core::C c[fm][fn] = {};
+  StageA stage_a;
+  StageB stage_b;
+  stage_a.begin(a, batch, row0, s.m);
+  stage_b.begin(b, batch, col0, s.n);
+  const auto start = [&](int slot, i64 k) WEFT_LAMBDA {
+    if (k < s.k) {
+      stage_a.start(a, shared + slot * count, k, s.k);
+      stage_b.start(b, shared + slot * count + a_count, k, s.k);
+    }
+    end_async_group();
+  };
+  barrier();  // an earlier block's sums have been read
+  WEFT_UNROLL for (int i = 0; i + 1 < tile.stages; i++) start(i, i64(i) * tile.depth);
+  int slot = 0;
+  WEFT_NO_UNROLL for (i64 k = 0; k < s.k; k += tile.depth) {
+    wait_async_groups<tile.stages - 2>();
+    barrier();
+    const int last = slot == 0 ? tile.stages - 1 : slot - 1;  // read in the step before
+    start(last, k + i64(tile.stages - 1) * tile.depth);
+    const Shared<T> sa = shared + slot * count, sb = sa + a_count;
+    WEFT_UNROLL for (int kk = 0; kk < tile.depth; kk += Core::k) {
+      typename Core::A fa[fm];
+      typename Core::B fb[fn];
+      WEFT_UNROLL for (int i = 0; i < fm; i++) fa[i] = Core::load_a(sa + (wave_row + i * 16) * stride + kk, stride);
+      WEFT_UNROLL for (int j = 0; j < fn; j++) fb[j] = Core::load_b(sb + (wave_col + j * 16) * stride + kk, stride);
+      WEFT_UNROLL for (int i = 0; i < fm; i++) {
+        WEFT_UNROLL for (int j = 0; j < fn; j++) Core::multiply(fa[i], fb[j], c[i][j]);
+      }
+    }
+    slot = slot + 1 == tile.stages ? 0 : slot + 1;
+  }
+  wait_async_groups<0>();
+  store_sums<Core, tile, fm, fn>(c, (Shared<typename Core::Acc>)weft_dynamic_shared, s, batch, row0 + wave_row,
+                                 col0 + wave_col, store);
+}
+#endif
+
 /// Blocks: batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has tile.threads() threads.
 template <class T, BlockTile tile, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
@@ -182,7 +296,12 @@ WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
     const i64 band = block / (8 * n_blocks), first = band * 8, height = least(8, m_blocks - first);
     const i64 inside = block - band * 8 * n_blocks;
     const i64 row = first + inside % height, col = inside / height;
-    gemm_gpu_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+#ifdef WEFT_NVIDIA
+    if constexpr (tile.stages > 1 && A::direct && B::direct) {
+      gemm_async_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+    } else
+#endif
+      gemm_gpu_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
   });
 }
 

@@ -5,7 +5,6 @@
 #include "fused.h"
 #include "pointwise.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
@@ -29,21 +28,29 @@ WEFT_INLINE T scattered(T old, T update) {
   else return old > update || old != old ? old : update;
 }
 
-/// body(line) for lines of n elements each. Tasks: tasks::row_tasks(lines, n).
+/// body(line) for lines of n elements each. Tasks: tasks::row_tasks(lines, n); a GPU gives each line a thread.
 template <class L, class Body>
-WEFT_INLINE void for_lines(const L& launch, i64 lines, i64 n, const Body& body) {
+WEFT_INLINE void for_lines(const L& launch, i64 lines, [[maybe_unused]] i64 n, const Body& body) {
+#ifdef WEFT_GPU
+  for_items(launch, lines, body);
+#else
   const i64 group = tasks::rows_per_task(n), end = least(launch.end * group, lines);
   WEFT_NO_UNROLL for (i64 line = launch.begin * group; line < end; ++line) body(line);
+#endif
 }
 
-/// Columns of a slice that a task of scatter_slices owns.
+/// Columns of a slice that a task of scatter_slices owns; on a GPU a thread.
+#ifdef WEFT_CPU
 inline constexpr i64 scatter_columns = 1024;
+#else
+inline constexpr i64 scatter_columns = 1;
+#endif
 
 /// `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for an index
 /// out of range. Tasks: ceil_div(length, 1024).
 template <ScatterFn Fn, class L, class P, class U, class Place>
 WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U updates, const Place& place) {
-  for_tasks(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {
+  for_items(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {
     const i64 first = task * scatter_columns, last = least(first + scatter_columns, length);
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
       const i64 at = place(i);
@@ -54,4 +61,3 @@ WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U 
 }
 
 }  // namespace weft::kernel
-#endif

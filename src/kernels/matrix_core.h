@@ -9,6 +9,8 @@
 ///                        hold k side by side; load_b likewise, with B's columns as rows
 ///     multiply(a, b, c)  c += a b
 ///     row(i), col(i)     where element i of a lane's C lies in the 16 x 16 piece
+///     row_slots, slot(i) how many rows a lane has elements of, and which of them element i belongs to
+///     row_lanes          lanes that share their rows: those whose numbers differ in the low bits only
 ///
 /// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80; f32 and f64 without a matrix unit of full
 /// precision use the vector units (VectorCore).
@@ -53,6 +55,8 @@ struct VectorCore {
   using T = Element;
   using Acc = typename SumOf<T>::type;
   static constexpr int k = 16 / sizeof(T), lane_cols = 16 / (wave_size / 8), c_count = 2 * lane_cols;
+  static constexpr int row_slots = 2, row_lanes = 16 / lane_cols;
+  static WEFT_INLINE constexpr int slot(int i) { return i / lane_cols; }
   using Piece = Vec<T, k>;
   struct A {
     Piece row[2];
@@ -97,7 +101,8 @@ template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;
   using Acc = Sum;
-  static constexpr int k = K, c_count = 4, per = K / 4;
+  static constexpr int k = K, c_count = 4, per = K / 4, row_slots = 4, row_lanes = 16;
+  static WEFT_INLINE constexpr int slot(int i) { return i; }
   using A = Fragment;
   using B = Fragment;
   struct C {
@@ -139,7 +144,8 @@ template <class Element, class Sum, class Fragment>
 struct Wmma {
   using T = Element;
   using Acc = Sum;
-  static constexpr int k = 16, c_count = 8;
+  static constexpr int k = 16, c_count = 8, row_slots = 8, row_lanes = 16;
+  static WEFT_INLINE constexpr int slot(int i) { return i; }
   using A = Fragment;
   using B = Fragment;
   struct C {
@@ -180,13 +186,29 @@ struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_NVIDIA
+/// The address that instructions on shared memory take.
+WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
+/// Starts a copy of 16 bytes into shared memory, of which only the first `bytes` are read and the others zero.
+WEFT_INLINE void copy_async(WEFT_SHARED_SPACE void* to, const WEFT_GLOBAL void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+               : "memory");
+}
+/// What was started since the last call is one group.
+WEFT_INLINE void end_async_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most `Left` groups are not done.
+template <int Left>
+WEFT_INLINE void wait_async_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+}
+
 /// mma.sync m16n8, two side by side. In 32-bit words (2 f16 or 4 i8 of one k): lane l holds words l % 4 and l % 4 + 4
 /// of rows l / 4 and l / 4 + 8, and two columns of the same rows.
 template <class Element, class Sum>
 struct MmaSync {
   using T = Element;
   using Acc = Sum;
-  static constexpr int per = 4 / sizeof(T), k = 8 * per, c_count = 8;
+  static constexpr int per = 4 / sizeof(T), k = 8 * per, c_count = 8, row_slots = 2, row_lanes = 4;
+  static WEFT_INLINE constexpr int slot(int i) { return i / 2 % 2; }
   struct A {
     u32 w[4];
   };
@@ -198,14 +220,22 @@ struct MmaSync {
   };
   static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
-  static WEFT_INLINE u32 word(const WEFT_SHARED_SPACE T* p, int stride, int row, int half) {
-    return load_shared<u32>(p + (lane_id() / 4 + row) * stride + (lane_id() % 4 + half * 4) * per);
+  /// Four 8 x 16-byte matrices at once; lane l names row l % 8 of matrix l / 8. Rows begin on multiples of 16 bytes.
+  static WEFT_INLINE void load_matrices(u32 (&w)[4], const WEFT_SHARED_SPACE T* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"(shared_address(row))
+                 : "memory");
   }
   static WEFT_INLINE A load_a(const WEFT_SHARED_SPACE T* p, int stride) {
-    return {{word(p, stride, 0, 0), word(p, stride, 8, 0), word(p, stride, 0, 1), word(p, stride, 8, 1)}};
+    A a;
+    load_matrices(a.w, p + lane_id() % 16 * stride + lane_id() / 16 * (4 * per));
+    return a;
   }
   static WEFT_INLINE B load_b(const WEFT_SHARED_SPACE T* p, int stride) {
-    return {{word(p, stride, 0, 0), word(p, stride, 0, 1), word(p, stride, 8, 0), word(p, stride, 8, 1)}};
+    B b;
+    load_matrices(b.w, p + (lane_id() % 8 + lane_id() / 16 * 8) * stride + lane_id() / 8 % 2 * (4 * per));
+    return b;
   }
 };
 #define WEFT_MMA(instruction, register)                                                                       \

@@ -4,7 +4,6 @@
 #include "fused.h"
 #include "pointwise.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 enum class PadMode { reflect, edge, wrap };
@@ -22,7 +21,7 @@ WEFT_INLINE i64 padded_source(PadMode mode, i64 i, i64 size) {
 /// N lanes from index i on along an axis of `size` > 0 elements that are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_padded(PadMode mode, P from, i64 i, i64 size, i64 stride, L lanes) {
-  using T = remove_const<__remove_reference_t(decltype(from[0]))>;
+  using T = Pointee<decltype(from)>;
   const int count = valid_lanes(lanes, N);
   if (i >= 0 && i + count <= size && stride == 1) return load<N>(from + i, lanes);
   Vec<T, N> v{};
@@ -33,4 +32,3 @@ WEFT_INLINE auto load_padded(PadMode mode, P from, i64 i, i64 size, i64 stride, 
 }
 
 }  // namespace weft::kernel
-#endif

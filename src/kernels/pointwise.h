@@ -85,14 +85,6 @@ WEFT_INLINE Strided<T, Rank, along> strided(const L& launch, int index, int firs
   return s;
 }
 
-/// a / b and the rest, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
-struct Division {
-  i64 quotient, rest;
-};
-WEFT_INLINE Division divide_index(i64 a, i64 b) {
-  if (u64(a | b) >> 32 == 0) return {i64(u32(a) / u32(b)), i64(u32(a) % u32(b))};
-  return {a / b, a % b};
-}
 template <int Rank>
 WEFT_INLINE i64 row_count(const Space<Rank>& s) {
   i64 rows = 1;

@@ -8,7 +8,6 @@
 #include "vec.h"
 #include "window.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 /// The lower of the ways to combine for max pooling: a NaN is passed over, as ONNX Runtime does.
@@ -36,40 +35,33 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Runs tasks [begin, end) of tasks::window_tasks(rows, width, channels, taps). `load(element offset, lanes) ->
-/// Vec<Acc, L>` reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row,
-/// channel, Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is
-/// native_lanes. No scratch.
+/// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>`
+/// reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel,
+/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is native_lanes.
+/// No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
   constexpr int W = native_lanes;
   const ConvSizes& s = p.window;
-  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, s.out[2], channels, s.taps());
-  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
-    ConvPixel at = conv_pixel(s, task * chunk);
-    WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
-      const i64 first[3] = {at.at[0] * s.stride[0] - s.pad[0], at.at[1] * s.stride[1] - s.pad[1],
-                            at.at[2] * s.stride[2] - s.pad[2]};
-      const TapRange taps[3] = {valid_taps(s, 0, first[0]), valid_taps(s, 1, first[1]), valid_taps(s, 2, first[2])};
-      const i64 count = pool_count(s, first, taps, p.include_pad, p.pad_end);
-      const i64 origin = pixel_offset(s, at.image, first[0], first[1], first[2]), step = s.dilation[2] * s.pixel;
-      const auto gather = [&](i64 channel, auto lanes) WEFT_LAMBDA {
-        Vec<Acc, W> acc = splat<Acc, W>(init);
-        WEFT_NO_UNROLL for (i64 d = taps[0].begin; d < taps[0].end; ++d) {
-          WEFT_NO_UNROLL for (i64 h = taps[1].begin; h < taps[1].end; ++h) {
-            i64 from = origin + (d * s.dilation[0] * s.in[1] + h * s.dilation[1]) * s.in[2] * s.pixel +
-                       taps[2].begin * step + channel;
-            WEFT_NO_UNROLL for (i64 w = taps[2].begin; w < taps[2].end; ++w, from += step) acc =
-                combine(acc, load(from, lanes));
-          }
+  for_pixels<W>(launch, s, s.channels_in, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
+    const i64 first[3] = {at.at[0] * s.stride[0] - s.pad[0], at.at[1] * s.stride[1] - s.pad[1],
+                          at.at[2] * s.stride[2] - s.pad[2]};
+    const TapRange taps[3] = {valid_taps(s, 0, first[0]), valid_taps(s, 1, first[1]), valid_taps(s, 2, first[2])};
+    const i64 count = pool_count(s, first, taps, p.include_pad, p.pad_end);
+    const i64 origin = pixel_offset(s, at.image, first[0], first[1], first[2]), step = s.dilation[2] * s.pixel;
+    each([&](i64 channel, auto lanes) WEFT_LAMBDA {
+      Vec<Acc, W> acc = splat<Acc, W>(init);
+      WEFT_NO_UNROLL for (i64 d = taps[0].begin; d < taps[0].end; ++d) {
+        WEFT_NO_UNROLL for (i64 h = taps[1].begin; h < taps[1].end; ++h) {
+          i64 from = origin + (d * s.dilation[0] * s.in[1] + h * s.dilation[1]) * s.in[2] * s.pixel +
+                     taps[2].begin * step + channel;
+          WEFT_NO_UNROLL for (i64 w = taps[2].begin; w < taps[2].end; ++w, from += step) acc =
+              combine(acc, load(from, lanes));
         }
-        store(row, channel, acc, count, lanes);
-      };
-      i64 channel = 0;
-      WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) gather(channel, Full{});
-      if (channel < channels) gather(channel, Part{static_cast<int>(channels - channel)});
-    }
+      }
+      store(row, channel, acc, count, lanes);
+    });
   });
 }
 
@@ -82,11 +74,9 @@ WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const 
   using V = Vec<Acc, W>;
   using At = Vec<i64, W>;
   const ConvSizes& s = p.window;
-  const i64 rows = s.rows(), channels = s.channels_in, chunk = tasks::window_pixels(rows, s.out[2], channels, s.taps());
-  const i64 plane = s.in[0] * s.in[1] * s.in[2];
-  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
-    ConvPixel at = conv_pixel(s, task * chunk);
-    const auto largest = [&](i64 row, i64 channel, auto lanes) WEFT_LAMBDA {
+  const i64 channels = s.channels_in, plane = s.in[0] * s.in[1] * s.in[2];
+  for_pixels<W>(launch, s, channels, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
+    each([&](i64 channel, auto lanes) WEFT_LAMBDA {
       V best = splat<Acc, W>(lowest<Acc>());
       At found = splat<i64, W>(-1);
       WEFT_NO_UNROLL for (i64 tap = 0; tap < s.taps(); ++tap) {
@@ -102,14 +92,8 @@ WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const 
       }
       const At first = (iota<i64, W>() + splat<i64, W>(at.image * channels + channel)) * At(plane);
       store(row, channel, best, select(found < At(0), found, found + first), lanes);
-    };
-    WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
-      i64 channel = 0;
-      WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) largest(row, channel, Full{});
-      if (channel < channels) largest(row, channel, Part{static_cast<int>(channels - channel)});
-    }
+    });
   });
 }
 
 }  // namespace weft::kernel
-#endif

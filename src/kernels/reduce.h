@@ -51,10 +51,42 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 }
 
 /// y[outer, inner] = Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; store(outer, inner, Vec<Acc, N>, lanes).
-template <class Op, class Acc, int N, class L, class Load, class Store>
+/// On a GPU `Ways` threads (a divisor of the block's) share the reduced axis of each N columns.
+template <class Op, class Acc, int N, int Ways = 1, class L, class Load, class Store>
 WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load,
                                 const Store& store) {
   using V = Vec<Acc, N>;
+#ifdef WEFT_GPU
+  if constexpr (Ways > 1) {
+    constexpr int columns = L::threads / Ways;
+    WEFT_SHARED Acc parts[L::threads * N];
+    const int me = thread_id() % columns, way = thread_id() / columns;
+    const i64 per_outer = ceil_div(inner, N), chunks = outer * per_outer;
+    for_tasks(launch, ceil_div(chunks, columns), [&](i64 task) WEFT_LAMBDA {
+      const i64 chunk = task * columns + me, row = chunk / per_outer, col = chunk % per_outer * N;
+      const Part lanes{int(least(inner - col, N))};
+      V part = neutral<Op, V>();
+      if (chunk < chunks) {
+        if (col + N <= inner) {
+          WEFT_FEW for (i64 r = way; r < reduce; r += Ways) part = combine<Op>(part, load(row, r, col, Full{}));
+        } else {
+          WEFT_NO_UNROLL for (i64 r = way; r < reduce; r += Ways) part = combine<Op>(part, load(row, r, col, lanes));
+        }
+      }
+      barrier();  // the parts of an earlier task have been read
+      WEFT_UNROLL for (int i = 0; i < N; i++) parts[thread_id() * N + i] = lane(part, i);
+      barrier();
+      if (way > 0 || chunk >= chunks) return;
+      WEFT_NO_UNROLL for (int w = 1; w < Ways; w++) {
+        V other;
+        WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(other, i, Acc(parts[(w * columns + me) * N + i]));
+        part = combine<Op>(part, other);
+      }
+      store(row, col, part, lanes);
+    });
+    return;
+  }
+#endif
   for_columns<N>(launch, outer, reduce, inner, [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA {
     Total<Op, V> total;
     WEFT_NO_UNROLL for (i64 r = 0; r < reduce;) {

@@ -4,7 +4,6 @@
 /// sizes, and sums over the taps of up to all axes. Coordinates are computed in f64, exactly as ops/resize.cpp does.
 #include "pointwise.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 enum class ResizeMode { nearest, linear, cubic };
@@ -33,7 +32,7 @@ WEFT_INLINE f64 resize_divided(const ResizeAxis& r, f64 x) {
 }
 
 /// The place in the operand that result coordinate `at` means.
-inline f64 resize_coordinate(const ResizeAxis& r, i64 at) {
+WEFT_INLINE f64 resize_coordinate(const ResizeAxis& r, i64 at) {
 #pragma clang fp contract(off)
   const f64 x = f64(at), size = f64(r.in), result = r.scale * size;
   switch (r.coordinates) {
@@ -50,7 +49,7 @@ inline f64 resize_coordinate(const ResizeAxis& r, i64 at) {
   return 0;
 }
 
-inline i64 resize_nearest(ResizeRounding rounding, f64 x) {
+WEFT_INLINE i64 resize_nearest(ResizeRounding rounding, f64 x) {
   const f64 low = __builtin_floor(x);
   switch (rounding) {
     case ResizeRounding::round_prefer_floor: return i64(x - low > 0.5 ? low + 1 : low);
@@ -61,7 +60,7 @@ inline i64 resize_nearest(ResizeRounding rounding, f64 x) {
   return 0;
 }
 
-inline f64 resize_weight(const ResizeAxis& r, f64 distance) {
+WEFT_INLINE f64 resize_weight(const ResizeAxis& r, f64 distance) {
   const f64 d = __builtin_fabs(distance), a = r.cubic_a;
   if (r.mode == ResizeMode::linear) return d < 1 ? 1 - d : 0;
   if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
@@ -73,7 +72,7 @@ WEFT_INLINE i64 resize_inside(i64 i, i64 size) { return i < 0 ? 0 : i >= size ? 
 /// Row `at` of the table: places[0] is the number of taps, -1 where the result is the extrapolation value; then the
 /// offsets of the taps in the operand; `weights` has one number for each tap.
 template <class Acc>
-inline void resize_row(const ResizeAxis& r, i64 at, i64* places, Acc* weights) {
+WEFT_INLINE void resize_row(const ResizeAxis& r, i64 at, WEFT_GLOBAL i64* places, WEFT_GLOBAL Acc* weights) {
   const f64 x = resize_coordinate(r, at);
   const bool crops = r.coordinates == ResizeCoordinates::tf_crop_and_resize;
   if (r.in == 0 || (crops && (x < 0 || x > f64(r.in - 1)))) return void(places[0] = -1);
@@ -98,12 +97,18 @@ inline void resize_row(const ResizeAxis& r, i64 at, i64* places, Acc* weights) {
   places[0] = count;
 }
 
-/// The whole table of an axis: (taps + 1) * out places, taps * out weights. Tasks: ceil_div(out, 256).
+/// The whole table of an axis: (taps + 1) * out places, taps * out weights. CPU tasks: ceil_div(out, 256); GPU: a thread
+/// for each row.
 template <class Acc, class L>
-WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, i64* places, Acc* weights) {
+WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, WEFT_GLOBAL i64* places, WEFT_GLOBAL Acc* weights) {
+#ifdef WEFT_CPU
+  constexpr i64 rows = 256;
+#else
+  constexpr i64 rows = 1;
+#endif
   if (r.scale <= 0) r.scale = f64(r.out) / f64(r.in);
-  for_tasks(launch, tasks::ceil_div(r.out, 256), [&](i64 task) WEFT_LAMBDA {
-    WEFT_NO_UNROLL for (i64 at = task * 256; at < least(task * 256 + 256, r.out); ++at) {
+  for_items(launch, tasks::ceil_div(r.out, rows), [&](i64 task) WEFT_LAMBDA {
+    WEFT_NO_UNROLL for (i64 at = task * rows; at < least(task * rows + rows, r.out); ++at) {
       resize_row(r, at, places + at * (r.taps + 1), weights + at * r.taps);
     }
   });
@@ -112,13 +117,13 @@ WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, i64* places, Acc* w
 /// One coordinate's row of a table.
 template <class Acc>
 struct ResizeTaps {
-  const i64* places;
-  const Acc* weights;
+  const WEFT_GLOBAL i64* places;
+  const WEFT_GLOBAL Acc* weights;
   WEFT_INLINE i64 count() const { return places[0]; }
 };
 template <class P, class A>
 WEFT_INLINE auto resize_taps(P places, A weights, i64 taps, i64 at) {
-  using Acc = remove_const<__remove_reference_t(decltype(weights[0]))>;
+  using Acc = Pointee<decltype(weights)>;
   return ResizeTaps<Acc>{raw(places) + at * (taps + 1), raw(weights) + at * taps};
 }
 
@@ -144,4 +149,3 @@ WEFT_INLINE bool resize_outside(Axes... axes) {
 }
 
 }  // namespace weft::kernel
-#endif

@@ -4,7 +4,8 @@
 /// load(row, col, lanes) -> Vec<Acc, N> and written through store(row, col, Vec, lanes); Acc is f32 (f64 for f64).
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
-/// runs once. GPU: a wave or a whole block takes a row (`Team`) and loads it again for each pass, from its cache.
+/// runs once. GPU: a wave or a whole block takes a row (`Team`); `Held`
+/// pieces of it stay in each thread's registers, 0: it is loaded again for each pass, from its cache.
 /// Sums are taken in a fixed order on each device: by lanes, by blocks of a row, by halves.
 
 #include "math.h"
@@ -171,7 +172,7 @@ struct Row {
 };
 
 /// Runs body(row number, Row) for the rows of this call's tasks; tasks::row_tasks, tasks::row_scratch.
-template <class Acc, int N, Team, class L, class Load, class Body>
+template <class Acc, int N, Team, int Held = 0, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
   WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) {
@@ -199,23 +200,43 @@ WEFT_INLINE T team_reduce(T v) {
   return v;
 }
 
-/// One row, shared by a team; loaded anew by each pass.
-template <class Acc, int N, Team team, int Threads, class Load>
+/// One row, shared by a team; loaded once where `Held` pieces a thread hold all of it, else anew by each pass.
+template <class Acc, int N, Team team, int Threads, int Held, class Load>
 struct Row {
   static constexpr bool kept = false;
   static constexpr int size = team == Team::wave ? wave_size : Threads;
   const Load& load;
   i64 row, cols;
+  Vec<Acc, N> held[Held > 0 ? Held : 1];
 
+  WEFT_INLINE Row(const Load& from, i64 at, i64 length) : load(from), row(at), cols(length) {
+    if constexpr (Held > 0) {
+      WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = part(first_col() + i * size * N);
+    }
+  }
+  static WEFT_INLINE i64 first_col() { return (thread_id() % size) * N; }
+  WEFT_INLINE Vec<Acc, N> part(i64 col) const {
+    if (col + N <= cols) return load(row, col, Full{});
+    if (col < cols) return load(row, col, Part{int(cols - col)});
+    return Vec<Acc, N>{};
+  }
   /// True for the one thread of the team that writes what a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// The first element; 0 of an empty row.
   WEFT_INLINE Acc first() const { return lane(load(row, 0, Part{int(least(cols, 1))}), 0); }
   template <class F>
   WEFT_INLINE void each(const F& f) const {
-    WEFT_NO_UNROLL for (i64 col = (thread_id() % size) * N; col < cols; col += size * N) {
-      if (col + N <= cols) f(load(row, col, Full{}), col, Full{});
-      else f(load(row, col, Part{int(cols - col)}), col, Part{int(cols - col)});
+    if constexpr (Held > 0) {
+      WEFT_UNROLL for (int i = 0; i < Held; i++) {
+        const i64 col = first_col() + i * size * N;
+        if (col + N <= cols) f(held[i], col, Full{});
+        else if (col < cols) f(held[i], col, Part{int(cols - col)});
+      }
+    } else {
+      WEFT_NO_UNROLL for (i64 col = first_col(); col < cols; col += size * N) {
+        if (col + N <= cols) f(load(row, col, Full{}), col, Full{});
+        else f(load(row, col, Part{int(cols - col)}), col, Part{int(cols - col)});
+      }
     }
   }
   template <class Op, class F>
@@ -228,21 +249,21 @@ struct Row {
 };
 
 /// Runs body(row number, Row) for all rows, a team a row. Blocks: ceil_div(rows, teams of a block), or fewer.
-template <class Acc, int N, Team team, class L, class Load, class Body>
+template <class Acc, int N, Team team, int Held = 0, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   constexpr int threads = L::threads, teams = team == Team::wave ? threads / wave_size : 1;
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::wave ? thread_id() / wave_size : 0);
-    if (row < rows) body(row, Row<Acc, N, team, threads, Load>{load, row, cols});  // whole waves, or the block
+    if (row < rows) body(row, Row<Acc, N, team, threads, Held, Load>(load, row, cols));  // whole waves, or the block
   });
 }
 #endif
 
 /// e^(x - max) / sum. A row whose largest value is infinite gives NaN, as IEEE arithmetic has it.
-template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
 WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
     if constexpr (decltype(x)::kept) {
       x.replace([&](V v) WEFT_LAMBDA { return exp(v - top); });
@@ -257,10 +278,10 @@ WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, 
 }
 
 /// x - max - log(sum e^(x - max))
-template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
 WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
     const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
     const V rest = splat<Acc, N>(log(sum));
@@ -270,11 +291,11 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
 
 /// (x - mean) / sqrt(variance + epsilon), in two passes; scale and bias belong to the store. Where they are outputs
 /// too, finish(row, mean, inverse deviation) takes them.
-template <class Acc, int N, Team team = Team::block, class L, class Load, class Store, class Finish>
+template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store, class Finish>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,
                             const Finish& finish) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     // All counted from the first element, so that a mean far from zero costs no accuracy.
     const Acc origin = x.first();
     const V from = splat<Acc, N>(origin);
@@ -290,16 +311,16 @@ WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, co
     x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, ((v - from) - middle) * scale, lanes); });
   });
 }
-template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
-  layer_norm<Acc, N, team>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
+  layer_norm<Acc, N, team, Held>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
 }
 
 /// x / sqrt(mean of squares + epsilon); the scale belongs to the store.
-template <class Acc, int N, Team team = Team::block, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
 WEFT_INLINE void rms_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const Acc square = x.template fold<Sum>([](V v) WEFT_LAMBDA { return v * v; });
     const V scale = splat<Acc, N>(rsqrt(square / Acc(cols) + epsilon));
     x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, v * scale, lanes); });

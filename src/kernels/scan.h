@@ -3,7 +3,6 @@
 /// Running reductions along the middle axis of [outer, n, inner], with vectors along `inner` (N = 1 where it is 1).
 #include "reduce.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 /// load(outer, at, inner, lanes) -> Vec<Acc, N>; store(outer, at, inner, Vec<Acc, N>, lanes). `Exclusive` leaves the
@@ -24,4 +23,3 @@ WEFT_INLINE void scan(const L& launch, i64 outer, i64 n, i64 inner, const Load& 
 }
 
 }  // namespace weft::kernel
-#endif

@@ -2,10 +2,8 @@
 #pragma once
 /// The k largest or smallest elements of rows, in order. A heap in scratch holds the best k so far, the worst on top:
 /// most elements of a long row are turned away by one comparison.
-#include "device.h"
-#include "tasks.h"
+#include "reduce.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 template <class T>
@@ -23,6 +21,7 @@ WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
   return a.index < b.index;
 }
 
+#ifdef WEFT_CPU
 /// Moves the element at `at` down until no child ranks after it.
 template <bool Largest, class T>
 WEFT_INLINE void sift_down(Ranked<T>* heap, i64 at, i64 count) {
@@ -59,5 +58,38 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
   }
 }
 
-}  // namespace weft::kernel
+#else
+/// The same for a block a row: each pass finds the best of what ranks after the last one found.
+template <class T, bool Largest, class L, class Load, class Store>
+WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
+  constexpr int threads = L::threads;
+  WEFT_SHARED T values[threads];
+  WEFT_SHARED i64 indices[threads];
+  const int me = thread_id();
+  for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {
+    Ranked<T> last{T(0), -1};
+    WEFT_NO_UNROLL for (i64 place = 0; place < k; ++place) {
+      Ranked<T> best{T(0), -1};
+      WEFT_NO_UNROLL for (i64 i = me; i < n; i += threads) {
+        const Ranked<T> next{load(row, i), i};
+        const bool is_left = last.index < 0 || ranks_before<Largest>(last, next);
+        if (is_left && (best.index < 0 || ranks_before<Largest>(next, best))) best = next;
+      }
+      values[me] = best.value, indices[me] = best.index;
+      WEFT_NO_UNROLL for (int half = threads / 2; half > 0; half /= 2) {
+        barrier();
+        if (me >= half) continue;
+        const Ranked<T> other{values[me + half], indices[me + half]};
+        if (other.index >= 0 && (best.index < 0 || ranks_before<Largest>(other, best))) best = other;
+        values[me] = best.value, indices[me] = best.index;
+      }
+      barrier();
+      last = {values[0], indices[0]};
+      barrier();
+      if (me == 0) store(row, place, last.value, last.index);
+    }
+  });
+}
 #endif
+
+}  // namespace weft::kernel

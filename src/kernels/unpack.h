@@ -5,11 +5,14 @@
 #include "device.h"
 #include "tasks.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
-/// Elements of a task.
+/// Elements of a task on a CPU, of a thread on a GPU.
+#ifdef WEFT_CPU
 inline constexpr i64 unpack_chunk = 16384;
+#else
+inline constexpr i64 unpack_chunk = 16;
+#endif
 
 /// The number that four bits of f4e2m1 mean.
 WEFT_INLINE f32 f4_number(u32 bits) {
@@ -21,9 +24,9 @@ WEFT_INLINE f32 f4_number(u32 bits) {
 /// Tasks: ceil_div(count, unpack_chunk).
 template <int Bits, class L, class From, class To>
 WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
-  using T = remove_const<__remove_reference_t(decltype(to[0]))>;
+  using T = Pointee<decltype(to)>;
   constexpr int per_byte = 8 / Bits;
-  for_tasks(launch, ceil_div(count, unpack_chunk), [&](i64 task) WEFT_LAMBDA {
+  for_items(launch, ceil_div(count, unpack_chunk), [&](i64 task) WEFT_LAMBDA {
     const i64 last = least((task + 1) * unpack_chunk, count);
     for (i64 i = task * unpack_chunk; i < last; ++i) {
       const u32 bits = u32(from[i / per_byte]) >> (i % per_byte * Bits) & ((1u << Bits) - 1);
@@ -35,4 +38,3 @@ WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
 }
 
 }  // namespace weft::kernel
-#endif

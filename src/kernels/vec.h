@@ -184,6 +184,26 @@ WEFT_INLINE Vec<T, lanes_of<U>> from_bits(U bits) {
   else return {bits};
 }
 
+/// The element type of a pointer into a buffer.
+template <class P>
+struct PointeeOf;
+template <class T>
+struct PointeeOf<WEFT_GLOBAL T*> {
+  using type = remove_const<T>;
+};
+#ifdef WEFT_CHECKED
+template <class T>
+struct PointeeOf<CheckedPointer<T>> {
+  using type = remove_const<T>;
+};
+#endif
+template <class P>
+struct PointeeOf<P&> : PointeeOf<P> {};
+template <class P>
+struct PointeeOf<const P> : PointeeOf<P> {};
+template <class P>
+using Pointee = typename PointeeOf<P>::type;
+
 // ---- load and store ----
 /// A vector in memory that is aligned like its elements only.
 template <class T, int N>

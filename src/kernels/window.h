@@ -3,6 +3,7 @@
 /// The geometry that convolution and pooling share: sizes, output pixels in row order, windows of the input.
 #include "device.h"
 #include "tasks.h"
+#include "vec.h"
 
 namespace weft::kernel {
 
@@ -34,8 +35,9 @@ struct ConvPixel {
   i64 image, at[3];
 };
 WEFT_INLINE ConvPixel conv_pixel(const ConvSizes& s, i64 row) {
-  const i64 rest = row / s.out[2], outer = rest / s.out[1];
-  return {outer / s.out[0], {outer % s.out[0], rest % s.out[1], row % s.out[2]}};
+  const Division line = divide_index(row, s.out[2]), plane = divide_index(line.quotient, s.out[1]),
+                 image = divide_index(plane.quotient, s.out[0]);
+  return {image.quotient, {image.rest, plane.rest, line.rest}};
 }
 WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   if (++p.at[2] < s.out[2]) return;
@@ -75,6 +77,36 @@ WEFT_INLINE TapRange valid_taps(const ConvSizes& s, int d, i64 first) {
 /// The element offset of input pixel (image, at...).
 WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w) {
   return (((image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel;
+}
+
+/// Runs body(row, pixel, each) for every output pixel, and in it each(f): f(channel, lanes) for every W channels. CPU:
+/// tasks::window_tasks(rows, width, channels, taps). GPU: a thread for each W channels of a pixel, so that `each` runs f once.
+template <int W, class L, class Body>
+WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
+                            const Body& body) {
+#ifdef WEFT_CPU
+  const i64 rows = s.rows(), chunk = tasks::window_pixels(rows, s.out[2], channels, taps);
+  for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
+    ConvPixel at = conv_pixel(s, task * chunk);
+    WEFT_NO_UNROLL for (i64 row = task * chunk; row < least((task + 1) * chunk, rows); ++row, next_pixel(s, at)) {
+      body(row, at, [&](const auto& f) WEFT_LAMBDA {
+        i64 channel = 0;
+        WEFT_NO_UNROLL for (; channel + W <= channels; channel += W) f(channel, Full{});
+        if (channel < channels) f(channel, Part{static_cast<int>(channels - channel)});
+      });
+    }
+  });
+#else
+  const i64 parts = ceil_div(channels, W);
+  for_items(launch, s.rows() * parts, [&](i64 item) WEFT_LAMBDA {
+    const Division at = divide_index(item, parts);
+    body(at.quotient, conv_pixel(s, at.quotient), [&](const auto& f) WEFT_LAMBDA {
+      const i64 channel = at.rest * W;
+      if (channel + W <= channels) f(channel, Full{});
+      else f(channel, Part{static_cast<int>(channels - channel)});
+    });
+  });
+#endif
 }
 
 }  // namespace weft::kernel

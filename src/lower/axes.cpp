@@ -28,10 +28,10 @@ Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups) {
   return iteration;
 }
 
-std::string rows_of(KernelBuilder& kernel, const std::vector<AxisGroup>& groups) {
-  std::string rows = "1";
-  for (size_t g = 0; g + 1 < groups.size(); ++g) rows += cat(" * ", kernel.size(groups[g].size));
-  return rows;
+Dims outer_sizes(const std::vector<AxisGroup>& groups) {
+  Dims sizes;
+  for (size_t g = 0; g + 1 < groups.size(); ++g) sizes.push_back(groups[g].size);
+  return sizes;
 }
 
 void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups) {

@@ -17,8 +17,8 @@ struct AxisGroup {
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// The groups as an iteration with coordinates at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
-/// Text of the product of the sizes of all groups but the last.
-std::string rows_of(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
+/// The sizes of all groups but the last.
+Dims outer_sizes(const std::vector<AxisGroup>& groups);
 /// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {` with W defined before.
 void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
 /// Text of the operand's offset at the coordinates of the groups that are not alone.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "lower/gpu.h"
 #include "lower/lowering.h"
 #include "lower/mac.h"
 #include "lower/window.h"
@@ -172,8 +173,7 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, sum);
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
-                       kernel.number(w.groups), ", ", taps_text(kernel, w), ")"));
+  set_pixel_grid(lowering, kernel, w, w.groups);
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
   lowering.add_step(std::move(step), "one channel a group: vectors along the channels");
@@ -233,6 +233,7 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   w.pixel = x.strides[x.dims.size() - 2];
   auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
   if (sum) return lower_depthwise(lowering, region, w, x, *sum);
+  if (lowering.on_gpu()) return lower_convolution_on_gpu(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
   lower_general(lowering, region, w, mac, x);

@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-std::string lanes_text(const Lowering& lowering, DType type) {
-  return cat(bits(compute_type(type)) > 32 ? lowering.tile().lanes : 2 * lowering.tile().lanes);
+int lanes_of(const Lowering& lowering, DType type) {
+  return lowering.lanes_for(bits(lowering.on_gpu() ? type : compute_type(type)));
 }
 
 }  // namespace
@@ -32,7 +32,8 @@ void lower_gather(Lowering& lowering, const Region& region) {
   std::string b = kernel.size(before), n = kernel.size(count), a = kernel.size(after),
               limit = kernel.size(x.dims[axis]);
   std::string first = cat(index, " + ", kernel.size(indices.offset)), base = cat(data, " + ", kernel.size(x.offset));
-  kernel.line("constexpr int W = ", lanes_text(lowering, x.dtype), ";");
+  int lanes = lanes_of(lowering, x.dtype);
+  kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", b, ", ", has_after ? n : "1", ", ", has_after ? a : n,
               "}}, [&](const Coords<3>& at, auto lanes) WEFT_LAMBDA {");
   std::string compute = kernel_type(compute_type(x.dtype));
@@ -56,9 +57,7 @@ void lower_gather(Lowering& lowering, const Region& region) {
                                   : Iteration{region.dims, {0, axis}, {"outer", "col"}};
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(x.dtype));
   kernel.line("});");
-  std::string rows = has_after ? cat(b, " * ", n) : b;
-  kernel.set_tasks(
-      cat("tasks::pointwise_tasks(", rows, ", ", has_after ? a : n, ", ", lanes_text(lowering, x.dtype), ")"));
+  lowering.set_loop(kernel, {before, has_after ? count : Dim(1)}, has_after ? after : count, lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "gather"), has_after ? "slices copied whole" : "element by element");
 }
 
@@ -81,11 +80,11 @@ void lower_iota(Lowering& lowering, const Region& region) {
   const auto& op = *region.anchor->as<Iota>();
   size_t rank = op.dims.size();
   KernelBuilder kernel("pointwise.h");
-  std::string sizes, rows = "1", type = kernel_type(compute_type(op.type)), lanes = lanes_text(lowering, DType::i64);
+  std::string sizes, type = kernel_type(compute_type(op.type));
+  int lanes = lanes_of(lowering, DType::i64);
   Iteration iteration{.dims = op.dims, .group_begin = {}, .coordinates = {}};
   for (size_t a = 0; a < rank; ++a) {
     sizes += cat(a ? ", " : "", kernel.size(op.dims[a]));
-    if (a + 1 < rank) rows += cat(" * ", kernel.size(op.dims[a]));
     iteration.group_begin.push_back(a);
     iteration.coordinates.push_back(cat("at[", a, "]"));
   }
@@ -97,7 +96,7 @@ void lower_iota(Lowering& lowering, const Region& region) {
   kernel.line("  const auto acc = ", first, last_axis ? cat(" + iota<", type, ", W>()") : "", ";");
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(op.type));
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::pointwise_tasks(", rows, ", ", kernel.size(op.dims.back()), ", ", lanes, ")"));
+  lowering.set_loop(kernel, {op.dims.begin(), op.dims.end() - 1}, op.dims.back(), lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "iota"), "positions");
 }
 
@@ -107,6 +106,7 @@ void lower_sizes(Lowering& lowering, const Region& region) {
   std::string y = kernel.buffer(out.buffer, DType::i64, true);
   const Dims& dims = region.anchor->as<Sizes>()->dims;
   for (size_t i = 0; i < dims.size(); ++i) kernel.line(y, "[", i, "] = ", kernel.size(dims[i]), ";");
+  lowering.set_items(kernel, 1, "1");
   lowering.add_step(kernel.finish(lowering.plan(), "sizes"), "sizes as data");
 }
 

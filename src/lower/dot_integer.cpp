@@ -9,7 +9,9 @@ namespace weft {
 /// Any two integer types: sums are of the result's type, which equals wrapping a wider sum.
 void lower_integer_dot(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  if (i.as<Dot>()->type == DType::i32 && has_short_product(i)) return lower_dot(lowering, region);
+  bool has_tile = lowering.on_gpu() ? i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8
+                                    : has_short_product(i);
+  if (i.as<Dot>()->type == DType::i32 && has_tile) return lower_dot(lowering, region);
   View a = lowering.contiguous_view_of(i.inputs[0]), b = lowering.contiguous_view_of(i.inputs[1]);
   DType acc = i.as<Dot>()->type;
   size_t rank = a.dims.size();
@@ -34,7 +36,8 @@ void lower_integer_dot(Lowering& lowering, const Region& region) {
   lowering.emit_epilogue(kernel, region, {.dims = region.dims, .group_begin = groups, .coordinates = names}, "acc",
                          acc);
   kernel.line("});");
-  kernel.set_tasks(cat(batch, " * tasks::ceil_div(", m, ", 4)"));
+  lowering.set_items(kernel, batches * ceildiv(a.dims[rank - 2], 4) * ceildiv(b.dims[rank - 1], bits(acc) > 32 ? 2 : 4),
+                     cat(batch, " * tasks::ceil_div(", m, ", 4)"));
   PlanStep step = kernel.finish(lowering.plan(), cat("dot_", acc));
   step.flops = batches * a.dims[rank - 2] * a.dims[rank - 1] * b.dims[rank - 1] * Dim(2);
   lowering.add_step(std::move(step), "integers, a plain loop over four rows at a time");

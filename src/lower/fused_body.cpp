@@ -202,7 +202,7 @@ std::string FusedBody::operand(Value value, DType type) {
     check(access != loads_.end(), "a fused operand is loaded or computed");
     std::string name = fresh();
     std::string text = load(*access);
-    if (own != value.dtype() && value.dtype() != DType::boolean)
+    if (own != access->view.dtype && value.dtype() != DType::boolean)
       text = cat("convert<", kernel_type(own), ">(", text, ")");
     kernel_.line("  const auto ", name, " = ", text, ";");
     found = variables_.emplace(std::pair(static_cast<const Instruction*>(value.def), value.index), Variable{name, own})

@@ -30,7 +30,7 @@ std::string element(KernelBuilder& kernel, const View& view, bool written, size_
 }
 
 /// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and in it one over their elements.
-void open_lines(KernelBuilder& kernel, const Dims& dims, size_t axis) {
+void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dims, size_t axis) {
   Dims others = dims;
   others[axis] = 1;
   std::string lines = kernel.size(product(others)), n = kernel.size(dims[axis]);
@@ -40,7 +40,7 @@ void open_lines(KernelBuilder& kernel, const Dims& dims, size_t axis) {
     kernel.line("  [[maybe_unused]] const i64 c", a, " = line % ", size, "; line /= ", size, ";");
   }
   kernel.line("  for (i64 at = 0; at < ", n, "; ++at) {");
-  kernel.set_tasks(cat("tasks::row_tasks(", lines, ", ", n, ")"));
+  lowering.set_items(kernel, product(others), cat("tasks::row_tasks(", lines, ", ", n, ")"));
 }
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
@@ -76,7 +76,7 @@ void lower_gather_elements(Lowering& lowering, const Region& region) {
   View x = lowering.view_of(i.inputs[0]), indices = lowering.view_of(i.inputs[1]);
   View y = lowering.new_result({region.anchor, 0});
   KernelBuilder kernel("indexed.h");
-  open_lines(kernel, y.dims, axis);
+  open_lines(lowering, kernel, y.dims, axis);
   kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
               kernel.size(x.dims[axis]), ");");
   kernel.line("  if (place >= 0) ", element(kernel, y, true, axis, "at"), " = ",
@@ -111,7 +111,8 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   kernel.line("  if (from >= 0) store(", y, " + row * ", length, " + at[2], load<W>(", data, " + ",
               kernel.size(x.offset), " + from + at[2], lanes), lanes);");
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::pointwise_tasks(", batches, " * ", lookups, ", ", length, ", ", lanes, ")"));
+  lowering.set_loop(kernel, {size_of(x.dims, 0, batch_axes), size_of(indices.dims, batch_axes, indices.dims.size() - 1)},
+                    size_of(x.dims, slice, x.dims.size()), length == "1" ? 1 : lowering.tile().lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
@@ -124,7 +125,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   View indices = lowering.view_of(i.inputs[1]), updates = lowering.view_of(i.inputs[2]);
   View y = copied_operand(lowering, region);
   KernelBuilder kernel("indexed.h");
-  open_lines(kernel, indices.dims, axis);
+  open_lines(lowering, kernel, indices.dims, axis);
   kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
               kernel.size(y.dims[axis]), ");");
   kernel.line("  if (place < 0) continue;");
@@ -151,7 +152,8 @@ void lower_scatter_nd(Lowering& lowering, const Region& region) {
   emit_places(kernel, y, 0, count, cat(index, "[", kernel.size(indices.offset), " + i * ", count));
   kernel.line("  return from;");
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::ceil_div(", length, ", 1024)"));
+  lowering.set_items(kernel, size_of(y.dims, static_cast<size_t>(count), y.dims.size()),
+                     cat("tasks::ceil_div(", length, ", 1024)"));
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_nd"), "columns of slices in parallel, updates in order");
 }
 

@@ -20,11 +20,13 @@ inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8
 
 /// A plan while lowering writes it, with tables to find again what stands in it once only.
 struct PlanDraft : Plan {
-  /// The number of the kernel `name`, which `code` makes when it is new.
+  /// The number of a kernel, whose text `code` makes when its name is new.
   template <class Code>
-  int kernel_number(const std::string& name, const Code& code) {
-    auto [entry, is_new] = kernel_numbers_.try_emplace(name, static_cast<int>(kernels.size()));
-    if (is_new) kernels.push_back({name, code()});
+  int kernel_number(PlanKernel kernel, const Code& code) {
+    auto [entry, is_new] = kernel_numbers_.try_emplace(kernel.name, static_cast<int>(kernels.size()));
+    if (!is_new) return entry->second;
+    kernel.code = code();
+    kernels.push_back(std::move(kernel));
     return entry->second;
   }
   /// The number of a size.
@@ -65,6 +67,8 @@ class KernelBuilder {
   void name_part(std::string_view word);
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
   void set_tasks(std::string tasks, std::string scratch_bytes = "0");
+  /// GPUs: blocks that have work, and the threads and dynamic shared memory of a block.
+  void set_grid(Dim blocks, int threads = 256, int shared_bytes = 0);
 
   /// Adds the kernel to the plan unless an equal one is there, and gives the launch.
   PlanStep finish(PlanDraft& plan, const std::string& stem);
@@ -80,6 +84,8 @@ class KernelBuilder {
   std::string header_, prelude_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
   std::vector<Dim> sizes_;
+  std::optional<Dim> blocks_;  // GPUs only
+  int threads_ = 256, shared_bytes_ = 0;
 };
 
 }  // namespace weft

@@ -2,8 +2,10 @@
 #include "lower/lowering.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
+#include "base/glob.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
@@ -45,7 +47,8 @@ void for_each_member(const Region& region, const Visit& visit) {
 
 }  // namespace
 
-Lowering::Lowering(const Module& module, const Chip& chip) : module_(module), chip_(chip) {
+Lowering::Lowering(const Module& module, const Chip& chip, LowerOptions options)
+    : module_(module), chip_(chip), options_(std::move(options)) {
   const Program& program = module.program();
   plan_.chip = chip;
   plan_.program = program.name;
@@ -55,7 +58,31 @@ Lowering::Lowering(const Module& module, const Chip& chip) : module_(module), ch
   }
 }
 
-tasks::GemmTile Lowering::tile() const { return has_feature(chip_, "avx512f") ? tasks::avx512_tile : tasks::avx2_tile; }
+tasks::GemmTile Lowering::tile() const {
+  if (on_gpu()) return {.lanes = 4};
+  return has_feature(chip_, "avx512f") ? tasks::avx512_tile : tasks::avx2_tile;
+}
+
+int Lowering::wave() const { return chip_.kind == ChipKind::amd && chip_.arch.starts_with("gfx9") ? 64 : 32; }
+
+int Lowering::lanes_for(int widest_bits) const {
+  if (on_gpu()) return std::clamp(128 / widest_bits, 2, 8);
+  return widest_bits > 32 ? tile().lanes : 2 * tile().lanes;
+}
+
+void Lowering::set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const {
+  constexpr int threads = 256;
+  if (on_gpu()) return kernel.set_grid(ceildiv(product(rows) * ceildiv(cols, lanes), threads), threads);
+  std::string text = "1";
+  for (const Dim& size : rows) text += cat(" * ", kernel.size(size));
+  kernel.set_tasks(cat("tasks::pointwise_tasks(", text, ", ", kernel.size(cols), ", ", lanes, ")"));
+}
+
+void Lowering::set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const {
+  constexpr int threads = 256;
+  if (on_gpu()) kernel.set_grid(ceildiv(count, threads), threads);
+  else kernel.set_tasks(std::move(cpu_tasks));
+}
 
 Plan Lowering::run() {
   bind_parameters();
@@ -137,7 +164,8 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   KernelBuilder kernel("unpack.h");
   std::string from = kernel.buffer(packed.buffer, DType::u8, false), out = kernel.buffer(to.buffer, wide, true);
   kernel.line("unpack<", bits(packed.dtype), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, ", ", out, ");");
-  kernel.set_tasks(cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
+  constexpr int gpu_chunk = 16;  // kernels/unpack.h
+  set_items(kernel, ceildiv(count, gpu_chunk), cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
   PlanStep step = kernel.finish(plan_, cat("unpack_", packed.dtype));
   step.source = value.source();
   add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
@@ -164,9 +192,9 @@ View Lowering::contiguous_view_of(Value value) {
   return is_contiguous(view) ? view : copy_of(view, value, "its reader needs elements in row-major order");
 }
 
-View Lowering::copy_of(const View& from, Value value, const std::string& reason) {
+View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type) {
   bool load_time = is_load_time(value) && is_fixed(from);
-  Shape shape{from.dtype, from.dims};
+  Shape shape{type.value_or(from.dtype), from.dims};
   int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
                            .shape = shape,
                            .bytes = bytes_of(shape),
@@ -254,15 +282,17 @@ View Lowering::new_result(Value value) {
     views.resize(value.def->types.size());
     return views[value.index] = *part;
   }
-  PlanBuffer buffer{.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
-                    .shape = value.shape(),
-                    .bytes = bytes_of(value.shape()),
-                    .value = value.source()};
+  Shape shape = value.shape();
+  PlanBuffer buffer{.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena, .value = value.source()};
   if (auto output = output_of(value); output && !region_load_time_) {
     buffer.kind = BufferKind::output;
     buffer.index = *output;
+  } else if (!region_load_time_) {
+    shape.dtype = stored_type(shape.dtype);
   }
-  View view = contiguous_view(new_buffer(std::move(buffer)), value.shape());
+  buffer.shape = shape;
+  buffer.bytes = bytes_of(shape);
+  View view = contiguous_view(new_buffer(std::move(buffer)), shape);
   auto& views = views_[value.def];
   views.resize(value.def->types.size());
   views[value.index] = view;
@@ -308,6 +338,41 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
   (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
 }
 
+/// Families that write through FusedBody, or convert on their own.
+static bool converts_stores(const Region& region) {
+  if (!region.anchor) return true;
+  const Instruction& i = *region.anchor;
+  return i.is<Dot>() || i.is<Convolution>() || i.is<Attention>() || i.is<Gather>() || i.is<Concat>() ||
+         i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() || (i.is<Pool>() && !i.as<Pool>()->indices);
+}
+
+bool Lowering::is_kept(const Region& region) const {
+  bool kept = false;
+  for_each_member(region, [&](const Instruction& i) {
+    for (const std::string& pattern : options_.keep_f32)
+      kept |= matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
+  });
+  return kept;
+}
+
+/// False for weights with finite numbers that f16 does not have.
+static bool fits_in_f16(Value value) {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  const auto* constant = value.def->as<Constant>();
+  if (!constant || constant->tensor.dtype != DType::f32) return true;
+  constexpr float largest = 65504;
+  return std::ranges::all_of(constant->tensor.as<float>(),
+                             [](float x) { return std::abs(x) <= largest || !std::isfinite(x); });
+}
+
+DType Lowering::product_type(const Instruction& i) const {
+  DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
+  if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
+  if (is_integer(a)) return DType::i16;  // u8 and i8 mixed: exact on the vector units
+  bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
+  return narrow ? options_.storage : DType::f32;
+}
+
 void Lowering::lower_region(const Region& region) {
   region_source_ = source_of(region);
   region_load_time_ = true;
@@ -324,6 +389,7 @@ void Lowering::lower_region(const Region& region) {
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
                region.anchor->is<Concat>() || (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
+  may_narrow_ = options_.storage != DType::f32 && converts_stores(region) && !is_kept(region);
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");
@@ -404,9 +470,9 @@ static void refuse_unsupported(const Module& module) {
                .hint = "--device ref runs everything, slowly"});
 }
 
-Plan lower(const Program& program, const Chip& chip) {
+Plan lower(const Program& program, const Chip& chip, const LowerOptions& options) {
   refuse_unsupported(program.main());
-  return Lowering(program.main(), chip).run();
+  return Lowering(program.main(), chip, options).run();
 }
 
 }  // namespace weft

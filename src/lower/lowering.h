@@ -5,6 +5,7 @@
 #include "base/plan.h"
 #include "kernels/tasks.h"
 #include "lower/fused_body.h"
+#include "lower/lower.h"
 #include "lower/regions.h"
 
 namespace weft {
@@ -13,12 +14,22 @@ namespace weft {
 /// convolution.cpp ...) ask it for views of operands and buffers for results, and add steps.
 class Lowering {
  public:
-  Lowering(const Module& module, const Chip& chip);
+  Lowering(const Module& module, const Chip& chip, LowerOptions options);
   Plan run();
 
   PlanDraft& plan() { return plan_; }
   const Chip& chip() const { return chip_; }
   tasks::GemmTile tile() const;
+  bool on_gpu() const { return chip_.kind != ChipKind::x86; }
+  /// Threads of a GPU that run in step.
+  int wave() const;
+  /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
+  int lanes_for(int widest_bits) const;
+  /// How a kernel made of `pointwise<lanes>` over rows x cols is launched.
+  void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
+  /// How one is launched in which each of `count` items has a thread of its own (kernels/device.h: for_items);
+  /// `cpu_tasks` is the number of tasks on a CPU.
+  void set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const;
 
   /// Where a value lies; a view that strides cannot express is copied first.
   View view_of(Value value);
@@ -28,8 +39,12 @@ class Lowering {
   View pixel_view_of(Value value);
   /// From now on the value is read through this view.
   void set_view(Value value, View view) { views_[value.def].at(value.index) = std::move(view); }
-  /// A row-major copy of any view of the value's elements.
-  View copy_of(const View& from, Value value, const std::string& reason);
+  /// A row-major copy of any view of the value's elements, as elements of `type` if that is another float.
+  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
+  /// The type in which the values of the current region lie in memory (LowerOptions::storage).
+  DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? options_.storage : type; }
+  /// The type in which a GPU multiplies the operands of a dot or convolution.
+  DType product_type(const Instruction& instruction) const;
   /// A buffer for a value that the current region computes.
   View new_result(Value value);
   /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
@@ -70,15 +85,19 @@ class Lowering {
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
 
+  bool is_kept(const Region& region) const;
+
   const Module& module_;
   Chip chip_;
+  LowerOptions options_;
   PlanDraft plan_;
   std::unordered_map<const Instruction*, std::vector<View>> views_;
   std::unordered_map<const Instruction*, std::vector<int>> outputs_;  // output number for each result, -1: none
   std::unordered_map<const Instruction*, bool> load_time_;
   std::string region_source_;
   bool region_load_time_ = false;
-  bool may_place_ = false;  // the region's kernel stores through any strides
+  bool may_place_ = false;   // the region's kernel stores through any strides
+  bool may_narrow_ = false;  // and converts what it stores
 };
 
 /// How an operator with a kernel of its own is lowered; null when there is none.

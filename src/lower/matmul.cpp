@@ -1,94 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "lower/lowering.h"
+#include "lower/gpu.h"
 #include "lower/mac.h"
+#include "lower/product.h"
 #include "ops/dot.h"
 
 namespace weft {
 namespace {
 
-/// The leading axes of a view.
-struct Batch {
-  Dims dims, strides;
-};
-
-Batch leading(const View& view, size_t count) {
-  auto n = static_cast<std::ptrdiff_t>(count);
-  return {{view.dims.begin(), view.dims.begin() + n}, {view.strides.begin(), view.strides.begin() + n}};
-}
-
-bool is_repeated(const Batch& batch) {
-  for (size_t i = 0; i < batch.dims.size(); ++i) {
-    if (!known_equal(batch.strides[i], 0) && !known_equal(batch.dims[i], 1)) return false;
-  }
-  return true;
-}
-
-/// C++ text of the element offset for the flat batch index in the variable `at`.
-std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at) {
-  std::vector<Dims> strides{batch.strides};
-  collapse_axes(batch.dims, strides);
-  std::string text = "0", rest = at;
-  for (size_t i = batch.dims.size(); i-- > 0;) {
-    std::string stride = kernel.size(strides[0][i]), size = kernel.size(batch.dims[i]);
-    std::string index = i == 0 ? rest : cat("(", rest, " % ", size, ")");
-    if (stride != "0") text += cat(" + ", index, " * ", stride);
-    rest = cat("(", rest, " / ", size, ")");
-  }
-  return text;
-}
-
-/// A dot as gemm sees it.
-struct Product {
-  View a, b;
-  size_t batch_axes;  ///< of the result that stay batches; the others are rows
-  Dim batch, m, n, k;
+/// A dot with the multiply-accumulate of the CPU's kernels.
+struct CpuProduct : Product {
   Mac mac;
 };
 
-/// True when one stride leads from each row to the next, over all leading axes.
-bool rows_are_even(const View& a) {
-  Batch rows = leading(a, a.dims.size() - 1);
-  std::vector<Dims> strides{rows.strides};
-  collapse_axes(rows.dims, strides);
-  return rows.dims.size() == 1;
-}
-
-/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
-Product as_product(Lowering& lowering, const Region& region) {
-  const Instruction& dot = *region.anchor;
-  Product p{.a = lowering.view_of(dot.inputs[0]),
-            .b = lowering.view_of(dot.inputs[1]),
-            .batch_axes = 0,
-            .batch = 1,
-            .m = 1,
-            .n = 0,
-            .k = 0,
-            .mac = mac_for(lowering, dot)};
-  size_t rank = p.a.dims.size();
-  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // weights say it as a number
-  p.n = p.b.dims[rank - 1];
-  p.batch_axes = rank - 2;
-  if (is_repeated(leading(p.b, rank - 2))) {
-    if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(dot.inputs[0]);
-    p.batch_axes = 0;
-  }
-  for (size_t i = 0; i + 1 < rank; ++i) (i < p.batch_axes ? p.batch : p.m) *= p.a.dims[i];
-  return p;
-}
-
-/// The row stride of A when rows of all row axes follow each other evenly.
-Dim row_stride(const Product& p) {
-  Batch rows = leading(p.a, p.a.dims.size() - 1);
-  auto first = static_cast<std::ptrdiff_t>(p.batch_axes);
-  Dims dims(rows.dims.begin() + first, rows.dims.end());
-  std::vector<Dims> strides{{rows.strides.begin() + first, rows.strides.end()}};
-  collapse_axes(dims, strides);
-  return strides[0].back();
-}
-
 /// Rows of whole units: their elements side by side, every row beginning at a multiple of the group.
-bool reads_in_place(const Product& p) {
+bool reads_in_place(const CpuProduct& p) {
   bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
   bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);
   for (size_t i = 0; i + 1 < p.a.strides.size(); ++i) whole &= p.a.strides[i].is_multiple_of(p.mac.group);
@@ -96,7 +23,7 @@ bool reads_in_place(const Product& p) {
 }
 
 /// Packs B into panels; once, when the program is loaded, if B is constant.
-View packed_b(Lowering& lowering, const Product& p, Value value) {
+View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   size_t rank = p.b.dims.size();
   Batch batch = leading(p.b, rank - 2);
   bool shared = is_repeated(batch);
@@ -136,7 +63,7 @@ View packed_b(Lowering& lowering, const Product& p, Value value) {
 }
 
 /// `DirectRows{...}` or `FilledRows{...}`: how the kernel gets at A.
-std::string rows_of_a(KernelBuilder& kernel, const Product& p, bool in_place) {
+std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place) {
   std::string a = kernel.buffer(p.a.buffer, p.a.dtype, false);
   std::string base =
       cat("raw(", a, ") + ", kernel.number(p.a.offset), " + ", batch_offset(kernel, leading(p.a, p.batch_axes), "at"));
@@ -158,7 +85,8 @@ std::string rows_of_a(KernelBuilder& kernel, const Product& p, bool in_place) {
 
 void lower_dot(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
-  Product p = as_product(lowering, region);
+  if (lowering.on_gpu()) return lower_dot_on_gpu(lowering, region);
+  CpuProduct p{as_product(lowering, region), mac_for(lowering, dot)};
   bool in_place = reads_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);
   Dim packed_batch =
@@ -175,15 +103,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
   kernel.line("    [&](i64 at) WEFT_LAMBDA { return raw(", b, ") + at * ", kernel.size(packed_batch), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
-  size_t rank = region.dims.size();
-  std::vector<size_t> groups{p.batch_axes, rank - 1};
-  std::vector<std::string> names{"row", "col"};
-  if (p.batch_axes > 0) {
-    groups.insert(groups.begin(), 0);
-    names.insert(names.begin(), "at");
-  }
-  lowering.emit_epilogue(kernel, region, {.dims = region.dims, .group_begin = groups, .coordinates = names}, "acc",
-                         p.mac.sum);
+  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", p.mac.sum);
   kernel.line("});");
   std::string arguments = cat("(", p.mac.tile_name, ", ", batch, ", ", m, ", ", n, ", tasks::gemm_units(", k, ", ",
                               p.mac.group, "), ", !in_place);

@@ -11,19 +11,20 @@ namespace {
 /// The kernel's operand and sizes around its axis.
 struct Along {
   View x;
+  AroundAxis around;
   std::string outer, n, inner, data;
   bool is_last;  ///< the axis is the last one that is longer than 1
 };
 
 Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, int64_t axis) {
   Along a{
-      .x = lowering.contiguous_view_of(i.inputs[0]), .outer = {}, .n = {}, .inner = {}, .data = {}, .is_last = false};
-  AroundAxis around = around_axis(a.x.dims, axis);
-  a.outer = kernel.size(around.outer);
-  a.n = kernel.size(around.n);
-  a.inner = kernel.size(around.inner);
+      .x = lowering.contiguous_view_of(i.inputs[0]), .around = around_axis(i.inputs[0].dims(), axis), .outer = {},
+      .n = {}, .inner = {}, .data = {}, .is_last = false};
+  a.outer = kernel.size(a.around.outer);
+  a.n = kernel.size(a.around.n);
+  a.inner = kernel.size(a.around.inner);
   a.data = cat(kernel.buffer(a.x.buffer, a.x.dtype, false), " + ", kernel.size(a.x.offset));
-  a.is_last = known_equal(around.inner, 1);
+  a.is_last = known_equal(a.around.inner, 1);
   return a;
 }
 
@@ -47,21 +48,22 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
   }
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true),
               type = kernel_type(compute_type(a.x.dtype)), lanes = register_lanes_text(compute_type(a.x.dtype));
-  std::string rule = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">, ", type, ", W>");
+  std::string rule = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">, ", type, ", W",
+                         a.is_last ? team_text(lowering, n) : "", ">");
   std::string load = cat("return convert<", type, ">(load<W>(", a.data);
   kernel.line("constexpr int W = ", lanes, ";");
   if (a.is_last) {
     kernel.line("arg_rows<", rule, "(WEFT_LAUNCH, ", a.outer, ", ", a.n, ",");
     kernel.line("    [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA { ", load, " + row * ", a.n, " + col, lanes)); },");
     kernel.line("    [&](i64 row, i64 at) WEFT_LAMBDA { ", y, "[row] = most(at, 0); });");
-    kernel.set_tasks(cat("tasks::row_tasks(", a.outer, ", ", a.n, ")"));
+    set_row_grid(lowering, kernel, a.around.outer, n);
   } else {
     kernel.line("arg_columns<", rule, "(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", a.inner, ",");
     kernel.line("    [&](i64 outer, i64 r, i64 col, auto lanes) WEFT_LAMBDA { ", load, " + (outer * ", a.n, " + r) * ",
                 a.inner, " + col, lanes)); },");
     kernel.line("    [&](i64 outer, i64 col, auto at, auto lanes) WEFT_LAMBDA { store(", y, " + outer * ", a.inner,
                 " + col, select(at < 0, decltype(at)(0), at), lanes); });");
-    kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
+    set_column_grid(lowering, kernel, {a.around.outer, n, a.around.inner, lanes, gpu_lanes(compute_type(a.x.dtype))});
   }
   add_step(lowering, kernel, op.largest ? "arg_max" : "arg_min", a,
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");
@@ -85,7 +87,8 @@ void lower_scan(Lowering& lowering, const Region& region) {
               a.data, " + ", offset, ", lanes)); },");
   kernel.line("    [&](i64 outer, i64 at, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(", y, " + ", offset,
               ", convert<", stored, ">(v), lanes); });");
-  kernel.set_tasks(cat("tasks::column_tasks(", a.outer, ", ", a.n, ", ", a.inner, ", ", lanes, ")"));
+  set_column_grid(lowering, kernel,
+                  {a.around.outer, a.around.n, a.around.inner, lanes, a.is_last ? 1 : gpu_lanes(acc)});
   add_step(lowering, kernel, cat("scan_", names(op.fn)[static_cast<size_t>(op.fn)]), a,
            a.is_last ? "rows in parallel" : "vectors along the axes after it");
 }
@@ -112,7 +115,9 @@ void lower_top_k(Lowering& lowering, const Region& region) {
   kernel.line("  ", indices, "[to] = index;");
   kernel.line("});");
   kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", a.n, ")"), cat(k, " * 16"));
-  add_step(lowering, kernel, "top_k", a, "a heap of the best for each row");
+  if (lowering.on_gpu()) kernel.set_grid(a.around.outer * a.around.inner);
+  add_step(lowering, kernel, "top_k", a,
+           lowering.on_gpu() ? "a block for each row finds one after the other" : "a heap of the best for each row");
 }
 
 }  // namespace weft

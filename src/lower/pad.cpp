@@ -75,8 +75,7 @@ void pad_with_itself(Lowering& lowering, const Region& region) {
   kernel.line("  if (!empty) v = ", load, ";");
   kernel.line("  store(", out, " + ", flat, ", v, lanes);");
   kernel.line("});");
-  kernel.set_tasks(
-      cat("tasks::pointwise_tasks(", rows_of(kernel, groups), ", ", kernel.size(groups.back().size), ", ", lanes, ")"));
+  lowering.set_loop(kernel, outer_sizes(groups), groups.back().size, lowering.tile().lanes);
   lowering.add_step(kernel.finish(lowering.plan(), cat("pad_", names(op.mode)[static_cast<size_t>(op.mode)])),
                     "padding read from the operand itself");
 }

@@ -6,33 +6,30 @@
 namespace weft {
 namespace {
 
-/// Lanes of a pointwise loop: one register of the widest element that it computes with, two for f32 and narrower.
+/// Lanes of a pointwise loop: on a CPU one register of the widest element that it computes with, two for f32 and
+/// narrower; on a GPU what a thread moves at once.
 int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instructions, DType type) {
-  int widest = bits(compute_type(type));
+  auto width = [&](DType t) { return bits(lowering.on_gpu() ? lowering.stored_type(t) : compute_type(t)); };
+  int widest = width(type);
   for (const Instruction* i : instructions) {
-    widest = std::max(widest, bits(compute_type(i->types[0].shape.dtype)));
-    for (const Value& input : i->inputs) widest = std::max(widest, bits(compute_type(input.dtype())));
+    widest = std::max(widest, width(i->types[0].shape.dtype));
+    for (const Value& input : i->inputs) widest = std::max(widest, width(input.dtype()));
   }
-  int lanes = lowering.tile().lanes;
-  return widest > 32 ? lanes : 2 * lanes;
+  return lowering.lanes_for(widest);
 }
 
 /// Writes the loop around a body whose axes are planned.
-void emit_loop(KernelBuilder& kernel, FusedBody& body, int lanes) {
+void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body, int lanes) {
   size_t rank = body.axes().size();
-  std::string sizes, rows = "1";
-  for (size_t a = 0; a < rank; ++a) {
-    std::string size = kernel.size(body.axes()[a]);
-    sizes += cat(a ? ", " : "", size);
-    if (a + 1 < rank) rows += cat(" * ", size);
-  }
+  std::string sizes;
+  for (size_t a = 0; a < rank; ++a) sizes += cat(a ? ", " : "", kernel.size(body.axes()[a]));
   kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("pointwise<W>(WEFT_LAUNCH, Space<", rank, ">{{", sizes, "}}, [&](const Coords<", rank,
               ">& at, auto lanes) WEFT_LAMBDA {");
   for (size_t a = 0; a < rank; ++a) kernel.line("  [[maybe_unused]] const i64 c", a, " = at[", a, "];");
   body.emit();
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::pointwise_tasks(", rows, ", ", kernel.size(body.axes().back()), ", ", lanes, ")"));
+  lowering.set_loop(kernel, {body.axes().begin(), body.axes().end() - 1}, body.axes().back(), lanes);
 }
 
 }  // namespace
@@ -43,7 +40,7 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
       kernel, {.dims = region.dims, .group_begin = {}, .coordinates = {}},
       [&](Value value) { return lowering.view_of(value); }, [&](Value value) { return lowering.new_result(value); });
   body.plan(region.epilogue, region.outputs, {});
-  emit_loop(kernel, body, lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype));
+  emit_loop(lowering, kernel, body, lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype));
   PlanStep step = kernel.finish(lowering.plan(), "pointwise");
   step.in_place = body.in_place();
   step.flops = product(region.dims) * Dim(static_cast<int64_t>(region.epilogue.size()));
@@ -72,7 +69,7 @@ void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuild
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },
       [&](Value) { return to; });
   body.plan({}, {value}, {}, {value});
-  emit_loop(kernel, body, lanes_for(lowering, {}, from.dtype));
+  emit_loop(lowering, kernel, body, lanes_for(lowering, {}, from.dtype));
 }
 
 }  // namespace weft

@@ -75,8 +75,7 @@ PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
 
 void finish_kernel(Lowering& lowering, PoolKernel& k, const std::string& name) {
   const Window& w = k.window;
-  k.kernel.set_tasks(cat("tasks::window_tasks(", rows_text(k.kernel, w), ", ", k.kernel.number(w.out.back()), ", ",
-                         k.kernel.number(w.channels_in), ", ", taps_text(k.kernel, w), ")"));
+  set_pixel_grid(lowering, k.kernel, w, w.channels_in);
   PlanStep step = k.kernel.finish(lowering.plan(), name);
   step.flops = w.rows() * w.taps() * w.channels_in;
   lowering.add_step(std::move(step), "windows, vectors along the channels");

@@ -66,7 +66,7 @@ Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const Vi
               weights = kernel.buffer(table.weights.buffer, weight, true);
   kernel.line("const ResizeAxis axis", axis_text(kernel, op, axis, x, taps), ";");
   kernel.line("resize_table(WEFT_LAUNCH, axis, raw(", places, "), raw(", weights, "));");
-  kernel.set_tasks(cat("tasks::ceil_div(", kernel.size(out), ", 256)"));
+  lowering.set_items(kernel, out, cat("tasks::ceil_div(", kernel.size(out), ", 256)"));
   lowering.add_step(kernel.finish(lowering.plan(), "resize_table"), "what each coordinate reads, once for its axis",
                     load_time);
   return table;
@@ -137,8 +137,8 @@ void lower_resize(Lowering& lowering, const Region& region) {
   emit_result(kernel, op, x.dtype, taps);
   lowering.emit_epilogue(kernel, region, iteration_of(op.dims, groups), "acc", compute_type(x.dtype));
   kernel.line("});");
-  kernel.set_tasks(cat("tasks::pointwise_tasks(", rows_of(kernel, groups), ", ", kernel.size(groups.back().size), ", ",
-                       last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes, ")"));
+  lowering.set_loop(kernel, outer_sizes(groups), groups.back().size,
+                    last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes);
   PlanStep step = kernel.finish(lowering.plan(), cat("resize_", names(op.mode)[static_cast<size_t>(op.mode)]));
   step.flops = product(op.dims);
   lowering.add_step(std::move(step), last_is_resized ? "element by element, coordinates from tables"

@@ -129,12 +129,13 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
     epsilon = cat(", ", number_text(acc, op->epsilon));
   }
   kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
-  kernel.line(name, "<", type, ", W>(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
+  kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols), held_text(lowering, shape.cols, acc),
+              ">(WEFT_LAUNCH, ", rows, ", ", cols, epsilon,
+              ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, shape, acc);
-  kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", cols, ")"),
-                   cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"));
+  set_row_grid(lowering, kernel, shape.rows, shape.cols, cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"));
   return kernel.finish(lowering.plan(), name);
 }
 
@@ -151,8 +152,8 @@ PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowS
   KernelBuilder kernel("reduce.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc);
   kernel.line("constexpr int V = ", register_lanes_text(acc), ";");
-  kernel.line("reduce_rows<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", V>(WEFT_LAUNCH, ", rows,
-              ", ", cols, ",");
+  kernel.line("reduce_rows<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", V",
+              team_text(lowering, shape.cols), ">(WEFT_LAUNCH, ", rows, ", ", cols, ",");
   kernel.line("    [&]<int W = V>([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto lanes) WEFT_LAMBDA {");
   Value input = region.anchor->inputs[0];
   FusedBody body(
@@ -167,23 +168,27 @@ PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowS
   kernel.line("  [[maybe_unused]] const Full lanes{};");
   emit_mean(kernel, region, cols, acc);
   emit_store(lowering, kernel, region, shape, acc);
-  kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", cols, ")"));
+  set_row_grid(lowering, kernel, shape.rows, shape.cols);
   return kernel.finish(lowering.plan(),
                        cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
 }
+
+/// Threads of a GPU that share the reduced axis of a few columns (kernels/reduce.h).
+constexpr int column_ways = 8;
 
 PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   KernelBuilder kernel("reduce.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), inner = kernel.size(shape.inner),
               type = kernel_type(acc);
   kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
-  kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W>(WEFT_LAUNCH, ", rows,
-              ", ", cols, ", ", inner, ",");
+  kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W", lowering.on_gpu() ? cat(", ", column_ways) : "",
+              ">(WEFT_LAUNCH, ", rows, ", ", cols, ", ", inner, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 outer, [[maybe_unused]] i64 col, auto sum, auto lanes) WEFT_LAMBDA {");
   emit_mean(kernel, region, cols, acc);
   emit_store(lowering, kernel, region, shape, acc);
-  kernel.set_tasks(cat("tasks::column_tasks(", rows, ", ", cols, ", ", inner, ", ", register_lanes_text(acc), ")"));
+  Columns columns{shape.rows, shape.cols, shape.inner, register_lanes_text(acc), gpu_lanes(acc)};
+  set_column_grid(lowering, kernel, columns, column_ways);
   return kernel.finish(lowering.plan(),
                        cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
 }
@@ -191,6 +196,39 @@ PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const R
 }  // namespace
 
 std::string register_lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
+
+int gpu_lanes(DType type) { return bits(type) > 32 ? 2 : 4; }
+
+static bool takes_wave(const Dim& cols) { return cols.is_constant() && cols.value() <= 1024; }
+
+std::string team_text(const Lowering& lowering, const Dim& cols) {
+  if (!lowering.on_gpu()) return "";
+  return takes_wave(cols) ? ", Team::wave" : ", Team::block";
+}
+
+void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
+                  std::string scratch) {
+  constexpr int threads = 256;
+  if (lowering.on_gpu())
+    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, threads / lowering.wave()) : rows, threads);
+  kernel.set_tasks(cat("tasks::row_tasks(", kernel.size(rows), ", ", kernel.size(cols), ")"), std::move(scratch));
+}
+
+std::string held_text(const Lowering& lowering, const Dim& cols, DType acc) {
+  constexpr int threads = 256, most_held = 8;
+  if (!lowering.on_gpu() || !cols.is_constant()) return "";
+  int64_t at_once = int64_t{takes_wave(cols) ? lowering.wave() : threads} * gpu_lanes(acc);
+  int64_t held = (cols.value() + at_once - 1) / at_once;
+  return held <= most_held ? cat(", ", held) : "";
+}
+
+void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& c, int ways) {
+  constexpr int threads = 256;
+  if (lowering.on_gpu())
+    return kernel.set_grid(ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways), threads);
+  kernel.set_tasks(cat("tasks::column_tasks(", kernel.size(c.outer), ", ", kernel.size(c.n), ", ",
+                       kernel.size(c.inner), ", ", c.lanes, ")"));
+}
 
 const char* combine_text(ReduceFn fn) {
   switch (fn) {

@@ -2,14 +2,35 @@
 #pragma once
 #include <string>
 
+#include "lower/kernel_builder.h"
 #include "ops/reduce.h"
 
 /// What the texts of kernels over rows and columns share (rows.cpp, ordered.cpp).
 namespace weft {
 
+class Lowering;
+
 /// Lanes of one register of this type on the target.
 std::string register_lanes_text(DType type);
 /// The operation of kernels/row.h that combines elements; a mean is a sum that is divided afterwards.
 const char* combine_text(ReduceFn fn);
+
+/// The text of the `Team` argument of row kernels, with the comma before it: on a GPU a wave for rows that are known to
+/// be short, else a block; nothing on a CPU.
+std::string team_text(const Lowering& lowering, const Dim& cols);
+/// The text of their `Held` argument after it: pieces that a thread of a GPU keeps of a row of known length.
+std::string held_text(const Lowering& lowering, const Dim& cols, DType acc);
+/// How kernels over rows are launched: tasks::row_tasks on a CPU, a team for each row on a GPU.
+void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
+                  std::string scratch = "0");
+/// Lanes of one register of this type on a GPU, as a number.
+int gpu_lanes(DType type);
+/// The same for kernels over columns of [outer, n, inner], with vectors of `lanes` along inner.
+struct Columns {
+  Dim outer, n, inner;
+  std::string lanes;  ///< text for the host
+  int count;          ///< the number of lanes on a GPU
+};
+void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& columns, int ways = 1);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "lower/window.h"
 
 #include "base/error.h"
+#include "lower/lowering.h"
 
 namespace weft {
 
@@ -41,6 +42,13 @@ std::string rows_text(KernelBuilder& kernel, const Window& window) {
 
 std::string taps_text(KernelBuilder& kernel, const Window& window) {
   return product_text(kernel, "i64(1)", window.kernel);
+}
+
+void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels) {
+  constexpr int gpu_lanes = 4, threads = 256;
+  if (lowering.on_gpu()) return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, gpu_lanes), threads), threads);
+  kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
+                       kernel.number(channels), ", ", taps_text(kernel, w), ")"));
 }
 
 }  // namespace weft

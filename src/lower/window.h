@@ -4,6 +4,8 @@
 
 namespace weft {
 
+class Lowering;
+
 /// Geometry of a convolution or pooling over channels-last tensors: what ConvSizes (kernels/window.h) holds, as sizes.
 /// Spatial lists have one entry for each spatial axis (1 to 3).
 struct Window {
@@ -27,5 +29,7 @@ std::string window_text(KernelBuilder& kernel, const Window& window);
 /// Text of the number of output pixels of all images, and of the taps: products of sizes.
 std::string rows_text(KernelBuilder& kernel, const Window& window);
 std::string taps_text(KernelBuilder& kernel, const Window& window);
+/// How a kernel made of for_pixels (kernels/window.h) is launched.
+void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& window, const Dim& channels);
 
 }  // namespace weft

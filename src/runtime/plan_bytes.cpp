@@ -64,11 +64,11 @@ void fields(A& a, T& buffer) {
 }
 template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
-  a(kernel.name, kernel.code);
+  a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes);
 }
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
-  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes,
+  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.blocks, step.flops, step.bytes,
     step.in_place, step.moves, step.moves_apart);
 }
 template <class A, Is<InPlace> T>
@@ -396,6 +396,9 @@ void check_persistent_total(const Plan& plan) {
 
 void check_plan(const Plan& plan) {
   for (const Port& port : plan.inputs) check_type(port.type);
+  for (const PlanKernel& kernel : plan.kernels) {
+    expect(kernel.threads > 0 && kernel.threads <= 1024 && kernel.shared_bytes >= 0, "a kernel has no possible block");
+  }
   for (const Port& port : plan.outputs) check_type(port.type);
   for (const PlanBuffer& buffer : plan.buffers) check_buffer(buffer, plan);
   check_persistent_total(plan);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/codegen.h"
 
+#include <algorithm>
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -212,7 +213,7 @@ TEST_CASE("codegen: kernels are instrumented for the sanitizer that is asked for
   }
 }
 
-TEST_CASE("codegen: PTX of several kernels is one module") {
+TEST_CASE("codegen: PTX of several kernels is one module for each, ended by zero bytes") {
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"}) {
     Chip chip{.kind = ChipKind::nvidia, .arch = arch};
     std::string second_code = gpu_code;
@@ -225,7 +226,9 @@ TEST_CASE("codegen: PTX of several kernels is one module") {
     std::span<const std::byte> both[] = {first.bytes, second.bytes};
     auto module = codegen().link(both, chip, {});
     std::string_view ptx = text_of(module);
-    CHECK(ptx.find(".version 8.3") == ptx.rfind(".version"));
+    CHECK(std::count(ptx.begin(), ptx.end(), '\0') == 2);
+    CHECK(ptx.back() == '\0');
+    CHECK(ptx.find(".version 8.3", ptx.find('\0')) != ptx.npos);
     CHECK(has(ptx, ".visible .entry fill("));
     CHECK(has(ptx, ".visible .entry pour("));
     CHECK(has(ptx, ".reqntid 256, 1, 1"));

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "runtime/executable.h"
+#include "targets/gpu/device.h"
+
+namespace weft::driver {
+
+/// A program on a GPU with its inputs and outputs there too: runs cost no copies and are timed by the device's clock.
+class OnDevice {
+ public:
+  /// Uploads the inputs and runs once, which binds sizes and captures the graph.
+  OnDevice(const Executable& executable, std::span<const Tensor> inputs);
+  /// Seconds of one run.
+  double timed_run();
+
+ private:
+  std::shared_ptr<gpu::Device> device_;
+  std::unique_ptr<Context> context_;
+  gpu::Stream stream_;
+  gpu::Event begin_, end_;
+  std::vector<gpu::Memory> memory_;
+  std::vector<Tensor> inputs_;
+  std::vector<std::span<std::byte>> outputs_;
+  RunOptions options_;
+};
+
+}  // namespace weft::driver

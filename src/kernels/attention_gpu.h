@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Attention on GPUs, softmax(score(q k^T)) v, without ever storing the scores (Dao, "FlashAttention-2", 2023): a block
+/// takes the queries of one key-value head, 16 to a wave, and walks over the keys; running maxima and sums rescale what
+/// was added up before. The queries of all heads that share a key-value head follow each other as rows.
+///
+///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
+///
+/// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head, query,
+/// col, v, lanes), all with one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
+
+#include "gemm_gpu.h"
+#include "math.h"
+
+#ifdef WEFT_GPU
+namespace weft::kernel {
+
+/// Sizes and strides {batch, head, row}, as of attention.h.
+struct AttentionSizes {
+  i64 batch, heads, kv_heads, queries, keys, d, dv;
+  i64 q[3], k[3], v[3];
+};
+/// Keys [begin, end) that a query may look at.
+struct KeyRange {
+  i64 begin, end;
+};
+
+/// Copies rows [first, first + Rows) of a matrix with row stride `stride` into shared memory, as rows of Cols + pad
+/// elements or, turned, as columns; zero past `end` and past `width`.
+template <class T, int Rows, int Cols, int Threads, bool Turn, int Stride, class At>
+WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const At& row_at) {
+  constexpr int V = stage_lanes<T>, per_row = Cols / V, pieces = Rows * per_row;
+  static_assert(Cols % V == 0);
+  constexpr int at_once = 4;  // loads on their way at the same time
+  WEFT_NO_UNROLL for (int base = thread_id(); base < pieces; base += at_once * Threads) {
+    Vec<T, V> held[at_once];
+    WEFT_UNROLL for (int p = 0; p < at_once; p++) {
+      const int piece = base + p * Threads, row = piece / per_row, col = piece % per_row * V;
+      held[p] = Vec<T, V>{};
+      if (piece < pieces && first + row < end && col < width) {
+        const auto from = row_at(first + row) + col;
+        if (col + V <= width) held[p] = load<V>(from, Full{});
+        else held[p] = load<V>(from, Part{int(width - col)});
+      }
+    }
+    WEFT_UNROLL for (int p = 0; p < at_once; p++) {
+      const int piece = base + p * Threads, row = piece / per_row, col = piece % per_row * V;
+      if (piece >= pieces) continue;
+      if constexpr (Turn) {
+        WEFT_UNROLL for (int i = 0; i < V; i++) to[(col + i) * Stride + row] = lane(held[p], i);
+      } else if constexpr (is_packed<T>) {
+        *(WEFT_SHARED_SPACE decltype(held[p].bits)*)(to + row * Stride + col) = held[p].bits;
+      } else {
+        *(WEFT_SHARED_SPACE Vec<T, V>*)(to + row * Stride + col) = held[p];
+      }
+    }
+  }
+}
+
+/// Combines v over the lanes that share their rows of C.
+template <class Op, int Lanes>
+WEFT_INLINE f32 combine_row(f32 v) {
+  WEFT_UNROLL for (int mask = 1; mask < Lanes; mask *= 2) v = combine<Op>(v, shuffle_xor(v, mask));
+  return v;
+}
+
+/// The state of one wave: 16 rows.
+template <class T, int D, int Keys>
+struct AttentionWave {
+  using Core = MatrixCore<T>;
+  static constexpr int slots = Core::row_slots, n_out = D / 16, n_keys = Keys / 16;
+  typename Core::C out[n_out] = {};
+  f32 top[slots], sum[slots];
+
+  WEFT_INLINE AttentionWave() {
+    WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0;
+  }
+  /// The new scores: maxima move up, what was summed before shrinks, scores become e^(score - maximum).
+  WEFT_INLINE void rescale(typename Core::C (&s)[n_keys]) {
+    f32 high[slots], shrink[slots], fresh[slots];
+    WEFT_UNROLL for (int i = 0; i < slots; i++) high[i] = top[i], fresh[i] = 0;
+    WEFT_UNROLL for (int j = 0; j < n_keys; j++) {
+      WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+        high[Core::slot(i)] = s[j].v[i] > high[Core::slot(i)] ? s[j].v[i] : high[Core::slot(i)];
+      }
+    }
+    WEFT_UNROLL for (int i = 0; i < slots; i++) {
+      WEFT_UNROLL for (int mask = 1; mask < Core::row_lanes; mask *= 2) {
+        const f32 other = shuffle_xor(high[i], mask);
+        high[i] = other > high[i] ? other : high[i];
+      }
+      // A row that has seen no key yet: nothing to shrink, and no infinity minus infinity.
+      shrink[i] = high[i] == -__builtin_inff() ? 1 : exp(top[i] - high[i]);
+      top[i] = high[i];
+    }
+    WEFT_UNROLL for (int j = 0; j < n_keys; j++) {
+      WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+        const f32 from = high[Core::slot(i)];
+        s[j].v[i] = from == -__builtin_inff() ? 0 : exp(s[j].v[i] - from);
+        fresh[Core::slot(i)] += s[j].v[i];
+      }
+    }
+    WEFT_UNROLL for (int i = 0; i < slots; i++) {
+      WEFT_UNROLL for (int mask = 1; mask < Core::row_lanes; mask *= 2) fresh[i] += shuffle_xor(fresh[i], mask);
+      sum[i] = sum[i] * shrink[i] + fresh[i];
+    }
+    WEFT_UNROLL for (int j = 0; j < n_out; j++) {
+      WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) out[j].v[i] *= shrink[Core::slot(i)];
+    }
+  }
+};
+
+/// T is f16, bf16 or f32; D, a multiple of 16, is at least d and dv; `Keys` are taken at a time. The launch has whole
+/// waves; blocks: batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
+template <class T, int D, int Keys, class L, class P, class KeysOf, class Score, class Store>
+WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
+                               const Score& score, const Store& store) {
+  using Core = MatrixCore<T>;
+  constexpr int threads = L::threads, waves = threads / wave_size, rows = waves * 16;
+  constexpr int d_stride = D + stage_lanes<T>, key_stride = Keys + stage_lanes<T>;
+  alignas(16) WEFT_SHARED T shared[rows * d_stride + Keys * d_stride + D * key_stride + rows * key_stride];
+  const Shared<T> sq = (Shared<T>)shared, sk = sq + rows * d_stride, sv = sk + Keys * d_stride,
+                  sp = sv + D * key_stride + thread_id() / wave_size * 16 * key_stride;
+  const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries, blocks = ceil_div(all_rows, rows);
+  for_tasks(launch, z.batch * z.kv_heads * blocks, [&](i64 task) WEFT_LAMBDA {
+    const i64 first = task % blocks * rows, head0 = task / blocks % z.kv_heads * group,
+              batch = task / blocks / z.kv_heads, kv_head = head0 / group;
+    const auto head_of = [&](i64 row) WEFT_LAMBDA { return head0 + row / z.queries; };
+    barrier();
+    stage_rows<T, rows, D, threads, false, d_stride>(sq, first, all_rows, z.d, [&](i64 row) WEFT_LAMBDA {
+      return q + batch * z.q[0] + head_of(row) * z.q[1] + row % z.queries * z.q[2];
+    });
+    const int wave_row = thread_id() / wave_size * 16;
+    AttentionWave<T, D, Keys> state;
+    i64 head[Core::row_slots], query[Core::row_slots];
+    KeyRange mine[Core::row_slots];
+    WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+      const i64 row = least(first + wave_row + Core::row(i), all_rows - 1);
+      const int at = Core::slot(i);
+      head[at] = head_of(row), query[at] = row % z.queries;
+      mine[at] = keys_of(batch, head[at], query[at]);
+    }
+    // The keys that any row of the block looks at: ranges grow with the query, so the last row of each head tells.
+    i64 last_key = 0;
+    WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
+      const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
+      last_key = most(last_key, keys_of(batch, head_of(end - 1), (end - 1) % z.queries).end);
+      row = end;
+    }
+    last_key = least(last_key, z.keys);
+    WEFT_NO_UNROLL for (i64 key = 0; key < last_key; key += Keys) {
+      barrier();
+      stage_rows<T, Keys, D, threads, false, d_stride>(sk, key, z.keys, z.d, [&](i64 row) WEFT_LAMBDA {
+        return k + batch * z.k[0] + kv_head * z.k[1] + row * z.k[2];
+      });
+      stage_rows<T, Keys, D, threads, true, key_stride>(sv, key, z.keys, z.dv, [&](i64 row) WEFT_LAMBDA {
+        return v + batch * z.v[0] + kv_head * z.v[1] + row * z.v[2];
+      });
+      barrier();
+      typename Core::C s[Keys / 16] = {};
+      WEFT_FEW for (int at = 0; at < D; at += Core::k) {
+        const auto a = Core::load_a(sq + wave_row * d_stride + at, d_stride);
+        WEFT_UNROLL for (int j = 0; j < Keys / 16; j++) {
+          Core::multiply(a, Core::load_b(sk + j * 16 * d_stride + at, d_stride), s[j]);
+        }
+      }
+      WEFT_UNROLL for (int j = 0; j < Keys / 16; j++) {
+        WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+          const int at = Core::slot(i);
+          const i64 column = key + j * 16 + Core::col(i);
+          const bool seen = column >= mine[at].begin && column < mine[at].end && column < z.keys;
+          s[j].v[i] = seen ? score(batch, head[at], query[at], column, s[j].v[i], Full{}) : -__builtin_inff();
+        }
+      }
+      state.rescale(s);
+      WEFT_UNROLL for (int j = 0; j < Keys / 16; j++) {
+        WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+          sp[Core::row(i) * key_stride + j * 16 + Core::col(i)] = convert<T>(s[j].v[i]);
+        }
+      }
+      barrier();  // a wave reads only its own part of sp, but its lanes may run apart
+      WEFT_FEW for (int at = 0; at < Keys; at += Core::k) {
+        const auto a = Core::load_a(sp + at, key_stride);
+        WEFT_UNROLL for (int j = 0; j < D / 16; j++) {
+          Core::multiply(a, Core::load_b(sv + j * 16 * key_stride + at, key_stride), state.out[j]);
+        }
+      }
+    }
+    WEFT_UNROLL for (int j = 0; j < D / 16; j++) {
+      WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+        const i64 col = j * 16 + Core::col(i);
+        const int at = Core::slot(i);
+        if (first + wave_row + Core::row(i) >= all_rows || col >= z.dv) continue;
+        store(batch, head[at], query[at], col, state.sum[at] == 0 ? f32(0) : state.out[j].v[i] / state.sum[at], Full{});
+      }
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif

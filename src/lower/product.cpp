@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/product.h"
+
+namespace weft {
+
+Batch leading(const View& view, size_t count) {
+  auto n = static_cast<std::ptrdiff_t>(count);
+  return {{view.dims.begin(), view.dims.begin() + n}, {view.strides.begin(), view.strides.begin() + n}};
+}
+
+bool is_repeated(const Batch& batch) {
+  for (size_t i = 0; i < batch.dims.size(); ++i) {
+    if (!known_equal(batch.strides[i], 0) && !known_equal(batch.dims[i], 1)) return false;
+  }
+  return true;
+}
+
+/// C++ text of the element offset for the flat batch index in the variable `at`.
+std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at) {
+  std::vector<Dims> strides{batch.strides};
+  collapse_axes(batch.dims, strides);
+  std::string text = "0", rest = at;
+  for (size_t i = batch.dims.size(); i-- > 0;) {
+    std::string stride = kernel.size(strides[0][i]), size = kernel.size(batch.dims[i]);
+    std::string index = i == 0 ? rest : cat("(", rest, " % ", size, ")");
+    if (stride != "0") text += cat(" + ", index, " * ", stride);
+    rest = cat("(", rest, " / ", size, ")");
+  }
+  return text;
+}
+
+/// True when one stride leads from each row to the next, over all leading axes.
+bool rows_are_even(const View& a) {
+  Batch rows = leading(a, a.dims.size() - 1);
+  std::vector<Dims> strides{rows.strides};
+  collapse_axes(rows.dims, strides);
+  return rows.dims.size() == 1;
+}
+
+/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
+Product as_product(Lowering& lowering, const Region& region) {
+  const Instruction& dot = *region.anchor;
+  Product p{.a = lowering.view_of(dot.inputs[0]),
+            .b = lowering.view_of(dot.inputs[1]),
+            .batch_axes = 0,
+            .batch = 1,
+            .m = 1,
+            .n = 0,
+            .k = 0};
+  size_t rank = p.a.dims.size();
+  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // weights say it as a number
+  p.n = p.b.dims[rank - 1];
+  p.batch_axes = rank - 2;
+  if (is_repeated(leading(p.b, rank - 2))) {
+    if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(dot.inputs[0]);
+    p.batch_axes = 0;
+  }
+  for (size_t i = 0; i + 1 < rank; ++i) (i < p.batch_axes ? p.batch : p.m) *= p.a.dims[i];
+  return p;
+}
+
+/// The row stride of A when rows of all row axes follow each other evenly.
+Dim row_stride(const Product& p) {
+  Batch rows = leading(p.a, p.a.dims.size() - 1);
+  auto first = static_cast<std::ptrdiff_t>(p.batch_axes);
+  Dims dims(rows.dims.begin() + first, rows.dims.end());
+  std::vector<Dims> strides{{rows.strides.begin() + first, rows.strides.end()}};
+  collapse_axes(dims, strides);
+  return strides[0].back();
+}
+
+Iteration result_iteration(const Dims& dims, size_t batch_axes) {
+  Iteration iteration{.dims = dims, .group_begin = {batch_axes, dims.size() - 1}, .coordinates = {"row", "col"}};
+  if (batch_axes == 0) return iteration;
+  iteration.group_begin.insert(iteration.group_begin.begin(), 0);
+  iteration.coordinates.insert(iteration.coordinates.begin(), "at");
+  return iteration;
+}
+
+}  // namespace weft

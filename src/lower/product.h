@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "lower/lowering.h"
+
+/// What the matrix products of all targets share: a dot as rows times columns.
+namespace weft {
+
+/// The leading axes of a view.
+struct Batch {
+  Dims dims, strides;
+};
+Batch leading(const View& view, size_t count);
+/// True when all elements of the batch are at the same place.
+bool is_repeated(const Batch& batch);
+/// C++ text of the element offset for the flat batch index in the variable `at`.
+std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at);
+
+/// A dot as gemm sees it.
+struct Product {
+  View a, b;
+  size_t batch_axes = 0;  ///< of the result that stay batches; the others are rows
+  Dim batch = 1, m = 1, n = 0, k = 0;
+};
+/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
+Product as_product(Lowering& lowering, const Region& region);
+/// The row stride of A when rows of all row axes follow each other evenly.
+Dim row_stride(const Product& p);
+/// The result's axes as (at, row, col), without `at` where there are no batches.
+Iteration result_iteration(const Dims& dims, size_t batch_axes);
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/buckets.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+int64_t round_up(int64_t value, int64_t most) {
+  if (value <= 4) return value;
+  auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(value - 1)));  // power < value <= 2 * power
+  int64_t step = std::max<int64_t>(power / 4, 1);
+  return std::min((value + step - 1) / step * step, most);
+}
+
+/// The value at the bucket's sizes; that of the request where the expression means nothing there.
+int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
+  int64_t now = values.evaluate(dim);
+  try {
+    return std::max(now, bound.evaluate(dim));
+  } catch (const Error&) {
+    return now;
+  }
+}
+
+}  // namespace
+
+SymbolValues bucket_of(const SymbolValues& values, const std::vector<Port>& ports) {
+  SymbolValues bound = values;
+  for (const Port& port : ports) {
+    for (const Dim& dim : port.type.shape.dims) {
+      dim.visit_symbols([&](const Symbol& symbol) {
+        if (const int64_t* value = values.find(symbol.name)) bound.set(symbol.name, round_up(*value, symbol.max));
+      });
+    }
+  }
+  return bound;
+}
+
+bool BucketPlan::holds(const std::vector<int64_t>& wanted) const {
+  return std::ranges::equal(wanted, bytes, std::less_equal{});
+}
+
+std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) {
+  std::vector<int64_t> bytes;
+  bytes.reserve(plan.buffers.size());
+  for (const PlanBuffer& buffer : plan.buffers) bytes.push_back(values.evaluate(buffer.bytes));
+  return bytes;
+}
+
+BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound) {
+  constexpr int64_t alignment = 256;
+  BucketPlan bucket;
+  std::vector<ArenaRequest> requests;
+  std::vector<size_t> owners;
+  auto last = static_cast<int>(plan.steps.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[i];
+    bucket.bytes.push_back(at_bound(buffer.bytes, values, bound));
+    bool is_arena = buffer.kind == BufferKind::arena && buffer.last_step >= 0;
+    bool is_outer = buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
+    if (!is_arena && !is_outer) continue;
+    int64_t room = (std::max<int64_t>(bucket.bytes.back(), 1) + alignment - 1) / alignment * alignment;
+    requests.push_back({room, is_outer ? 0 : buffer.first_step, is_outer ? last : buffer.last_step});
+    owners.push_back(i);
+  }
+  ArenaLayout layout = place(requests);
+  bucket.offsets.resize(plan.buffers.size());
+  for (size_t i = 0; i < owners.size(); ++i) bucket.offsets[owners[i]] = layout.offsets[i];
+  bucket.arena_bytes = layout.bytes;
+  for (const PlanStep& step : plan.steps) bucket.blocks.push_back(std::max<int64_t>(at_bound(step.blocks, values, bound), 0));
+  return bucket;
+}
+
+}  // namespace weft

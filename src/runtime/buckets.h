@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "runtime/arena.h"
+#include "runtime/bind.h"
+
+/// Sizes that share one captured graph. What is captured holds addresses and grids, so both are planned at the upper end
+/// of a bucket of sizes; kernels read the sizes themselves from memory.
+namespace weft {
+
+/// The upper ends of the buckets that these values lie in: powers of two and three numbers evenly between them, but no
+/// more than a symbol may be. Symbols of one value stay as they are.
+SymbolValues bucket_of(const SymbolValues& values, const std::vector<Port>& ports);
+
+/// Where everything lies, and how much there is of it, for all sizes up to those of a bucket.
+struct BucketPlan {
+  std::vector<int64_t> bytes;    ///< of each buffer, at least
+  std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
+  std::vector<int64_t> blocks;   ///< of each step
+  int64_t arena_bytes = 0;
+
+  /// Whether buffers of these sizes have their places here.
+  bool holds(const std::vector<int64_t>& wanted) const;
+};
+
+/// Bytes of every buffer at these sizes.
+std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
+
+/// `values` are the sizes at hand, `bound` the bucket's; expressions need not grow with the symbols, so the larger of
+/// both counts.
+BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound);
+
+}  // namespace weft

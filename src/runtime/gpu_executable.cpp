@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/gpu_executable.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "kernels/launch.h"
+#include "runtime/buckets.h"
+#include "runtime/outputs.h"
+#include "runtime/saved.h"
+#include "runtime/watch.h"
+#include "targets/gpu/device.h"
+
+namespace weft {
+namespace {
+
+// --- code ------------------------------------------------------------------------------------------------------------
+
+/// Bytes of the ELF file that begins here: its table of sections comes last.
+size_t elf_size(std::span<const std::byte> file) {
+  constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
+  uint64_t table = 0;
+  uint16_t entry = 0, count = 0;
+  if (file.size() >= header) {
+    std::memcpy(&table, file.data() + at_table, sizeof table);
+    std::memcpy(&entry, file.data() + at_entry_size, sizeof entry);
+    std::memcpy(&count, file.data() + at_count, sizeof count);
+  }
+  uint64_t size = table + uint64_t{entry} * count;
+  check(size >= header && table < file.size() && size <= file.size(), "an image holds whole code objects");
+  return size;
+}
+
+/// There is a module for each kernel (base/codegen.h): PTX ends with a zero byte, code objects begin on 64 bytes.
+std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
+  std::vector<std::span<const std::byte>> modules;
+  while (!image.empty()) {
+    size_t size = chip.kind == ChipKind::nvidia
+                      ? static_cast<size_t>(std::ranges::find(image, std::byte{0}) - image.begin()) + 1
+                      : elf_size(image);
+    modules.push_back(image.first(std::min(size, image.size())));
+    size_t next = chip.kind == ChipKind::nvidia ? size : (size + 63) / 64 * 64;
+    image = image.subspan(std::min(next, image.size()));
+  }
+  return modules;
+}
+
+/// The driver compiles PTX, so modules are loaded by several threads at once.
+class Code {
+ public:
+  Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan) {
+    auto parts = modules_of(image, plan.chip);
+    modules_.resize(parts.size());
+    load(device, parts, plan.program);
+    for (const PlanKernel& kernel : plan.kernels) {
+      const gpu::Module& module = modules_[module_of(kernel.name, parts)];
+      functions_.push_back(module.function(kernel.name, kernel.shared_bytes));
+    }
+  }
+  gpu::Handle function(int kernel) const { return functions_[static_cast<size_t>(kernel)]; }
+
+ private:
+  void load(const std::shared_ptr<gpu::Device>& device, const std::vector<std::span<const std::byte>>& parts,
+            const std::string& name) {
+    std::atomic<size_t> next = 0;
+    std::exception_ptr failure;
+    std::atomic_flag failed;
+    auto work = [&] {
+      try {
+        for (size_t i; (i = next++) < parts.size();) modules_[i] = gpu::Module(device, parts[i], name);
+      } catch (...) {
+        if (!failed.test_and_set()) failure = std::current_exception();
+        next = parts.size();
+      }
+    };
+    std::vector<std::thread> helpers;
+    size_t width = std::min<size_t>(parts.size(), std::max(1U, std::thread::hardware_concurrency()));
+    for (size_t i = 1; i < width; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  static size_t module_of(const std::string& kernel, const std::vector<std::span<const std::byte>>& parts) {
+    std::string ptx = cat(".entry ", kernel, "("), symbol = cat(kernel, ".kd");
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::string_view text = as_text(parts[i]);
+      if (text.find(ptx) != text.npos || text.find(symbol) != text.npos) return i;
+    }
+    internal_error(cat("no module holds the kernel ", kernel));
+  }
+
+  std::vector<gpu::Module> modules_;
+  std::vector<gpu::Handle> functions_;
+};
+
+/// A kernel's one argument, as kernels/launch.h: DeviceArgs lays it out.
+std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const void* sizes, const void* fault) {
+  std::vector<const void*> words(buffers.begin(), buffers.end());
+  words.insert(words.end(), {sizes, nullptr, fault});
+  auto bytes = std::as_bytes(std::span(words));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The sizes that each step passes, one after another: what one copy brings to the device.
+struct SizeBlock {
+  std::vector<int64_t> values;
+  std::vector<size_t> first;  ///< of each step
+};
+
+SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values) {
+  SizeBlock block;
+  for (const PlanStep& step : steps) {
+    block.first.push_back(block.values.size());
+    for (int id : step.sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
+  }
+  return block;
+}
+
+// --- the program -----------------------------------------------------------------------------------------------------
+
+class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
+ public:
+  GpuExecutable(Plan plan, Bytes image, std::shared_ptr<gpu::Device> device, CompileReport report)
+      : plan_(std::move(plan)),
+        image_(std::move(image)),
+        device_(std::move(device)),
+        code_(device_, image_, plan_),
+        report_(std::move(report)) {
+    has_indices_ = std::ranges::any_of(plan_.kernels, [](const PlanKernel& k) {
+      return k.code.find("checked_index") != std::string::npos || k.code.find("gather_lanes") != std::string::npos ||
+             k.code.find("place_of") != std::string::npos;
+    });
+    load();
+  }
+
+  const std::vector<Port>& inputs() const override { return plan_.inputs; }
+  const std::vector<Port>& outputs() const override { return plan_.outputs; }
+  const CompileReport& report() const override { return report_; }
+  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
+  std::unique_ptr<Context> new_context() const override;
+  std::string device() const override {
+    return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
+  }
+  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
+  std::vector<StepInfo> steps() const override {
+    std::vector<StepInfo> list;
+    for (const PlanStep& step : plan_.steps)
+      list.push_back({kernel(step).name, step.source, device_->name(), step.reason});
+    return list;
+  }
+
+  const Plan& plan() const { return plan_; }
+  const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
+  bool has_indices() const { return has_indices_; }
+  int64_t packed_bytes() const { return packed_.bytes(); }
+  int64_t constant_bytes() const { return constants_.bytes(); }
+  std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
+  const PlanKernel& kernel(const PlanStep& step) const { return plan_.kernels[static_cast<size_t>(step.kernel)]; }
+
+  void launch(const gpu::Stream& stream, const PlanStep& step, int64_t blocks, std::span<std::byte* const> memory,
+              const void* sizes, const void* fault) const {
+    std::vector<void*> buffers;
+    for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
+    const PlanKernel& k = kernel(step);
+    stream.launch(code_.function(step.kernel),
+                  {.blocks = blocks, .threads = k.threads, .shared_bytes = k.shared_bytes},
+                  pack_arguments(buffers, sizes, fault));
+  }
+
+ private:
+  /// One piece of device memory for all buffers of a kind; `memory` gets the addresses.
+  gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
+    std::vector<int64_t> offsets(plan_.buffers.size());
+    int64_t total = 0;
+    auto taken = [&](size_t i) { return plan_.buffers[i].kind == kind && wanted[i]; };
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (!taken(i)) continue;
+      offsets[i] = total;
+      total += (std::max<int64_t>(plan_.buffers[i].bytes.value(), 1) + 255) / 256 * 256;
+    }
+    gpu::Memory memory(device_, total);
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (taken(i)) persistent_[i] = memory.data() + offsets[i];
+    }
+    return memory;
+  }
+
+  std::vector<bool> used_by(const std::vector<PlanStep>& steps) const {
+    std::vector<bool> used(plan_.buffers.size());
+    for (const PlanStep& step : steps) {
+      for (int id : step.buffers) used[static_cast<size_t>(id)] = true;
+    }
+    return used;
+  }
+
+  /// Constants that only packing reads are on the device just while it runs.
+  void load() {
+    persistent_.resize(plan_.buffers.size());
+    std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
+    for (size_t i = 0; i < once.size(); ++i) once[i] = once[i] && !run[i];
+    packed_ = reserve(BufferKind::persistent, std::vector<bool>(plan_.buffers.size(), true));
+    constants_ = reserve(BufferKind::constant, run);
+    gpu::Memory temporary = reserve(BufferKind::constant, once);
+    gpu::Stream stream(device_);
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan_.buffers[i];
+      if (buffer.kind != BufferKind::constant || !persistent_[i]) continue;
+      const Tensor& tensor = plan_.constants[static_cast<size_t>(buffer.index)];
+      stream.copy_to_device(persistent_[i], tensor.data.data(), static_cast<int64_t>(tensor.data.size()));
+    }
+    run_load_steps(stream);
+    report_.constant_bytes = packed_.bytes() + constants_.bytes();
+  }
+
+  void run_load_steps(const gpu::Stream& stream) {
+    SymbolValues none;
+    SizeBlock block = size_block(plan_, plan_.load_steps, none);
+    gpu::Memory sizes(device_, static_cast<int64_t>(block.values.size() * sizeof(int64_t)));
+    stream.copy_to_device(sizes.data(), block.values.data(), sizes.bytes());
+    for (size_t i = 0; i < plan_.load_steps.size(); ++i) {
+      const PlanStep& step = plan_.load_steps[i];
+      launch(stream, step, none.evaluate(step.blocks), persistent_, sizes.data() + block.first[i] * sizeof(int64_t),
+             nullptr);
+    }
+    stream.synchronize();
+  }
+
+  Plan plan_;
+  Bytes image_;
+  std::shared_ptr<gpu::Device> device_;
+  Code code_;
+  CompileReport report_;
+  bool has_indices_ = false;
+  gpu::Memory packed_, constants_;
+  std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
+};
+
+// --- a request -------------------------------------------------------------------------------------------------------
+
+class GpuContext final : public Context {
+ public:
+  explicit GpuContext(std::shared_ptr<const GpuExecutable> program)
+      : program_(std::move(program)), stream_(program_->gpu()) {
+    size_t words = 0;
+    for (const PlanStep& step : plan().steps) words += step.sizes.size();
+    auto bytes = static_cast<int64_t>(words * sizeof(int64_t));
+    host_sizes_ = gpu::PinnedMemory(program_->gpu(), bytes);
+    sizes_ = gpu::Memory(program_->gpu(), bytes);
+    if (program_->has_indices())
+      faults_ = gpu::Memory(program_->gpu(), static_cast<int64_t>(plan().steps.size() * sizeof(KernelFault)));
+  }
+
+  ~GpuContext() override {
+    try {
+      stream_.synchronize();
+    } catch (...) {  // what went wrong was said by the run that met it
+    }
+  }
+
+  std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
+    program_->gpu()->use();
+    std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
+    bind(inputs);
+    place_inputs(inputs, options);
+    std::vector<Tensor> outputs = place_outputs(options);
+    if (options.profile || options.observe || options.deadline || options.stop) run_steps(options);
+    else run_graph(options);
+    fetch(options);
+    return outputs;
+  }
+
+  size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + sizes_.bytes()); }
+  size_t peak_memory_bytes() const override { return peak_; }
+  MemoryUse memory() const override {
+    return {.arena = memory_bytes(),
+            .peak = peak_,
+            .weights = static_cast<size_t>(program_->packed_bytes()),
+            .constants = static_cast<size_t>(program_->constant_bytes())};
+  }
+
+ private:
+  /// A captured run; it is right as long as every buffer is where it was.
+  struct Captured {
+    std::vector<std::byte*> memory;
+    gpu::Graph graph;
+  };
+  struct Bucket {
+    BucketPlan plan;
+    std::vector<Captured> graphs;
+  };
+
+  /// An output that the run copies to the host.
+  struct Fetched {
+    size_t buffer;
+    std::byte* to;
+  };
+
+  const Plan& plan() const { return program_->plan(); }
+
+  /// Sizes as in the last run cost nothing; sizes in a known bucket a small copy.
+  void bind(std::span<const Tensor> inputs) {
+    std::vector<std::vector<int64_t>> sizes;
+    for (const Tensor& input : inputs) sizes.push_back(input.dims);
+    bool same_types = std::ranges::equal(inputs, plan().inputs, {}, &Tensor::dtype,
+                                         [](const Port& port) { return port.type.shape.dtype; });
+    if (bucket_ && same_types && sizes == input_sizes_) return;
+    bucket_ = nullptr;
+    values_ = bind_symbols(plan().inputs, inputs);
+    check_sizes(plan().checks, values_);
+    bytes_ = buffer_bytes(plan(), values_);
+    Bucket& bucket = buckets_[bucket_of(values_, plan().inputs).all()];
+    if (!bucket.plan.holds(bytes_)) bucket = {plan_bucket(plan(), values_, bucket_of(values_, plan().inputs)), {}};
+    if (arena_.bytes() < bucket.plan.arena_bytes) grow(bucket.plan.arena_bytes);
+    upload_sizes();
+    memory_.assign(plan().buffers.size(), nullptr);
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      std::byte* fixed = program_->persistent(i);
+      memory_[i] = fixed ? fixed : arena_.data() + bucket.plan.offsets[i];
+    }
+    input_sizes_ = std::move(sizes);
+    bucket_ = &bucket;
+  }
+
+  void grow(int64_t bytes) {
+    stream_.synchronize();
+    for (auto& [values, bucket] : buckets_) bucket.graphs.clear();
+    arena_ = {};
+    arena_ = gpu::Memory(program_->gpu(), bytes);
+    peak_ = std::max(peak_, memory_bytes());
+  }
+
+  void upload_sizes() {
+    SizeBlock block = size_block(plan(), plan().steps, values_);
+    first_size_ = std::move(block.first);
+    stream_.synchronize();  // the block may still be read by the run before
+    if (!block.values.empty())
+      std::memcpy(host_sizes_.data(), block.values.data(), static_cast<size_t>(host_sizes_.bytes()));
+    stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
+    stream_.synchronize();
+  }
+
+  void place_inputs(std::span<const Tensor> inputs, const RunOptions& options) {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      if (buffer.kind != BufferKind::input) continue;
+      const std::byte* data = inputs[static_cast<size_t>(buffer.index)].data.data();
+      if (options.on_device) memory_[i] = const_cast<std::byte*>(data);
+      else memory_[i] = arena_.data() + bucket_->plan.offsets[i];
+      if (!options.on_device) stream_.copy_to_device(memory_[i], data, bytes_[i]);
+    }
+  }
+
+  /// Outputs that stay on the device are written where the caller has them, others to the arena and fetched.
+  std::vector<Tensor> place_outputs(const RunOptions& options) {
+    std::vector<Tensor> outputs(plan().outputs.size());
+    fetched_.clear();
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      if (buffer.kind != BufferKind::output) continue;
+      auto index = static_cast<size_t>(buffer.index);
+      const Port& port = plan().outputs[index];
+      bool given = index < options.output_memory.size() && options.output_memory[index].data();
+      if (options.on_device && !given) refuse_missing_output(port.name);
+      MutableTensor place = place_output(options, index, port, values_.dims(port.type.shape.dims));
+      memory_[i] = options.on_device ? place.data : arena_.data() + bucket_->plan.offsets[i];
+      if (!options.on_device) fetched_.push_back({i, place.data});
+      outputs[index] = std::move(place.tensor);
+    }
+    return outputs;
+  }
+
+  [[noreturn]] static void refuse_missing_output(const std::string& name) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E313",
+                 .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
+  }
+
+  void launch_step(size_t i) const {
+    const void* fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr;
+    program_->launch(stream_, plan().steps[i], bucket_->plan.blocks[i], memory_,
+                     sizes_.data() + first_size_[i] * sizeof(int64_t), fault);
+  }
+
+  void run_graph(const RunOptions& options) {
+    auto known = std::ranges::find(bucket_->graphs, memory_, &Captured::memory);
+    if (known == bucket_->graphs.end()) {
+      constexpr size_t most_graphs = 8;
+      if (bucket_->graphs.size() == most_graphs) bucket_->graphs.erase(bucket_->graphs.begin());
+      if (debug_enabled(2, "gpu")) log_text(LogLevel::error, cat("capturing ", plan().steps.size(), " steps"));
+      stream_.synchronize();
+      stream_.begin_capture();
+      stream_.fill(faults_.data(), 0, faults_.bytes());
+      for (size_t i = 0; i < plan().steps.size(); ++i) launch_step(i);
+      bucket_->graphs.push_back({memory_, stream_.end_capture()});
+      known = bucket_->graphs.end() - 1;
+    }
+    if (options.stream) gpu::Stream(program_->gpu(), options.stream).launch(known->graph);
+    else stream_.launch(known->graph);
+  }
+
+  void run_steps(const RunOptions& options) {
+    const auto& steps = plan().steps;
+    Watch watch(options.deadline, options.stop);
+    std::vector<gpu::Event> events;
+    for (size_t i = 0; options.profile && i <= steps.size(); ++i) events.emplace_back(program_->gpu());
+    stream_.fill(faults_.data(), 0, faults_.bytes());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      watch.check(steps[i].source);
+      if (options.profile) stream_.record(events[i]);
+      launch_step(i);
+      if (options.observe) show(i, options);
+      if (watch.is_needed()) stream_.synchronize();
+    }
+    if (!options.profile) return;
+    stream_.record(events.back());
+    stream_.synchronize();
+    for (size_t i = 0; i < steps.size(); ++i) {
+      auto at = [&](size_t e) { return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6)); };
+      options.profile->push_back({i, at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i])});
+    }
+  }
+
+  /// Bytes of all operands and results: the least that the step must move.
+  int64_t step_bytes(const PlanStep& step) const {
+    int64_t total = 0;
+    for (int id : step.buffers) total += bytes_[static_cast<size_t>(id)];
+    return total;
+  }
+
+  void show(size_t index, const RunOptions& options) {
+    for (int id : plan().steps[index].outputs) {
+      const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
+      MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
+      stream_.copy_to_host(copy.data, memory_[static_cast<size_t>(id)], static_cast<int64_t>(copy.tensor.data.size()));
+      try {
+        stream_.synchronize();
+      } catch (Error& error) {
+        error.set_where(plan().steps[index].source);
+        throw;
+      }
+      options.observe(index, buffer.value, copy.tensor);
+    }
+  }
+
+  void fetch(const RunOptions& options) {
+    if (options.stream) return;
+    for (const Fetched& f : fetched_) stream_.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);
+    std::vector<KernelFault> faults(faults_.data() ? plan().steps.size() : 0);
+    stream_.copy_to_host(faults.data(), faults_.data(), faults_.bytes());
+    stream_.synchronize();
+    for (size_t i = 0; i < faults.size(); ++i) {
+      if (faults[i].raised) report_fault(plan().steps[i], faults[i]);
+    }
+  }
+
+  [[noreturn]] static void report_fault(const PlanStep& step, const KernelFault& fault) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E301",
+                 .what = cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"),
+                 .where = step.source});
+  }
+
+  std::shared_ptr<const GpuExecutable> program_;
+  gpu::Stream stream_;
+  gpu::PinnedMemory host_sizes_;
+  gpu::Memory sizes_, faults_, arena_;
+  std::map<std::map<std::string, int64_t, std::less<>>, Bucket> buckets_;
+  Bucket* bucket_ = nullptr;  // of the sizes that are bound
+  std::vector<std::vector<int64_t>> input_sizes_;
+  SymbolValues values_;
+  std::vector<int64_t> bytes_;        // of each buffer in this run
+  std::vector<size_t> first_size_;    // of each step, in the block of sizes
+  std::vector<std::byte*> memory_;    // address of each buffer in this run
+  std::vector<Fetched> fetched_;
+  size_t peak_ = 0;
+};
+
+std::unique_ptr<Context> GpuExecutable::new_context() const { return std::make_unique<GpuContext>(shared_from_this()); }
+
+// --- no device -------------------------------------------------------------------------------------------------------
+
+class NullExecutable final : public Executable {
+ public:
+  NullExecutable(Plan plan, Bytes image, CompileReport report)
+      : plan_(std::move(plan)), image_(std::move(image)), report_(std::move(report)) {}
+  const std::vector<Port>& inputs() const override { return plan_.inputs; }
+  const std::vector<Port>& outputs() const override { return plan_.outputs; }
+  const CompileReport& report() const override { return report_; }
+  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
+  std::string device() const override { return cat("none (compiled for ", plan_.chip, ")"); }
+  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
+  std::unique_ptr<Context> new_context() const override {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E501",
+                 .what = cat("a program compiled for ", plan_.chip, " does not run here"),
+                 .hint = "save it and load it on a machine with that chip"});
+  }
+  std::vector<StepInfo> steps() const override {
+    std::vector<StepInfo> list;
+    for (const PlanStep& step : plan_.steps) {
+      list.push_back(
+          {plan_.kernels[static_cast<size_t>(step.kernel)].name, step.source, plan_.chip.arch, step.reason});
+    }
+    return list;
+  }
+
+ private:
+  Plan plan_;
+  Bytes image_;
+  CompileReport report_;
+};
+
+}  // namespace
+
+std::shared_ptr<Executable> make_gpu_executable(Plan plan, Bytes image, std::shared_ptr<gpu::Device> device,
+                                                CompileReport report) {
+  return std::make_shared<GpuExecutable>(std::move(plan), std::move(image), std::move(device), std::move(report));
+}
+
+std::shared_ptr<Executable> make_null_executable(Plan plan, Bytes image, CompileReport report) {
+  return std::make_shared<NullExecutable>(std::move(plan), std::move(image), std::move(report));
+}
+
+}  // namespace weft

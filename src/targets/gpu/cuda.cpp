@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's driver API: declared by hand as far as it is used, from the driver's public documentation.
+#include <mutex>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "targets/gpu/driver.h"
+
+namespace weft::gpu {
+namespace {
+
+// Attributes of a device (CUdevice_attribute), options of the module loader (CUjit_option) and of functions.
+constexpr int attribute_multiprocessors = 16, attribute_l2 = 38, attribute_major = 75, attribute_minor = 76,
+              attribute_shared_optin = 97;
+constexpr int jit_error_log = 5, jit_error_log_bytes = 6;
+constexpr int function_max_dynamic_shared = 8;
+
+/// The newest chip that LLVM 19 writes PTX for; the driver compiles PTX of an older chip for a newer one.
+Chip chip_of(int major, int minor) {
+  int number = major * 10 + minor;
+  if (number == 90) return chip_named("sm_90a");
+  return chip_named(cat("sm_", number > 90 ? 90 : number));
+}
+
+class Cuda final : public Driver {
+ public:
+  bool load(DriverSearch& search) {
+    if (!open(search.tried, search.why) || !find(symbols(), search.why)) return false;
+    int error = init_(0), count = 0;
+    if (error == 0) error = count_(&count);
+    if (error != 0) search.why = cat(path(), ": ", error_text(error));
+    else if (count == 0) search.why = cat(path(), " knows no device");
+    if (error != 0 || count == 0) return false;
+    contexts_.resize(static_cast<size_t>(count));
+    return true;
+  }
+
+  std::string_view vendor() const override { return "nvidia"; }
+  int device_count() const override { return static_cast<int>(contexts_.size()); }
+
+  DeviceInfo describe(int ordinal) const override {
+    int device = device_of(ordinal), version = 0;
+    char name[256] = {};
+    size_t memory = 0;
+    check(name_(name, sizeof name, device), "name a device");
+    check(total_memory_(&memory, device), "ask for the size of memory");
+    check(version_(&version), "ask for its version");
+    return {.name = name,
+            .chip = chip_of(attribute(device, attribute_major), attribute(device, attribute_minor)),
+            .memory = static_cast<int64_t>(memory),
+            .compute_units = attribute(device, attribute_multiprocessors),
+            .wave = 32,
+            .shared_bytes = attribute(device, attribute_shared_optin),
+            .l2_bytes = attribute(device, attribute_l2),
+            .driver_version = version};
+  }
+
+  void use(int ordinal) const override {
+    std::scoped_lock lock(mutex_);
+    Handle& context = contexts_[static_cast<size_t>(ordinal)];
+    if (!context) check(retain_(&context, device_of(ordinal)), "make a context");
+    check(set_current_(context), "take up its context");
+  }
+
+  int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }
+
+  int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const override {
+    char text[8192] = {};
+    int options[] = {jit_error_log, jit_error_log_bytes};
+    void* values[] = {text, reinterpret_cast<void*>(sizeof text)};
+    int error = load_(module, image.data(), 2, options, values);
+    log = text;
+    return error;
+  }
+
+  int allow_shared(Handle function, int bytes) const override {
+    return bytes > 48 * 1024 ? set_attribute_(function, function_max_dynamic_shared, bytes) : 0;
+  }
+
+  std::string error_text(int error) const override {
+    const char* text = nullptr;
+    error_string_(error, &text);
+    return cat(text ? text : "unknown error", " (", error, ")");
+  }
+
+ private:
+  template <class F>
+  static void** slot(F& function) {
+    return reinterpret_cast<void**>(&function);
+  }
+
+  std::vector<DriverSymbol> symbols() {
+    DriverCalls& c = calls_;
+    return {{slot(init_), "cuInit"},
+            {slot(count_), "cuDeviceGetCount"},
+            {slot(get_), "cuDeviceGet"},
+            {slot(name_), "cuDeviceGetName"},
+            {slot(attribute_), "cuDeviceGetAttribute"},
+            {slot(total_memory_), "cuDeviceTotalMem_v2"},
+            {slot(version_), "cuDriverGetVersion"},
+            {slot(retain_), "cuDevicePrimaryCtxRetain"},
+            {slot(set_current_), "cuCtxSetCurrent"},
+            {slot(allocate_host_), "cuMemHostAlloc"},
+            {slot(load_), "cuModuleLoadDataEx"},
+            {slot(set_attribute_), "cuFuncSetAttribute"},
+            {slot(error_string_), "cuGetErrorString"},
+            {slot(c.allocate), "cuMemAlloc_v2"},
+            {slot(c.free), "cuMemFree_v2"},
+            {slot(c.free_host), "cuMemFreeHost"},
+            {slot(c.memory_info), "cuMemGetInfo_v2"},
+            {slot(c.copy_to_device), "cuMemcpyHtoDAsync_v2"},
+            {slot(c.copy_to_host), "cuMemcpyDtoHAsync_v2"},
+            {slot(c.copy_on_device), "cuMemcpyDtoDAsync_v2"},
+            {slot(c.fill), "cuMemsetD8Async"},
+            {slot(c.stream_create), "cuStreamCreate"},
+            {slot(c.stream_destroy), "cuStreamDestroy_v2"},
+            {slot(c.stream_synchronize), "cuStreamSynchronize"},
+            {slot(c.stream_wait_event), "cuStreamWaitEvent"},
+            {slot(c.event_create), "cuEventCreate"},
+            {slot(c.event_destroy), "cuEventDestroy_v2"},
+            {slot(c.event_record), "cuEventRecord"},
+            {slot(c.event_synchronize), "cuEventSynchronize"},
+            {slot(c.event_elapsed), "cuEventElapsedTime"},
+            {slot(c.module_unload), "cuModuleUnload"},
+            {slot(c.module_function), "cuModuleGetFunction"},
+            {slot(c.launch), "cuLaunchKernel"},
+            {slot(c.capture_begin), "cuStreamBeginCapture_v2"},
+            {slot(c.capture_end), "cuStreamEndCapture"},
+            {slot(c.graph_instantiate), "cuGraphInstantiateWithFlags"},
+            {slot(c.graph_launch), "cuGraphLaunch"},
+            {slot(c.graph_destroy), "cuGraphDestroy"},
+            {slot(c.graph_executable_destroy), "cuGraphExecDestroy"}};
+  }
+
+  int device_of(int ordinal) const {
+    int device = 0;
+    check(get_(&device, ordinal), "open a device");
+    return device;
+  }
+  int attribute(int device, int which) const {
+    int value = 0;
+    check(attribute_(&value, which, device), "describe a device");
+    return value;
+  }
+
+  int (*init_)(unsigned) = nullptr;
+  int (*count_)(int*) = nullptr;
+  int (*get_)(int*, int) = nullptr;
+  int (*name_)(char*, int, int) = nullptr;
+  int (*attribute_)(int*, int, int) = nullptr;
+  int (*total_memory_)(size_t*, int) = nullptr;
+  int (*version_)(int*) = nullptr;
+  int (*retain_)(Handle*, int) = nullptr;
+  int (*set_current_)(Handle) = nullptr;
+  int (*allocate_host_)(void**, size_t, unsigned) = nullptr;
+  int (*load_)(Handle*, const void*, unsigned, int*, void**) = nullptr;
+  int (*set_attribute_)(Handle, int, int) = nullptr;
+  int (*error_string_)(int, const char**) = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::vector<Handle> contexts_;  // primary contexts, made at first use
+};
+
+}  // namespace
+
+DriverSearch find_cuda() {
+  DriverSearch search{.vendor = "nvidia", .tried = {"libcuda.so.1"}};
+  if (!knobs().cuda_library.empty()) search.tried = {knobs().cuda_library};
+  auto driver = std::make_unique<Cuda>();
+  if (driver->load(search)) search.driver = std::move(driver);
+  return search;
+}
+
+}  // namespace weft::gpu

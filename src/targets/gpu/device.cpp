@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "targets/gpu/device.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace weft::gpu {
+namespace {
+
+constexpr unsigned non_blocking = 1;  // a stream that the default stream does not wait for
+constexpr int capture_this_thread = 1;
+
+std::string what_was_looked_for() {
+  std::string text;
+  for (const DriverSearch& search : drivers()) {
+    text += cat(text.empty() ? "" : "; ", search.vendor, ": ",
+                search.driver ? cat(search.driver->device_count(), " devices") : search.why);
+  }
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& name) {
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E501",
+               .what = cat("there is no device '", printable(name), "' here"),
+               .why = what_was_looked_for(),
+               .hint = "`weft devices -v` lists what is here; --device cpu runs without a GPU"});
+}
+
+template <class Handles>
+Handle created(const Handles& device, int (*create)(Handle*, unsigned), unsigned flags, std::string_view what) {
+  Handle handle = nullptr;
+  device->use();
+  device->check(create(&handle, flags), what);
+  return handle;
+}
+
+}  // namespace
+
+Device::Device(const Driver& driver, int ordinal)
+    : driver_(driver), ordinal_(ordinal), info_(driver.describe(ordinal)) {}
+
+std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(vendor, ":", ordinal); }
+
+int64_t Device::free_memory() const {
+  size_t free = 0, total = 0;
+  use();
+  check(calls().memory_info(&free, &total), "ask for free memory");
+  return static_cast<int64_t>(free);
+}
+
+const std::vector<std::shared_ptr<Device>>& devices() {
+  static const std::vector<std::shared_ptr<Device>> found = [] {
+    std::vector<std::shared_ptr<Device>> list;
+    for (const DriverSearch& search : drivers()) {
+      for (int i = 0; search.driver && i < search.driver->device_count(); ++i) {
+        list.push_back(std::make_shared<Device>(*search.driver, i));
+        if (debug_enabled(1, "gpu")) log_text(LogLevel::error, cat(list.back()->name(), ": ", list.back()->info().name));
+      }
+    }
+    return list;
+  }();
+  return found;
+}
+
+bool is_device_name(std::string_view name) {
+  std::string_view vendor = name.substr(0, name.find(':'));
+  if (name == "gpu") return true;
+  if (vendor != "amd" && vendor != "nvidia") return false;
+  std::string_view number = name.substr(vendor.size());
+  return number.empty() || (number.size() > 1 && std::ranges::all_of(number.substr(1), [](char c) {
+           return c >= '0' && c <= '9';
+         }));
+}
+
+std::shared_ptr<Device> open_device(const std::string& name) {
+  for (const auto& device : devices()) {
+    bool first_of = name == "gpu" || name == device->driver().vendor();
+    if (first_of || name == device->name()) return device;
+  }
+  refuse(name);
+}
+
+Memory::Memory(const std::shared_ptr<Device>& device, int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  device->use();
+  device->check(device->calls().allocate(&memory, static_cast<size_t>(bytes)), cat("allocate ", bytes, " bytes"));
+  owned_ = {device, memory};
+}
+
+PinnedMemory::PinnedMemory(const std::shared_ptr<Device>& device, int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  device->use();
+  device->check(device->driver().allocate_host(&memory, static_cast<size_t>(bytes)),
+                cat("allocate ", bytes, " bytes of the host's memory"));
+  owned_ = {device, memory};
+}
+
+Module::Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name) {
+  Handle module = nullptr;
+  std::string log;
+  device->use();
+  int error = device->driver().load_module(&module, image, log);
+  if (error != 0) {
+    throw Error({.kind = ErrorKind::device,
+                 .code = "E602",
+                 .what = cat("the ", device->driver().vendor(), " driver refuses the code of ", printable(name), ": ",
+                             device->driver().error_text(error)),
+                 .why = printable(log)});
+  }
+  owned_ = {device, module};
+}
+
+Handle Module::function(const std::string& name, int shared_bytes) const {
+  Handle function = nullptr;
+  Device& device = owned_.device();
+  device.use();
+  device.check(device.calls().module_function(&function, owned_.get(), name.c_str()), cat("find the kernel ", name));
+  if (shared_bytes > 0) {
+    device.check(device.driver().allow_shared(function, shared_bytes),
+                 cat("give ", name, " ", shared_bytes, " bytes of shared memory"));
+  }
+  return function;
+}
+
+Event::Event(const std::shared_ptr<Device>& device)
+    : owned_(device, created(device, device->calls().event_create, 0, "make an event")) {}
+
+void Event::synchronize() const {
+  Device& device = owned_.device();
+  device.check(device.calls().event_synchronize(get()), "wait for an event");
+}
+
+float Event::since(const Event& begin) const {
+  float milliseconds = 0;
+  Device& device = owned_.device();
+  device.check(device.calls().event_elapsed(&milliseconds, begin.get(), get()), "measure time");
+  return milliseconds;
+}
+
+Stream::Stream(const std::shared_ptr<Device>& device)
+    : device_(device), owned_(device, created(device, device->calls().stream_create, non_blocking, "make a stream")) {}
+
+Stream::Stream(const std::shared_ptr<Device>& device, Handle users) : device_(device), users_(users) {}
+
+void Stream::copy_to_device(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  device_->check(device_->calls().copy_to_device(to, from, static_cast<size_t>(bytes), get()), "copy to the device");
+}
+
+void Stream::copy_to_host(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  device_->check(device_->calls().copy_to_host(to, const_cast<void*>(from), static_cast<size_t>(bytes), get()),
+                 "copy to the host");
+}
+
+void Stream::copy_on_device(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  device_->check(device_->calls().copy_on_device(to, const_cast<void*>(from), static_cast<size_t>(bytes), get()),
+                 "copy on the device");
+}
+
+void Stream::fill(void* to, unsigned char value, int64_t bytes) const {
+  if (bytes == 0) return;
+  device_->check(device_->calls().fill(to, value, static_cast<size_t>(bytes), get()), "fill memory");
+}
+
+void Stream::launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const {
+  if (size.blocks <= 0) return;
+  constexpr int64_t most_blocks = (int64_t{1} << 31) - 1;  // kernels loop over what is left
+  void* parameters[] = {const_cast<std::byte*>(arguments.data())};
+  auto blocks = static_cast<unsigned>(std::min(size.blocks, most_blocks));
+  device_->check(device_->calls().launch(function, blocks, 1, 1, static_cast<unsigned>(size.threads), 1, 1,
+                                         static_cast<unsigned>(size.shared_bytes), get(), parameters, nullptr),
+                 "launch a kernel");
+}
+
+void Stream::launch(const Graph& graph) const {
+  device_->check(device_->calls().graph_launch(graph.get(), get()), "launch a graph");
+}
+
+void Stream::record(const Event& event) const {
+  device_->check(device_->calls().event_record(event.get(), get()), "record an event");
+}
+
+void Stream::wait(const Event& event) const {
+  device_->check(device_->calls().stream_wait_event(get(), event.get(), 0), "wait for an event");
+}
+
+void Stream::synchronize() const {
+  device_->check(device_->calls().stream_synchronize(get()), "finish its work");
+}
+
+void Stream::begin_capture() const {
+  device_->check(device_->calls().capture_begin(get(), capture_this_thread), "begin a graph");
+}
+
+Graph Stream::end_capture() const {
+  const DriverCalls& calls = device_->calls();
+  Handle graph = nullptr, executable = nullptr;
+  device_->check(calls.capture_end(get(), &graph), "end a graph");
+  int error = calls.graph_instantiate(&executable, graph, 0);
+  calls.graph_destroy(graph);
+  device_->check(error, "make a graph ready");
+  return Graph({device_, executable});
+}
+
+}  // namespace weft::gpu

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "targets/gpu/driver.h"
+
+/// One GPU and what lives on it. Everything is owned by a small move-only object that keeps its device alive; errors
+/// are thrown (E400 memory, E602 anything else).
+///
+///     std::shared_ptr<Device> device = open_device("nvidia:0");
+///     Memory x(device, bytes);
+///     Stream stream(device);
+///     stream.copy_to_device(x.data(), host, bytes);
+///     stream.launch(module.function("add_f32"), {.blocks = 10, .threads = 256}, arguments);
+///     stream.synchronize();
+namespace weft::gpu {
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  Device(const Driver& driver, int ordinal);
+  const Driver& driver() const { return driver_; }
+  const DriverCalls& calls() const { return driver_.calls(); }
+  const DeviceInfo& info() const { return info_; }
+  /// "nvidia:0"
+  std::string name() const { return cat_name(driver_.vendor(), ordinal_); }
+  /// Makes this device the calling thread's; every object below does so where it must.
+  void use() const { driver_.use(ordinal_); }
+  void check(int error, std::string_view doing) const { driver_.check(error, doing); }
+  /// Bytes of memory that nobody has.
+  int64_t free_memory() const;
+
+ private:
+  static std::string cat_name(std::string_view vendor, int ordinal);
+  const Driver& driver_;
+  int ordinal_;
+  DeviceInfo info_;
+};
+
+/// Every device of both vendors, opened once for the process.
+const std::vector<std::shared_ptr<Device>>& devices();
+
+/// "nvidia:0", "amd:1"; "nvidia", "amd" and "gpu" are the first of theirs. Throws E501 that says what was looked for.
+std::shared_ptr<Device> open_device(const std::string& name);
+
+/// Whether the name is that of a GPU: gpu, or amd or nvidia with or without a number.
+bool is_device_name(std::string_view name);
+
+/// Owns a driver's handle; `Free` is the member of DriverCalls that releases it.
+template <auto Free>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(std::shared_ptr<Device> device, Handle handle) : device_(std::move(device)), handle_(handle) {}
+  Owned(Owned&& other) noexcept : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (!handle_) return;
+    try {
+      device_->use();
+      (device_->calls().*Free)(handle_);
+    } catch (...) {  // a device that is gone takes what lay on it along
+    }
+  }
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+  Device& device() const { return *device_; }
+  const std::shared_ptr<Device>& owner() const { return device_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Handle handle_ = nullptr;
+};
+
+/// Memory of the device; at least 256-byte aligned. No bytes are a null pointer.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const std::shared_ptr<Device>& device, int64_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(owned_.get()); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Owned<&DriverCalls::free> owned_;
+  int64_t bytes_ = 0;
+};
+
+/// Memory of the host that copies run from and to without a detour.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  PinnedMemory(const std::shared_ptr<Device>& device, int64_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(owned_.get()); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Owned<&DriverCalls::free_host> owned_;
+  int64_t bytes_ = 0;
+};
+
+/// Code on the device.
+class Module {
+ public:
+  Module() = default;
+  /// Throws E602 with the driver's words when it refuses the image.
+  Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name);
+  /// A kernel by name; `shared_bytes` of dynamic shared memory will be asked for at most.
+  Handle function(const std::string& name, int shared_bytes = 0) const;
+
+ private:
+  Owned<&DriverCalls::module_unload> owned_;
+};
+
+class Event {
+ public:
+  Event() = default;
+  explicit Event(const std::shared_ptr<Device>& device);
+  Handle get() const { return owned_.get(); }
+  void synchronize() const;
+  /// Milliseconds from `begin` to this event; both have happened.
+  float since(const Event& begin) const;
+
+ private:
+  Owned<&DriverCalls::event_destroy> owned_;
+};
+
+/// A recorded sequence of work, launched as one.
+class Graph {
+ public:
+  Graph() = default;
+  explicit Graph(Owned<&DriverCalls::graph_executable_destroy> executable) : owned_(std::move(executable)) {}
+  Handle get() const { return owned_.get(); }
+  explicit operator bool() const { return static_cast<bool>(owned_); }
+
+ private:
+  Owned<&DriverCalls::graph_executable_destroy> owned_;
+};
+
+struct LaunchSize {
+  int64_t blocks = 1;
+  int threads = 256, shared_bytes = 0;
+};
+
+/// Work in order. Either a stream of our own, or the caller's, which is then left alone when this object goes.
+class Stream {
+ public:
+  explicit Stream(const std::shared_ptr<Device>& device);
+  Stream(const std::shared_ptr<Device>& device, Handle users);
+  Handle get() const { return users_ ? users_ : owned_.get(); }
+
+  void copy_to_device(void* to, const void* from, int64_t bytes) const;
+  void copy_to_host(void* to, const void* from, int64_t bytes) const;
+  void copy_on_device(void* to, const void* from, int64_t bytes) const;
+  void fill(void* to, unsigned char value, int64_t bytes) const;
+  /// `arguments` is the kernel's one parameter, passed by value.
+  void launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const;
+  void launch(const Graph& graph) const;
+  void record(const Event& event) const;
+  void wait(const Event& event) const;
+  void synchronize() const;
+
+  /// Between the two calls work is recorded, not done.
+  void begin_capture() const;
+  Graph end_capture() const;
+
+ private:
+  std::shared_ptr<Device> device_;
+  Owned<&DriverCalls::stream_destroy> owned_;
+  Handle users_ = nullptr;
+};
+
+}  // namespace weft::gpu

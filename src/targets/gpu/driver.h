@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/chip.h"
+
+/// The drivers of both vendors behind one shape. CUDA's driver API and HIP have nearly the same functions with the same
+/// arguments: those are one table of pointers; what differs is a handful of virtual functions (cuda.cpp, hip.cpp).
+/// Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
+namespace weft::gpu {
+
+/// What a driver hands out; Weft never looks inside.
+using Handle = void*;
+
+/// Functions that both drivers have with these arguments. Each gives 0 or an error number of its vendor.
+struct DriverCalls {
+  int (*allocate)(void** memory, size_t bytes) = nullptr;
+  int (*free)(void* memory) = nullptr;
+  int (*free_host)(void* memory) = nullptr;
+  int (*memory_info)(size_t* free, size_t* total) = nullptr;
+  int (*copy_to_device)(void* to, const void* from, size_t bytes, Handle stream) = nullptr;
+  int (*copy_to_host)(void* to, void* from, size_t bytes, Handle stream) = nullptr;
+  int (*copy_on_device)(void* to, void* from, size_t bytes, Handle stream) = nullptr;
+  int (*fill)(void* to, unsigned char value, size_t bytes, Handle stream) = nullptr;
+  int (*stream_create)(Handle* stream, unsigned flags) = nullptr;
+  int (*stream_destroy)(Handle stream) = nullptr;
+  int (*stream_synchronize)(Handle stream) = nullptr;
+  int (*stream_wait_event)(Handle stream, Handle event, unsigned flags) = nullptr;
+  int (*event_create)(Handle* event, unsigned flags) = nullptr;
+  int (*event_destroy)(Handle event) = nullptr;
+  int (*event_record)(Handle event, Handle stream) = nullptr;
+  int (*event_synchronize)(Handle event) = nullptr;
+  int (*event_elapsed)(float* milliseconds, Handle begin, Handle end) = nullptr;
+  int (*module_unload)(Handle module) = nullptr;
+  int (*module_function)(Handle* function, Handle module, const char* name) = nullptr;
+  int (*launch)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                unsigned block_z, unsigned shared_bytes, Handle stream, void** parameters, void** extra) = nullptr;
+  int (*capture_begin)(Handle stream, int mode) = nullptr;
+  int (*capture_end)(Handle stream, Handle* graph) = nullptr;
+  int (*graph_instantiate)(Handle* executable, Handle graph, unsigned long long flags) = nullptr;
+  int (*graph_launch)(Handle executable, Handle stream) = nullptr;
+  int (*graph_destroy)(Handle graph) = nullptr;
+  int (*graph_executable_destroy)(Handle executable) = nullptr;
+};
+
+/// One entry of the list of functions to find: the member of DriverCalls and its name in the vendor's library.
+struct DriverSymbol {
+  void** to;
+  const char* name;
+};
+
+/// What a device is and may do.
+struct DeviceInfo {
+  std::string name{};    ///< "NVIDIA H200"
+  Chip chip{};           ///< what to compile for
+  int64_t memory = 0;    ///< bytes
+  int compute_units = 0; ///< streaming multiprocessors or compute units
+  int wave = 32;         ///< threads that run in step
+  int shared_bytes = 0;  ///< most shared memory of a block
+  int l2_bytes = 0;
+  int driver_version = 0;
+};
+
+/// A vendor's driver: loaded once for the process, never unloaded.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  const DriverCalls& calls() const { return calls_; }
+  const std::string& path() const { return path_; }
+
+  virtual std::string_view vendor() const = 0;  ///< "nvidia", "amd"
+  virtual int device_count() const = 0;
+  virtual DeviceInfo describe(int ordinal) const = 0;
+  /// Makes the device the calling thread's current one; cheap when it is already.
+  virtual void use(int ordinal) const = 0;
+  /// Memory of the host that the device reads and writes directly.
+  virtual int allocate_host(void** memory, size_t bytes) const = 0;
+  /// A code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; what the driver's compiler
+  /// said goes into `log`.
+  virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
+  /// Allows a function this much dynamic shared memory where that must be asked for.
+  virtual int allow_shared(Handle function, int bytes) const = 0;
+  /// "out of memory (2)"
+  virtual std::string error_text(int error) const = 0;
+  /// Whether the number means that memory ran out.
+  virtual bool is_out_of_memory(int error) const { return error == 2; }
+
+  /// Throws a device error (E602, or E400 for memory) unless `error` is 0; `doing` is "copy to the device".
+  void check(int error, std::string_view doing) const;
+
+ protected:
+  /// Opens a library and finds every symbol; false, with the reason in `why`, if that fails.
+  bool open(const std::vector<std::string>& names, std::string& why);
+  bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
+  /// The address of one symbol, or null.
+  void* symbol(const char* name) const;
+
+  DriverCalls calls_;
+
+ private:
+  void* library_ = nullptr;
+  std::string path_;
+};
+
+/// What looking for one vendor's driver gave.
+struct DriverSearch {
+  std::string_view vendor;              ///< "nvidia", "amd"
+  std::vector<std::string> tried = {};  ///< names of libraries, in order
+  std::unique_ptr<Driver> driver = {};  ///< null: see why
+  std::string why = {};                 ///< why there is none, or why it has no device
+};
+
+DriverSearch find_cuda();
+DriverSearch find_hip();
+
+/// Both searches, made once for the process: nvidia, then amd.
+const std::vector<DriverSearch>& drivers();
+
+}  // namespace weft::gpu

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// HIP: declared by hand as far as it is used, from AMD's public documentation of ROCm 6 and 7.
+#include <cstring>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "targets/gpu/driver.h"
+
+namespace weft::gpu {
+namespace {
+
+/// hipDeviceProp_t as hipGetDevicePropertiesR0600 fills it (the same in ROCm 6.0 to 7.2): 1,472 bytes, with room for
+/// later additions. Only these fields are read.
+struct Properties {
+  char bytes[4096] = {};
+  template <class T>
+  T at(size_t offset) const {
+    T value;
+    std::memcpy(&value, bytes + offset, sizeof value);
+    return value;
+  }
+  std::string text(size_t offset) const { return bytes + offset; }
+};
+constexpr size_t at_name = 0, at_memory = 288, at_shared = 296, at_wave = 308, at_units = 388, at_l2 = 616,
+                 at_arch = 1160;
+
+class Hip final : public Driver {
+ public:
+  bool load(DriverSearch& search) {
+    if (!open(search.tried, search.why) || !find(symbols(), search.why)) return false;
+    int error = init_(0);
+    if (error == 0) error = count_(&devices_);
+    if (error != 0) search.why = cat(path(), ": ", error_text(error));
+    else if (devices_ == 0) search.why = cat(path(), " knows no device");
+    return error == 0 && devices_ > 0;
+  }
+
+  std::string_view vendor() const override { return "amd"; }
+  int device_count() const override { return devices_; }
+
+  DeviceInfo describe(int ordinal) const override {
+    Properties p;
+    int version = 0;
+    check(properties_(&p, ordinal), "describe a device");
+    check(version_(&version), "ask for its version");
+    std::string arch = p.text(at_arch);
+    return {.name = p.text(at_name),
+            .chip = chip_named(arch.substr(0, arch.find(':'))),
+            .memory = p.at<int64_t>(at_memory),
+            .compute_units = p.at<int>(at_units),
+            .wave = p.at<int>(at_wave),
+            .shared_bytes = static_cast<int>(p.at<int64_t>(at_shared)),
+            .l2_bytes = p.at<int>(at_l2),
+            .driver_version = version};
+  }
+
+  void use(int ordinal) const override { check(set_device_(ordinal), "take up a device"); }
+  int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }
+  int load_module(Handle* module, std::span<const std::byte> image, std::string&) const override {
+    return load_(module, image.data());
+  }
+  int allow_shared(Handle, int) const override { return 0; }
+  std::string error_text(int error) const override {
+    const char* text = error_string_(error);
+    return cat(text ? text : "unknown error", " (", error, ")");
+  }
+
+ private:
+  template <class F>
+  static void** slot(F& function) {
+    return reinterpret_cast<void**>(&function);
+  }
+
+  std::vector<DriverSymbol> symbols() {
+    DriverCalls& c = calls_;
+    return {{slot(init_), "hipInit"},
+            {slot(count_), "hipGetDeviceCount"},
+            {slot(properties_), "hipGetDevicePropertiesR0600"},
+            {slot(version_), "hipDriverGetVersion"},
+            {slot(set_device_), "hipSetDevice"},
+            {slot(allocate_host_), "hipHostMalloc"},
+            {slot(load_), "hipModuleLoadData"},
+            {slot(error_string_), "hipGetErrorString"},
+            {slot(c.allocate), "hipMalloc"},
+            {slot(c.free), "hipFree"},
+            {slot(c.free_host), "hipHostFree"},
+            {slot(c.memory_info), "hipMemGetInfo"},
+            {slot(c.copy_to_device), "hipMemcpyHtoDAsync"},
+            {slot(c.copy_to_host), "hipMemcpyDtoHAsync"},
+            {slot(c.copy_on_device), "hipMemcpyDtoDAsync"},
+            {slot(c.fill), "hipMemsetD8Async"},
+            {slot(c.stream_create), "hipStreamCreateWithFlags"},
+            {slot(c.stream_destroy), "hipStreamDestroy"},
+            {slot(c.stream_synchronize), "hipStreamSynchronize"},
+            {slot(c.stream_wait_event), "hipStreamWaitEvent"},
+            {slot(c.event_create), "hipEventCreateWithFlags"},
+            {slot(c.event_destroy), "hipEventDestroy"},
+            {slot(c.event_record), "hipEventRecord"},
+            {slot(c.event_synchronize), "hipEventSynchronize"},
+            {slot(c.event_elapsed), "hipEventElapsedTime"},
+            {slot(c.module_unload), "hipModuleUnload"},
+            {slot(c.module_function), "hipModuleGetFunction"},
+            {slot(c.launch), "hipModuleLaunchKernel"},
+            {slot(c.capture_begin), "hipStreamBeginCapture"},
+            {slot(c.capture_end), "hipStreamEndCapture"},
+            {slot(c.graph_instantiate), "hipGraphInstantiateWithFlags"},
+            {slot(c.graph_launch), "hipGraphLaunch"},
+            {slot(c.graph_destroy), "hipGraphDestroy"},
+            {slot(c.graph_executable_destroy), "hipGraphExecDestroy"}};
+  }
+
+  int devices_ = 0;
+  int (*init_)(unsigned) = nullptr;
+  int (*count_)(int*) = nullptr;
+  int (*properties_)(Properties*, int) = nullptr;
+  int (*version_)(int*) = nullptr;
+  int (*set_device_)(int) = nullptr;
+  int (*allocate_host_)(void**, size_t, unsigned) = nullptr;
+  int (*load_)(Handle*, const void*) = nullptr;
+  const char* (*error_string_)(int) = nullptr;
+};
+
+}  // namespace
+
+DriverSearch find_hip() {
+  DriverSearch search{.vendor = "amd", .tried = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"}};
+  if (!knobs().hip_library.empty()) search.tried = {knobs().hip_library};
+  auto driver = std::make_unique<Hip>();
+  if (driver->load(search)) search.driver = std::move(driver);
+  return search;
+}
+
+}  // namespace weft::gpu
