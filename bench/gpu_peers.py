@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same networks and single operators in PyTorch and in Weft on one GPU, 16-bit floats, medians by the device's clock.
+
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--out results.jsonl]
+
+Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import gpu
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper
+
+warnings.filterwarnings("ignore")
+torch.set_grad_enabled(False)
+
+
+def median(run, repeats=50, warm=10):
+    for _ in range(warm):
+        run()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return round(statistics.median(times), 5)
+
+
+def captured(run):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def resnet50(batch):
+    import torchvision
+
+    network = torchvision.models.resnet50(weights=None).eval().half().cuda().to(memory_format=torch.channels_last)
+    return network, torch.randn(batch, 3, 224, 224, device="cuda").half().contiguous(memory_format=torch.channels_last)
+
+
+def vit_b_16(batch):
+    import timm
+
+    network = timm.create_model("vit_base_patch16_224", pretrained=False).eval().half().cuda()
+    return network, torch.randn(batch, 3, 224, 224, device="cuda").half()
+
+
+def bert_base(batch, seq=128):
+    from transformers import BertConfig, BertModel
+
+    network = BertModel(BertConfig()).eval().half().cuda()
+    return network, torch.randint(0, 30000, (batch, seq), device="cuda")
+
+
+NETWORKS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base}
+
+
+def network_modes(name, batch):
+    network, x = NETWORKS[name](batch)
+    row = {"network": name, "batch": batch, "eager_ms": median(lambda: network(x))}
+    row["graph_ms"] = median(captured(lambda: network(x)))
+    start = time.time()
+    compiled = torch.compile(network)
+    compiled(x)
+    row["compile_s"] = round(time.time() - start, 2)
+    row["compile_graph_ms"] = median(captured(lambda: compiled(x)))
+    return row
+
+
+def one_operator(folder, op, shapes, output, **attributes):
+    """A model of one operator on f16 inputs, the second and later of which are weights."""
+    inputs = [helper.make_tensor_value_info("x0", TensorProto.FLOAT16, shapes[0])]
+    weights = [
+        onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal(shape).astype(np.float16) * 0.1, f"x{i}")
+        for i, shape in enumerate(shapes)
+        if i
+    ]
+    node = helper.make_node(op, [f"x{i}" for i in range(len(shapes))], ["y"], **attributes)
+    graph = helper.make_graph(
+        [node], op, inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, output)], weights
+    )
+    path = Path(folder, f"{op}.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def weft_ms(path):
+    return gpu.measured(path, "gpu", "f32", [], 1)
+
+
+def gemms():
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096), (64, 8192, 8192), (1, 4096, 14336)):
+        a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
+        torch_ms = median(lambda a=a, b=b: torch.nn.functional.linear(a, b))
+        with tempfile.TemporaryDirectory() as folder:
+            ours = weft_ms(one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n]))
+        row = {"gemm": [m, n, k], "torch_ms": torch_ms, **ours}
+        if "ms" in ours:
+            row["tflops"], row["torch_tflops"] = (round(2 * m * n * k / t / 1e9, 1) for t in (ours["ms"], torch_ms))
+        yield row
+
+
+def rows():
+    r, c = 16384, 4096
+    x, w = torch.randn(r, c, device="cuda").half(), torch.ones(c, device="cuda").half()
+    cases = {
+        "Softmax": ([[r, c]], {"axis": -1}, lambda: torch.softmax(x, -1)),
+        "LayerNormalization": ([[r, c], [c], [c]], {}, lambda: torch.nn.functional.layer_norm(x, [c], w, w)),
+        "Gelu": ([[r, c]], {}, lambda: torch.nn.functional.gelu(x)),
+    }
+    for op, (shapes, attributes, run) in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            ours = weft_ms(one_operator(folder, op, shapes, [r, c], **attributes))
+        yield {"rows": op, "torch_ms": median(run), **ours, "tbs": round(4 * r * c / ours.get("ms", 1e9) / 1e9, 3)}
+    y = torch.empty(1 << 29, dtype=torch.half, device="cuda")
+    yield {"copy_tbs": round(4 * y.numel() / median(lambda: y.clone()) / 1e9, 3)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="gemm,rows,resnet50,bert_base,vit_b_16")
+    parser.add_argument("--batches", default="1,32")
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+
+    def results():
+        for name in arguments.only.split(","):
+            if name in NETWORKS:
+                for batch in arguments.batches.split(","):
+                    yield network_modes(name, int(batch))
+            else:
+                yield from gemms() if name == "gemm" else rows()
+
+    for row in results():
+        row.pop("kernels", None)
+        print(json.dumps(row), flush=True)
+        if arguments.out:
+            with open(arguments.out, "a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
