@@ -53,8 +53,8 @@ int devices_verb(Words words) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array(), libraries = list;
     for (const DeviceRow& d : devices) list.push_back({{"name", d.name}, {"chip", d.chip}, {"about", d.about}});
     for (const gpu::DriverSearch& d : gpu::drivers()) {
-      libraries.push_back({{"vendor", d.vendor}, {"tried", d.tried}, {"found", d.driver ? d.driver->path() : ""},
-                           {"why", d.why}});
+      libraries.push_back(
+          {{"vendor", d.vendor}, {"tried", d.tried}, {"found", d.driver ? d.driver->path() : ""}, {"why", d.why}});
     }
     nlohmann::ordered_json whole{{"schema", "weft.devices.1"}, {"devices", list}, {"gpu_drivers", libraries}};
     return write_result_file(json, whole.dump(1) + "\n"), exit_done;

@@ -10,9 +10,9 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
-#include "targets/gpu/driver.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
+#include "targets/gpu/driver.h"
 
 namespace weft::driver {
 namespace {

@@ -103,8 +103,7 @@ void add_perf_options(CommandLine& line, PerfSettings& s) {
   line.value("-n,--iterations", "N", s.measure.iterations, "runs to time; 0: as many as fit into --duration");
   line.value("--duration", "SECONDS", s.measure.duration, "how long to measure (3)");
   line.value("--warmup", "SECONDS", s.measure.warmup, "runs before that (0.3)");
-  line.flag("--on-device", s.measure.on_device,
-            "GPUs: inputs and outputs stay on the device, and its clock counts");
+  line.flag("--on-device", s.measure.on_device, "GPUs: inputs and outputs stay on the device, and its clock counts");
   line.group("Results");
   line.value("--kernels", "N", s.kernels, "kernels to list, slowest first (8; -1: all)");
   line.value("--json", "FILE", s.json, "all figures as JSON (- is standard output)");

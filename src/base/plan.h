@@ -47,8 +47,8 @@ struct PlanBuffer {
   int first_step = 0, last_step = 0;
 };
 
-/// A distinct kernel. The entry is `name`. On a CPU `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch bytes;
-/// on a GPU the step says how many blocks there are.
+/// A distinct kernel. The entry is `name`. On a CPU `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch
+/// bytes; on a GPU the step says how many blocks there are.
 struct PlanKernel {
   std::string name;
   std::string code;

@@ -6,8 +6,8 @@
 ///
 ///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
 ///
-/// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head, query,
-/// col, v, lanes), all with one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
+/// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head,
+/// query, col, v, lanes), all with one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
 
 #include "gemm_gpu.h"
 #include "math.h"
@@ -72,9 +72,7 @@ struct AttentionWave {
   typename Core::C out[n_out] = {};
   f32 top[slots], sum[slots];
 
-  WEFT_INLINE AttentionWave() {
-    WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0;
-  }
+  WEFT_INLINE AttentionWave() { WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0; }
   /// The new scores: maxima move up, what was summed before shrinks, scores become e^(score - maximum).
   WEFT_INLINE void rescale(typename Core::C (&s)[n_keys]) {
     f32 high[slots], shrink[slots], fresh[slots];

@@ -134,7 +134,8 @@ struct Stage {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 at = k + fast(i), left = (k_end - at) * i64(sizeof(T));
       const WEFT_GLOBAL T* source = from.at(rows[i], at < k_end ? at : 0);
-      copy_async(to + slow(i) * stride + fast(i), source ? source : from.anywhere(), source ? int(clamp_bytes(left)) : 0);
+      copy_async(to + slow(i) * stride + fast(i), source ? source : from.anywhere(),
+                 source ? int(clamp_bytes(left)) : 0);
     }
   }
   static WEFT_INLINE i64 clamp_bytes(i64 left) { return left < 0 ? 0 : left > 16 ? 16 : left; }

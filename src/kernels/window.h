@@ -80,7 +80,8 @@ WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w)
 }
 
 /// Runs body(row, pixel, each) for every output pixel, and in it each(f): f(channel, lanes) for every W channels. CPU:
-/// tasks::window_tasks(rows, width, channels, taps). GPU: a thread for each W channels of a pixel, so that `each` runs f once.
+/// tasks::window_tasks(rows, width, channels, taps). GPU: a thread for each W channels of a pixel, so that `each` runs
+/// f once.
 template <int W, class L, class Body>
 WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
                             const Body& body) {

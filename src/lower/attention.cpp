@@ -93,7 +93,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
     DType type = lowering.stored_type(i.inputs[0].dtype());
     for (auto [view, at] : {std::pair{&q, 0}, {&k, 1}, {&v, 2}}) {
       if (view->dtype != type)
-        *view = lowering.copy_of(*view, i.inputs[static_cast<size_t>(at)], "attention reads operands of one type", type);
+        *view =
+            lowering.copy_of(*view, i.inputs[static_cast<size_t>(at)], "attention reads operands of one type", type);
     }
   }
   if (q.dtype != k.dtype || q.dtype != v.dtype || bits(q.dtype) > 32 || bits(q.dtype) < 16) {
@@ -123,8 +124,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
               ", .v = ", strides_text(kernel, v), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, v) : GpuAttention{};
-  std::string function = lowering.on_gpu() ? cat("attention_gpu<", kernel_type(q.dtype), ", ", gpu.d, ", ", gpu.keys, ">")
-                                           : "attention<tile>";
+  std::string function = lowering.on_gpu()
+                             ? cat("attention_gpu<", kernel_type(q.dtype), ", ", gpu.d, ", ", gpu.keys, ">")
+                             : "attention<tile>";
   kernel.line(function, "(WEFT_LAUNCH, s, ", qp, ", ", kp, ", ", vp, ",");
   std::string last = op.causal ? cat("least(", keys, ", most(query + ", kernel.size(op.offset), " + 1, 0))") : keys;
   kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");

@@ -14,8 +14,8 @@ View turned_weights(Lowering& lowering, const Window& w, Value value, DType type
   View turned{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
   Dim inner = w.transposed ? w.channels_out : w.channels_in;  // the second axis of the source
   Dim first = inner * taps;
-  turned.strides = w.transposed ? Dims{w.channels_in * first, taps, 1, first}
-                                : Dims{w.channels_out * first, first, 1, taps};
+  turned.strides =
+      w.transposed ? Dims{w.channels_in * first, taps, 1, first} : Dims{w.channels_out * first, first, 1, taps};
   return lowering.copy_of(turned, value, "weights with the channels of a tap side by side",
                           is_float(type) ? type : from.dtype);
 }

@@ -15,12 +15,8 @@ std::vector<GpuTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4) return {{64, 64, 64 / bytes, 2, waves_n}};
   int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
-  return {{128, 128, depth, 2, waves_n},
-          {128, 64, depth, 2, waves_n},
-          {64, 64, 2 * depth, 2, waves_n},
-          {32, 64, 4 * depth, 1, waves_n},
-          {32, 32, 4 * depth, 1, 2},
-          {16, 64, 4 * depth, 1, waves_n}};
+  return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
+          {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
 }
 
 /// A number for a size that may be symbolic, to choose by: with 16 for each symbol, or the bound next to it.
@@ -37,8 +33,8 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
          std::ranges::all_of(strides, aligned);
 }
 
-/// The text of an operand: direct_rows where it can be, else along_k or along_rows of a lambda that loads `stage_lanes<T>` elements. `rows` is the row
-/// stride, `inner` that of k.
+/// The text of an operand: direct_rows where it can be, else along_k or along_rows of a lambda that loads
+/// `stage_lanes<T>` elements. `rows` is the row stride, `inner` that of k.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {
@@ -60,8 +56,8 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
   if (k_stride == "1") {
     return start + converted(cat("load<stage_lanes<", t, ">>(", base, " + row * ", row_stride, " + k, lanes)"));
   }
-  return start + converted(cat("load_strided<stage_lanes<", t, ">>(", base, " + row * ", row_stride, " + k * ", k_stride,
-                               ", ", k_stride, ", lanes)"));
+  return start + converted(cat("load_strided<stage_lanes<", t, ">>(", base, " + row * ", row_stride, " + k * ",
+                               k_stride, ", ", k_stride, ", lanes)"));
 }
 
 /// Weights with k side by side in the type of the product, turned once when the program is loaded.
@@ -70,8 +66,8 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   bool good = known_equal(b.strides[rank - 2], 1) && b.dtype == type;
   bool fixed = all_constant({b.dims[rank - 2], b.dims[rank - 1], b.strides[rank - 2], b.strides[rank - 1], b.offset});
   if (good || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
-  View turned{b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]},
-              b.offset};
+  View turned{
+      b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]}, b.offset};
   View copy = lowering.copy_of(turned, value, "weights with the inner dimension side by side", type);
   View result = b;
   result.buffer = copy.buffer;
@@ -85,8 +81,7 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
 }  // namespace
 
 std::string tile_text(const GpuTile& t) {
-  return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages,
-             "}");
+  return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, "}");
 }
 
 int shared_bytes(const GpuTile& t, DType type) {

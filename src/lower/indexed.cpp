@@ -111,7 +111,8 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   kernel.line("  if (from >= 0) store(", y, " + row * ", length, " + at[2], load<W>(", data, " + ",
               kernel.size(x.offset), " + from + at[2], lanes), lanes);");
   kernel.line("});");
-  lowering.set_loop(kernel, {size_of(x.dims, 0, batch_axes), size_of(indices.dims, batch_axes, indices.dims.size() - 1)},
+  lowering.set_loop(kernel,
+                    {size_of(x.dims, 0, batch_axes), size_of(indices.dims, batch_axes, indices.dims.size() - 1)},
                     size_of(x.dims, slice, x.dims.size()), length == "1" ? 1 : lowering.tile().lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }

@@ -6,14 +6,14 @@
 namespace weft {
 
 struct LowerOptions {
-  /// GPUs: f16 or bf16 is the type in which f32 values lie in memory between kernels and are multiplied by matrix units;
-  /// sums and everything inside a kernel stay f32, inputs and outputs what they are.
+  /// GPUs: f16 or bf16 is the type in which f32 values lie in memory between kernels and are multiplied by matrix
+  /// units; sums and everything inside a kernel stay f32, inputs and outputs what they are.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
 };
 
-/// Turns an optimised program into kernel calls for a chip: regions, views, buffers, kernel sources. Memory is placed by
-/// the runtime. Throws E402 naming every instruction that has no kernel on this target.
+/// Turns an optimised program into kernel calls for a chip: regions, views, buffers, kernel sources. Memory is placed
+/// by the runtime. Throws E402 naming every instruction that has no kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
 /// Whether the chip has products of u8 by i8 with sums in i32 (VNNI).

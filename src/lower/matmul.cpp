@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
-#include "lower/lowering.h"
 #include "lower/gpu.h"
+#include "lower/lowering.h"
 #include "lower/mac.h"
 #include "lower/product.h"
 #include "ops/dot.h"

@@ -17,9 +17,13 @@ struct Along {
 };
 
 Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, int64_t axis) {
-  Along a{
-      .x = lowering.contiguous_view_of(i.inputs[0]), .around = around_axis(i.inputs[0].dims(), axis), .outer = {},
-      .n = {}, .inner = {}, .data = {}, .is_last = false};
+  Along a{.x = lowering.contiguous_view_of(i.inputs[0]),
+          .around = around_axis(i.inputs[0].dims(), axis),
+          .outer = {},
+          .n = {},
+          .inner = {},
+          .data = {},
+          .is_last = false};
   a.outer = kernel.size(a.around.outer);
   a.n = kernel.size(a.around.n);
   a.inner = kernel.size(a.around.inner);

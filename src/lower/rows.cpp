@@ -130,8 +130,7 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
   }
   kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
   kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols), held_text(lowering, shape.cols, acc),
-              ">(WEFT_LAUNCH, ", rows, ", ", cols, epsilon,
-              ",");
+              ">(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, shape, acc);
@@ -181,8 +180,8 @@ PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const R
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), inner = kernel.size(shape.inner),
               type = kernel_type(acc);
   kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
-  kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W", lowering.on_gpu() ? cat(", ", column_ways) : "",
-              ">(WEFT_LAUNCH, ", rows, ", ", cols, ", ", inner, ",");
+  kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W",
+              lowering.on_gpu() ? cat(", ", column_ways) : "", ">(WEFT_LAUNCH, ", rows, ", ", cols, ", ", inner, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 outer, [[maybe_unused]] i64 col, auto sum, auto lanes) WEFT_LAMBDA {");
   emit_mean(kernel, region, cols, acc);
@@ -224,10 +223,9 @@ std::string held_text(const Lowering& lowering, const Dim& cols, DType acc) {
 
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& c, int ways) {
   constexpr int threads = 256;
-  if (lowering.on_gpu())
-    return kernel.set_grid(ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways), threads);
-  kernel.set_tasks(cat("tasks::column_tasks(", kernel.size(c.outer), ", ", kernel.size(c.n), ", ",
-                       kernel.size(c.inner), ", ", c.lanes, ")"));
+  if (lowering.on_gpu()) return kernel.set_grid(ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways), threads);
+  kernel.set_tasks(cat("tasks::column_tasks(", kernel.size(c.outer), ", ", kernel.size(c.n), ", ", kernel.size(c.inner),
+                       ", ", c.lanes, ")"));
 }
 
 const char* combine_text(ReduceFn fn) {

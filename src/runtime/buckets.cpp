@@ -71,7 +71,8 @@ BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const Symbo
   bucket.offsets.resize(plan.buffers.size());
   for (size_t i = 0; i < owners.size(); ++i) bucket.offsets[owners[i]] = layout.offsets[i];
   bucket.arena_bytes = layout.bytes;
-  for (const PlanStep& step : plan.steps) bucket.blocks.push_back(std::max<int64_t>(at_bound(step.blocks, values, bound), 0));
+  for (const PlanStep& step : plan.steps)
+    bucket.blocks.push_back(std::max<int64_t>(at_bound(step.blocks, values, bound), 0));
   return bucket;
 }
 

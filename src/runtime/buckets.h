@@ -3,8 +3,8 @@
 #include "runtime/arena.h"
 #include "runtime/bind.h"
 
-/// Sizes that share one captured graph. What is captured holds addresses and grids, so both are planned at the upper end
-/// of a bucket of sizes; kernels read the sizes themselves from memory.
+/// Sizes that share one captured graph. What is captured holds addresses and grids, so both are planned at the upper
+/// end of a bucket of sizes; kernels read the sizes themselves from memory.
 namespace weft {
 
 /// The upper ends of the buckets that these values lie in: powers of two and three numbers evenly between them, but no

@@ -168,8 +168,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     const PlanKernel& k = kernel(step);
-    stream.launch(code_.function(step.kernel),
-                  {.blocks = blocks, .threads = k.threads, .shared_bytes = k.shared_bytes},
+    stream.launch(code_.function(step.kernel), {.blocks = blocks, .threads = k.threads, .shared_bytes = k.shared_bytes},
                   pack_arguments(buffers, sizes, fault));
   }
 
@@ -421,7 +420,9 @@ class GpuContext final : public Context {
     stream_.record(events.back());
     stream_.synchronize();
     for (size_t i = 0; i < steps.size(); ++i) {
-      auto at = [&](size_t e) { return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6)); };
+      auto at = [&](size_t e) {
+        return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6));
+      };
       options.profile->push_back({i, at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i])});
     }
   }
@@ -474,9 +475,9 @@ class GpuContext final : public Context {
   Bucket* bucket_ = nullptr;  // of the sizes that are bound
   std::vector<std::vector<int64_t>> input_sizes_;
   SymbolValues values_;
-  std::vector<int64_t> bytes_;        // of each buffer in this run
-  std::vector<size_t> first_size_;    // of each step, in the block of sizes
-  std::vector<std::byte*> memory_;    // address of each buffer in this run
+  std::vector<int64_t> bytes_;      // of each buffer in this run
+  std::vector<size_t> first_size_;  // of each step, in the block of sizes
+  std::vector<std::byte*> memory_;  // address of each buffer in this run
   std::vector<Fetched> fetched_;
   size_t peak_ = 0;
 };
@@ -504,8 +505,7 @@ class NullExecutable final : public Executable {
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps) {
-      list.push_back(
-          {plan_.kernels[static_cast<size_t>(step.kernel)].name, step.source, plan_.chip.arch, step.reason});
+      list.push_back({plan_.kernels[static_cast<size_t>(step.kernel)].name, step.source, plan_.chip.arch, step.reason});
     }
     return list;
   }

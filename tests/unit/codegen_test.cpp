@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/codegen.h"
 
-#include <algorithm>
 #include <doctest/doctest.h>
+#include <algorithm>
 
 #include <cmath>
 #include <thread>

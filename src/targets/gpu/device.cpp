@@ -58,7 +58,8 @@ const std::vector<std::shared_ptr<Device>>& devices() {
     for (const DriverSearch& search : drivers()) {
       for (int i = 0; search.driver && i < search.driver->device_count(); ++i) {
         list.push_back(std::make_shared<Device>(*search.driver, i));
-        if (debug_enabled(1, "gpu")) log_text(LogLevel::error, cat(list.back()->name(), ": ", list.back()->info().name));
+        if (debug_enabled(1, "gpu"))
+          log_text(LogLevel::error, cat(list.back()->name(), ": ", list.back()->info().name));
       }
     }
     return list;
@@ -71,9 +72,8 @@ bool is_device_name(std::string_view name) {
   if (name == "gpu") return true;
   if (vendor != "amd" && vendor != "nvidia") return false;
   std::string_view number = name.substr(vendor.size());
-  return number.empty() || (number.size() > 1 && std::ranges::all_of(number.substr(1), [](char c) {
-           return c >= '0' && c <= '9';
-         }));
+  return number.empty() ||
+         (number.size() > 1 && std::ranges::all_of(number.substr(1), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
 std::shared_ptr<Device> open_device(const std::string& name) {
@@ -192,9 +192,7 @@ void Stream::wait(const Event& event) const {
   device_->check(device_->calls().stream_wait_event(get(), event.get(), 0), "wait for an event");
 }
 
-void Stream::synchronize() const {
-  device_->check(device_->calls().stream_synchronize(get()), "finish its work");
-}
+void Stream::synchronize() const { device_->check(device_->calls().stream_synchronize(get()), "finish its work"); }
 
 void Stream::begin_capture() const {
   device_->check(device_->calls().capture_begin(get(), capture_this_thread), "begin a graph");

@@ -57,12 +57,12 @@ struct DriverSymbol {
 
 /// What a device is and may do.
 struct DeviceInfo {
-  std::string name{};    ///< "NVIDIA H200"
-  Chip chip{};           ///< what to compile for
-  int64_t memory = 0;    ///< bytes
-  int compute_units = 0; ///< streaming multiprocessors or compute units
-  int wave = 32;         ///< threads that run in step
-  int shared_bytes = 0;  ///< most shared memory of a block
+  std::string name{};     ///< "NVIDIA H200"
+  Chip chip{};            ///< what to compile for
+  int64_t memory = 0;     ///< bytes
+  int compute_units = 0;  ///< streaming multiprocessors or compute units
+  int wave = 32;          ///< threads that run in step
+  int shared_bytes = 0;   ///< most shared memory of a block
   int l2_bytes = 0;
   int driver_version = 0;
 };
