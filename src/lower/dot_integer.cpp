@@ -9,8 +9,8 @@ namespace weft {
 /// Any two integer types: sums are of the result's type, which equals wrapping a wider sum.
 void lower_integer_dot(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  bool has_tile = lowering.on_gpu() ? i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8
-                                    : has_short_product(i);
+  bool has_tile =
+      lowering.on_gpu() ? i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8 : has_short_product(i);
   if (i.as<Dot>()->type == DType::i32 && has_tile) return lower_dot(lowering, region);
   View a = lowering.contiguous_view_of(i.inputs[0]), b = lowering.contiguous_view_of(i.inputs[1]);
   DType acc = i.as<Dot>()->type;
