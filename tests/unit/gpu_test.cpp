@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gpu target as far as it goes without a GPU: names of devices, code for chips that are not here, buckets of sizes.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "compile.h"
+#include "runtime/buckets.h"
+#include "targets/gpu/device.h"
+
+namespace weft {
+namespace {
+
+std::string code_of(const CompileOptions& options) {
+  try {
+    compile_file(std::filesystem::path(WEFT_SOURCE_DIR) / "examples/digits/digits.onnx", options);
+  } catch (const Error& error) {
+    return error.info().code;
+  }
+  return "";
+}
+
+TEST_CASE("gpu: names of devices") {
+  for (const char* name : {"gpu", "nvidia", "amd", "nvidia:0", "amd:12"}) CHECK(gpu::is_device_name(name));
+  for (const char* name : {"", "cpu", "nvidia:", "amd:gfx942", "intel:0"}) CHECK_FALSE(gpu::is_device_name(name));
+}
+
+TEST_CASE("gpu: a named device that is not there is refused, never replaced") {
+  if (!gpu::devices().empty()) return;  // this machine has what the test needs to be missing
+  CHECK(code_of({.device = "nvidia:0"}) == "E501");
+  CHECK(code_of({.device = "gpu"}) == "E501");
+  CHECK(code_of({.device = "amd:gfx1"}) != "");
+  for (const gpu::DriverSearch& search : gpu::drivers()) {
+    CHECK_FALSE(search.tried.empty());
+    CHECK_FALSE(search.why.empty());
+  }
+}
+
+TEST_CASE("gpu: programs are compiled and saved for chips that are not here, and do not run") {
+  auto model = std::filesystem::path(WEFT_SOURCE_DIR) / "examples/digits/digits.onnx";
+  for (const char* device : {"nvidia:sm_90a", "amd:gfx942", "amd:gfx1201"}) {
+    INFO(device);
+    auto executable = compile_file(model, {.device = device, .precision = Precision::f16});
+    CHECK(executable->steps().size() > 5);
+    CHECK_THROWS_AS(executable->new_context(), Error);
+    auto path = std::filesystem::temp_directory_path() / "weft_gpu_test.weft";
+    executable->save(path);
+    CHECK(std::filesystem::file_size(path) > 1000);
+    CHECK_THROWS_AS(compile_file(path, {.device = "cpu"}), Error);
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_CASE("gpu: sizes of a bucket share its upper end, within what a symbol may be") {
+  Port port{.name = "x", .type = Shape{DType::f32, {Dim::symbol({.name = "n", .min = 1, .max = 100}), 8}}};
+  auto end = [&](int64_t n) {
+    SymbolValues values;
+    values.set("n", n);
+    return *bucket_of(values, {port}).find("n");
+  };
+  CHECK(end(1) == 1);
+  CHECK(end(4) == 4);
+  CHECK(end(9) == 10);
+  CHECK(end(16) == 16);
+  CHECK(end(17) == 20);
+  CHECK(end(33) == 40);
+  CHECK(end(99) == 100);
+  for (int64_t n = 1; n <= 100; ++n) CHECK((end(n) >= n && end(n) <= std::max<int64_t>(n + n / 4 + 1, 4)));
+}
+
+TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not") {
+  Dim n = Dim::symbol({.name = "n", .min = 1, .max = 1000});
+  Plan plan;
+  plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
+  plan.buffers = {{.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * Dim(4)},
+                  {.kind = BufferKind::arena, .bytes = max(Dim(100) - n, 1), .first_step = 0, .last_step = 0}};
+  plan.steps = {{.buffers = {0, 1}, .blocks = ceildiv(n, 256)}};
+  auto at = [](int64_t value) {
+    SymbolValues values;
+    values.set("n", value);
+    return values;
+  };
+  BucketPlan bucket = plan_bucket(plan, at(70), bucket_of(at(70), plan.inputs));
+  CHECK(bucket.bytes == std::vector<int64_t>{320, 30});
+  CHECK(bucket.blocks == std::vector<int64_t>{1});
+  CHECK(bucket.holds(buffer_bytes(plan, at(80))));
+  CHECK(bucket.holds(buffer_bytes(plan, at(71))));
+  CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(65))));  // the second buffer shrinks with n
+  CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(81))));
+}
+
+}  // namespace
+}  // namespace weft
