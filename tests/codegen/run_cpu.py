@@ -14,7 +14,8 @@ import cases
 
 class LaunchArgs(ctypes.Structure):
     _fields_ = [("buffers", ctypes.c_void_p), ("sizes", ctypes.c_void_p), ("scratch", ctypes.c_void_p),
-                ("scratch_bytes", ctypes.c_int64), ("buffer_bytes", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
+                ("scratch_bytes", ctypes.c_int64), ("buffer_bytes", ctypes.c_void_p), ("fault", ctypes.c_void_p),
+                ("stamps", ctypes.c_void_p), ("earlier", ctypes.c_uint32), ("stamp", ctypes.c_uint32)]
 
 
 class Cpu:
@@ -34,7 +35,9 @@ class Cpu:
         sizes, nbytes = np.array(case.sizes, np.int64), np.array([b.nbytes for b in buffers], np.int64)
         scratch, fault = np.empty(case.scratch + 64, np.uint8), np.zeros(4, np.int64)
         start = (scratch.ctypes.data + 63) // 64 * 64
-        args = LaunchArgs(pointers.ctypes.data, sizes.ctypes.data, start, case.scratch, nbytes.ctypes.data, fault.ctypes.data)
+        stamps = np.zeros(len(buffers), np.uint64)  # no buffer is followed
+        args = LaunchArgs(pointers.ctypes.data, sizes.ctypes.data, start, case.scratch, nbytes.ctypes.data, fault.ctypes.data,
+                          stamps.ctypes.data, 0, 1)
         entry = self.kernel(case.kernel)
         for begin, end in ranges:
             entry(ctypes.byref(args), ctypes.c_int64(begin), ctypes.c_int64(end))
