@@ -147,9 +147,8 @@ std::shared_ptr<Executable> load(Plan plan, const Runner& runner, CompileReport 
 }
 
 /// Kernels are written for fused multiply-adds, which x86-64 has from AVX2 (v3) on.
-const Chip& chip_to_compile_for() {
-  const Chip& chip = host_chip();
-  if (has_feature(chip, "fma") && has_feature(chip, "avx2")) return chip;
+void check_can_compile_for(const Chip& chip) {
+  if (chip.kind != ChipKind::x86 || (has_feature(chip, "fma") && has_feature(chip, "avx2"))) return;
   throw Error(
       {.kind = ErrorKind::unsupported,
        .code = "E204",
@@ -158,6 +157,7 @@ const Chip& chip_to_compile_for() {
 }
 
 std::shared_ptr<Executable> compile_for_chip(Job job, const Chip& chip, const Runner& runner) {
+  check_can_compile_for(chip);
   Program& program = *job.program;
   optimise(program, job.options, {}, job.report);
   Pipeline run(program, {.dump_directory = job.options.dump_directory});
@@ -193,7 +193,7 @@ struct Place {
 };
 
 Place cpu_place(const CompileOptions& options) {
-  return {.chip = chip_to_compile_for(), .runner = {.host = host_of(options)}};
+  return {.chip = host_chip(), .runner = {.host = host_of(options)}};
 }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device) {
@@ -349,6 +349,7 @@ std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options
   if (runs_code_for(place.chip, saved.plan.chip) && !knobs().checked)
     return run_on(place.runner, std::move(saved.plan), saved.image, std::move(report));
   check_can_recompile(saved.plan.chip, place.chip, options);
+  check_can_compile_for(place.chip);
   saved.plan.chip = place.chip;
   return load(std::move(saved.plan), place.runner, std::move(report), options);
 }
