@@ -192,9 +192,7 @@ struct Place {
   Runner runner = {};
 };
 
-Place cpu_place(const CompileOptions& options) {
-  return {.chip = host_chip(), .runner = {.host = host_of(options)}};
-}
+Place cpu_place(const CompileOptions& options) { return {.chip = host_chip(), .runner = {.host = host_of(options)}}; }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device) {
   return {.chip = device->info().chip, .runner = {.gpu = device}};
