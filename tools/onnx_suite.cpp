@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-onnx_suite FOLDER...: runs ONNX test cases on the reference target, as imported and after the passes. A case is
-// a folder with model.onnx, input_N.pb, output_N.pb (TensorProtos) and a file `tolerance` with the relative and
-// absolute tolerance. Prints one line for each case: its name, `right`, `wrong` or `refused`, and why.
+// weft-onnx_suite [--device cpu] FOLDER...: runs ONNX test cases on the reference target, as imported and after the
+// passes, or on a device as any program. A case is a folder with model.onnx, input_N.pb, output_N.pb (TensorProtos) and
+// a file `tolerance` with the relative and absolute tolerance. Prints one line for each case: its name, `right`,
+// `wrong` or `refused`, and why.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
 #include "base/error.h"
+#include "compile.h"
 #include "frontends/onnx/constants.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
@@ -52,10 +54,21 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const std::vector<Te
   return program;
 }
 
+/// Where a case runs: on the reference as imported or after the passes, or on a device.
+struct Way {
+  bool with_passes = false;
+  std::string device = "ref";
+};
+
+std::vector<Tensor> run(std::unique_ptr<Program> program, const std::vector<Tensor>& inputs, const Way& way) {
+  if (way.device == "ref") return evaluate(program->main(), inputs);
+  return compile(std::move(program), {.device = way.device, .threads = 2})->new_context()->run(inputs);
+}
+
 /// The cases give axes, sizes and the like as inputs, which Weft must know while compiling: the second try fixes them.
-std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs, bool with_passes) {
+std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs, const Way& way) {
   try {
-    return evaluate(imported(model, inputs, {}, with_passes)->main(), inputs);
+    return run(imported(model, inputs, {}, way.with_passes), inputs, way);
   } catch (const Error& error) {
     if (error.info().code != "E159" && error.info().code != "E122") throw;
   }
@@ -66,7 +79,7 @@ std::vector<Tensor> run(const onnx::Model& model, std::vector<Tensor> inputs, bo
     if (is_data) rest.push_back(inputs[i]);
     else options.constants[std::string(model.graph.inputs.at(i).name)] = inputs[i];
   }
-  return evaluate(imported(model, inputs, options, with_passes)->main(), rest);
+  return run(imported(model, inputs, options, way.with_passes), rest, way);
 }
 
 /// Two steps of the type, relative: expected values were rounded to it between operators, ours were not.
@@ -84,14 +97,16 @@ std::string difference(const Tensor& got, const Tensor& want, Tolerance t) {
   return {};
 }
 
-std::string check_case(const fs::path& folder) {
+std::string check_case(const fs::path& folder, const std::string& device) {
   auto model = onnx::read_model(folder / "model.onnx");
   Tolerance tolerance;
   std::ifstream(folder / "tolerance") >> tolerance.relative >> tolerance.absolute;
   auto want = read_tensors(folder, "output");
-  for (bool with_passes : {false, true}) {
-    const char* when = with_passes ? "wrong after the passes: " : "wrong: ";
-    auto got = run(model, read_tensors(folder, "input"), with_passes);
+  std::vector<Way> ways = {{.device = device}};
+  if (device == "ref") ways.push_back({.with_passes = true});
+  for (const Way& way : ways) {
+    const char* when = way.with_passes ? "wrong after the passes: " : "wrong: ";
+    auto got = run(model, read_tensors(folder, "input"), way);
     if (got.size() != want.size()) return cat(when, got.size(), " outputs where ", want.size(), " are right");
     for (size_t i = 0; i < got.size(); ++i) {
       std::string found = difference(got[i], want[i], tolerance);
@@ -103,15 +118,17 @@ std::string check_case(const fs::path& folder) {
 
 }  // namespace
 
-int main(int count, char** folders) {
-  for (int i = 1; i < count; ++i) {
-    fs::path folder = folders[i];
+int main(int count, char** arguments) {
+  bool is_given = count > 2 && std::string_view(arguments[1]) == "--device";
+  std::string device = is_given ? arguments[2] : "ref";
+  for (int i = is_given ? 3 : 1; i < count; ++i) {
+    fs::path folder = arguments[i];
     std::string result;
     try {
-      result = check_case(folder);
+      result = check_case(folder, device);
     } catch (const Error& error) {
       result = cat("refused: ", error.info().code, " ", error.info().what);
     }
-    std::cout << folder.filename().string() << " " << result << "\n";
+    std::cout << folder.filename().string() << " " << result << std::endl;
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/chip.h"
@@ -34,7 +36,8 @@ enum class BufferKind : uint8_t {
   output,      ///< the caller's or the library's, number `index` of the outputs
   constant,    ///< number `index` of the constants
   persistent,  ///< computed once when the program is loaded (packed weights), shared by all contexts
-  arena,       ///< working memory of a context
+  arena,       ///< working memory of a context, placed before the run starts
+  dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
 };
 
 struct PlanBuffer {
@@ -43,7 +46,8 @@ struct PlanBuffer {
   Shape shape = {};  ///< logical contents, for observers; packed layouts have one axis
   Dim bytes = 0;
   std::string value = {};  ///< name of the value, "node 3 '/conv1/Conv' (Conv)"
-  /// Arena only: the steps that first write and last read it.
+  /// Working memory and outputs: the steps that first write and last read it, in the order of Plan::steps. What a loop
+  /// reads again on its next trip lives until the loop is left.
   int first_step = 0, last_step = 0;
 };
 
@@ -56,7 +60,27 @@ struct PlanKernel {
   int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
 };
 
-/// One launch.
+/// Where a run-time symbol gets its value: an element of a buffer, or an expression over symbols that have theirs.
+struct SizeSetting {
+  Symbol symbol = {};
+  int buffer = -1;  ///< of i64; -1: `value`
+  int element = 0;
+  Dim value = 0;
+  Dim most = INT64_MAX;  ///< a further bound; outside it, or outside the symbol's own, is an error (E314)
+};
+
+enum class StepKind : uint8_t {
+  kernel,  ///< one launch
+  sizes,   ///< gives run-time symbols their values, in order, then looks at the checks that these decide
+  branch,  ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
+  jump,    ///< goes on at `target`; backwards only to a branch that may leave the loop
+  swap,    ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
+  grow,    ///< buffers[0] gets room for `amount` bytes and keeps what is in it
+};
+
+std::span<const std::string_view> names(StepKind);
+
+/// Steps run in order but for branches and jumps, which nest as the model's own control flow does.
 struct PlanStep {
   int kernel = 0;
   std::vector<int> buffers = {};  ///< in the order of the kernel's arguments
@@ -71,6 +95,11 @@ struct PlanStep {
   /// The operand that the step only brings to the same places of its result: nothing to do when they are one memory.
   int moves = -1;
   bool moves_apart = false;  ///< it brings the whole operand, and nothing else ever writes to those places
+  StepKind kind = StepKind::kernel;
+  int target = 0;
+  Dim amount = 0;
+  std::vector<SizeSetting> settings = {};
+  std::vector<SizeCheck> checks = {};
 };
 
 /// An output that may be the same memory as an input.
@@ -93,8 +122,8 @@ struct Plan {
   std::string program = {};
   std::map<std::string, std::string> metadata = {};
   std::vector<Port> inputs = {}, outputs = {};
-  std::vector<SizeCheck> checks = {};
-  std::vector<Dim> sizes = {};  ///< every distinct size that a step passes to its kernel
+  std::vector<SizeCheck> checks = {};  ///< those that the sizes of the inputs decide
+  std::vector<Dim> sizes = {};         ///< every distinct size that a step passes to its kernel
   std::vector<PlanBuffer> buffers = {};
   std::vector<Tensor> constants = {};
   std::vector<PlanKernel> kernels = {};
@@ -103,5 +132,8 @@ struct Plan {
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
 };
+
+/// What profiles and reports call a step: its kernel's name, or its kind.
+std::string step_name(const Plan& plan, const PlanStep& step);
 
 }  // namespace weft

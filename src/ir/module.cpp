@@ -2,8 +2,10 @@
 #include "ir/module.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
 
 namespace weft {
@@ -21,6 +23,7 @@ void record(Guard guard) {
     refuse(guard.what, guard.a, equal ? "cannot be proved equal to" : "cannot be proved at most", guard.b);
   }
   guard.source = collector->module.current_source();
+  guard.module = &collector->module;
   collector->module.program().add_guard(std::move(guard));
 }
 
@@ -137,10 +140,8 @@ void Module::replace(Value old, Value replacement) {
       if (user->inputs[i] == old) user->parent->set_input(*user, i, replacement);
     }
   }
-  for (const auto& module : program_.modules()) {
-    for (Result& result : module->results_) {
-      if (result.value == old) result.value = replacement;
-    }
+  for (Result& result : old.def->parent->results_) {
+    if (result.value == old) result.value = replacement;
   }
 }
 
@@ -159,20 +160,41 @@ bool Module::is_result(Value value) const {
   return std::ranges::any_of(results_, [&](const Result& result) { return result.value == value; });
 }
 
-size_t Module::remove_dead() {
-  std::vector<bool> needed(id_limit());
-  // Bodies of control flow may read values of outer modules, so results of every module keep them alive.
+/// Removes those of `setters`, which nothing reads, whose symbols are in no size either.
+void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
+  std::set<std::string> used;
+  auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };
+  auto is_candidate = [&](const Instruction& i) { return std::ranges::find(setters, &i) != setters.end(); };
   for (const auto& module : program_.modules()) {
-    for (const Result& result : module->results()) {
-      if (result.value.def->parent == this) needed[result.value.def->id] = true;
+    for (const Instruction& i : *module) {
+      if (!is_candidate(i)) visit_symbols(i, use);
     }
   }
+  for (const Guard& guard : program_.guards()) guard.a.visit_symbols(use), guard.b.visit_symbols(use);
+  for (Instruction* i : setters) {
+    bool is_used =
+        std::ranges::any_of(symbols_set_by(*i), [&](const Dim& d) { return used.contains(d.as_symbol()->name); });
+    if (!is_used) erase(*i);
+    else visit_symbols(*i, use);
+  }
+}
+
+size_t Module::remove_dead() {
+  std::vector<bool> needed(id_limit());
+  for (const Result& result : results_) needed[result.value.def->id] = true;
   size_t before = size_;
+  std::vector<Instruction*> setters;  // whose results nothing reads, last first
   for (Instruction* at = last_; at;) {
     Instruction* previous = at->previous;
     bool keep = needed[at->id] || !at->users.empty() || at->is<Parameter>() || at->op.info().has_side_effects;
-    if (!keep) erase(*at);
+    if (!keep && sets_symbols(*at)) setters.push_back(at);
+    else if (!keep) erase(*at);
     at = previous;
+  }
+  if (!setters.empty()) {
+    size_t left = size_;
+    remove_unused_sizes(setters);
+    if (size_ != left) remove_dead();
   }
   return before - size_;
 }
@@ -185,7 +207,44 @@ void Module::move_before(Instruction& instruction, Instruction* place) {
 Program::Program() { add_module("main"); }
 
 Module& Program::add_module(std::string name) {
-  return *modules_.emplace_back(std::make_unique<Module>(*this, std::move(name)));
+  auto is_taken = [&](const std::string& n) {
+    return std::ranges::any_of(modules_, [&](const auto& module) { return module->name() == n; });
+  };
+  std::string free = name;
+  for (size_t number = modules_.size(); is_taken(free); ++number) free = cat(name, "_", number);
+  return *modules_.emplace_back(std::make_unique<Module>(*this, std::move(free)));
+}
+
+void Program::remove_unused_modules() {
+  if (modules_.size() == 1) return;
+  std::set<const Module*> used = {&main()};
+  std::vector<const Module*> pending = {&main()};
+  while (!pending.empty()) {
+    const Module* module = pending.back();
+    pending.pop_back();
+    for (const Instruction& i : *module) {
+      for (const Module* body : i.modules) {
+        if (used.insert(body).second) pending.push_back(body);
+      }
+    }
+  }
+  std::erase_if(guards_, [&](const Guard& guard) { return guard.module && !used.contains(guard.module); });
+  std::erase_if(modules_, [&](const auto& module) { return !used.contains(module.get()); });
+}
+
+void Program::replace_symbols(const std::function<Dim(const Symbol&)>& replace) {
+  for (const auto& module : modules_) {
+    for (Instruction& i : *module) {
+      i.op = i.op.info().substitute(i.op, replace);
+      for (Type& type : i.types) fields::substitute(type, replace);
+    }
+  }
+  for (Guard& guard : guards_) guard.a = guard.a.substitute(replace), guard.b = guard.b.substitute(replace);
+}
+
+void Program::forget_since(Mark mark) {
+  guards_.resize(mark.guards);
+  modules_.resize(mark.modules);
 }
 
 Dim Program::symbol(Symbol symbol) {
@@ -201,8 +260,10 @@ Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
 }
 
 void Program::add_guard(Guard guard) {
-  bool known = std::ranges::any_of(
-      guards_, [&](const Guard& g) { return g.kind == guard.kind && g.a == guard.a && g.b == guard.b; });
+  if (!guard.module) guard.module = &main();
+  bool known = std::ranges::any_of(guards_, [&](const Guard& g) {
+    return g.kind == guard.kind && g.module == guard.module && g.a == guard.a && g.b == guard.b;
+  });
   if (!known) guards_.push_back(std::move(guard));
 }
 

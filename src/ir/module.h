@@ -66,13 +66,16 @@ struct Instruction {
   }
 };
 
-/// A condition on sizes that could not be proved while compiling; checked when sizes are bound.
+class Module;
+
+/// A condition on sizes that could not be proved while compiling; checked when its sizes are known.
 struct Guard {
   enum class Kind : uint8_t { equal, less_equal };
   Kind kind = Kind::equal;
   Dim a, b;
-  std::string source;  ///< the node that needs it
-  std::string what;    ///< "MatMul: inner sizes"
+  std::string source;              ///< the node that needs it
+  std::string what;                ///< "MatMul: inner sizes"
+  const Module* module = nullptr;  ///< the one that needs it; null: main
 };
 
 struct Result {
@@ -127,7 +130,7 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction that nothing reads.
   void erase(Instruction& instruction);
-  /// Removes every instruction whose results are not needed; returns how many.
+  /// Removes every instruction whose results are not needed, nor the sizes that it gives values to; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const;
   /// Moves `instruction` to stand just before `place`.
@@ -145,6 +148,7 @@ class Module {
   void link(Instruction& instruction, Instruction* place);
   void unlink(Instruction& instruction);
   void renumber();
+  void remove_unused_sizes(const std::vector<Instruction*>& setters);
 
   Program& program_;
   std::string name_;
@@ -194,7 +198,9 @@ class Program {
 
   Module& main() { return *modules_.front(); }
   const Module& main() const { return *modules_.front(); }
-  Module& add_module(std::string name);
+  Module& add_module(std::string name);  ///< the name gets a number if it is taken
+  /// Removes bodies that no instruction runs any more, and what they required of sizes.
+  void remove_unused_modules();
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
   /// The symbol called `name`: declared before, or new with these bounds.
@@ -206,6 +212,16 @@ class Program {
   /// Conditions on sizes that are checked when sizes are bound.
   const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard);
+
+  /// Puts other sizes in the place of symbols, in all operators, types and guards.
+  void replace_symbols(const std::function<Dim(const Symbol&)>& replace);
+
+  /// Back to this many modules and guards: what was added since is forgotten. Nothing else may refer to it.
+  struct Mark {
+    size_t modules = 0, guards = 0;
+  };
+  Mark mark() const { return {modules_.size(), guards_.size()}; }
+  void forget_since(Mark mark);
 
   std::string name;                             ///< of the model, for messages
   std::map<std::string, Tensor> defaults;       ///< of main's parameters that a caller may leave out, never folded

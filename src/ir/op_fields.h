@@ -74,6 +74,9 @@ inline void substitute(Dims& dims, const std::function<Dim(const Symbol&)>& repl
 inline void substitute(Type& type, const std::function<Dim(const Symbol&)>& replace) {
   substitute(type.shape.dims, replace);
 }
+inline void substitute(Types& types, const std::function<Dim(const Symbol&)>& replace) {
+  for (Type& type : types) substitute(type, replace);
+}
 
 template <class T>
 std::vector<Attribute> print_all(const Op& op, const PrintContext& context) {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
 
 namespace weft {
@@ -17,7 +18,7 @@ class Printer {
     out_ = cat("program ", quote(program.name), "\n");
     for (const auto& [key, value] : program.metadata) out_ += cat("metadata ", quote(key), " ", quote(value), "\n");
     for (const auto& [name, symbol] : program.symbols()) print(symbol);
-    for (const Guard& guard : program.guards()) print(guard);
+    for (const Guard& guard : program.guards()) print(guard, program);
     for (const auto& [name, value] : program.defaults)
       out_ += cat("default ", quote(name), " ", fields::print(value, context_), "\n");
     for (const auto& module : program.modules()) number(*module);
@@ -49,9 +50,11 @@ class Printer {
     out_ += "\n";
   }
 
-  void print(const Guard& guard) {
+  void print(const Guard& guard, const Program& program) {
     const char* relation = guard.kind == Guard::Kind::equal ? " == " : " <= ";
-    out_ += cat("guard ", guard.a, relation, guard.b, " ; ", quote(guard.what), " ", quote(guard.source), "\n");
+    bool is_in_body = guard.module && guard.module != &program.main();
+    out_ += cat("guard ", guard.a, relation, guard.b, " ; ", quote(guard.what), " ", quote(guard.source),
+                is_in_body ? cat(" in ", guard.module->name()) : std::string(), "\n");
   }
 
   void number(const Module& module) {
@@ -222,6 +225,7 @@ class Parser {
       Cursor cursor(line, ++number);
       if (!cursor.at_end() && !cursor.take("#")) parse_line(cursor);
     }
+    check_nesting(*program_);
     return std::move(program_);
   }
 
@@ -292,6 +296,7 @@ class Parser {
     guard.b = parse_dim(trim(condition.substr(at + 4)), context_.symbol_of);
     guard.what = cursor.quoted();
     guard.source = cursor.quoted();
+    if (cursor.take("in ")) guard.module = module(cursor);
     program_->add_guard(std::move(guard));
   }
 
@@ -312,14 +317,17 @@ class Parser {
     current_->set_results(std::move(results));
   }
 
+  Module* module(Cursor& cursor) const {
+    auto found = modules_.find(std::string(cursor.word()));
+    if (found == modules_.end()) cursor.refuse("a module of this program");
+    return found->second;
+  }
+
   std::vector<Module*> parse_modules(Cursor& cursor) {
     std::vector<Module*> modules;
     if (!cursor.take("[")) return modules;
-    do {
-      auto found = modules_.find(std::string(cursor.word()));
-      if (found == modules_.end()) cursor.refuse("a module of this program");
-      modules.push_back(found->second);
-    } while (cursor.take(","));
+    do modules.push_back(module(cursor));
+    while (cursor.take(","));
     cursor.expect("]");
     return modules;
   }

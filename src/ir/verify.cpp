@@ -2,8 +2,11 @@
 #include "ir/verify.h"
 
 #include <algorithm>
+#include <ranges>
+#include <set>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/text.h"
 
 namespace weft {
@@ -16,7 +19,8 @@ namespace {
 void verify_operands(const Instruction& i, std::string_view after) {
   for (const Value& input : i.inputs) {
     if (!input.def || input.index >= input.def->types.size()) breach(after, i, "an operand that does not exist");
-    if (input.def->parent == i.parent && !input.def->before(&i)) breach(after, i, "an operand that comes later");
+    if (input.def->parent != i.parent) breach(after, i, "an operand of another module");
+    if (!input.def->before(&i)) breach(after, i, "an operand that comes later");
     auto reads = std::ranges::count_if(i.inputs, [&](const Value& v) { return v.def == input.def; });
     auto listed = std::ranges::count(input.def->users, &i);
     if (reads != listed) breach(after, i, "an operand whose user list disagrees");
@@ -44,15 +48,78 @@ void verify_types(const Instruction& i, std::string_view after) {
   if (!std::ranges::equal(inferred, i.types, compatible)) breach(after, i, "types that the rule does not give");
 }
 
+/// How many results each body gives, and what it takes.
+void verify_bodies(const Instruction& i, std::string_view after) {
+  size_t wanted = i.is<If>() ? 2 : i.is<Loop>() ? 1 : 0;
+  if (i.modules.size() != wanted) breach(after, i, cat(i.modules.size(), " bodies instead of ", wanted));
+  const auto* loop = i.as<Loop>();
+  for (size_t k = 0; k < wanted; ++k) {
+    const Module& body = *i.modules[k];
+    std::span<const Value> given = body_operands(i, k);
+    if (body.parameters().size() != given.size()) breach(after, i, cat("operands that do not fit body ", body.name()));
+    for (size_t p = 0; p < given.size(); ++p) {
+      if (!compatible(body.parameters()[p].type(), given[p].type()))
+        breach(after, i, cat("parameter ", p, " of body ", body.name(), " is no ", given[p].type()));
+    }
+    size_t results = i.types.size() + (loop && loop->conditional ? 1 : 0);
+    if (body.results().size() != results) breach(after, i, cat("results that do not fit body ", body.name()));
+  }
+}
+
+/// Every run-time symbol gets its value before anything depends on it.
+class SymbolOrder {
+ public:
+  SymbolOrder(const Program& program, std::string_view after) : after_(after) {
+    for (const auto& module : program.modules()) {
+      for (const Instruction& i : *module) {
+        for (const Dim& dim : symbols_set_by(i)) pending_.insert(dim.as_symbol()->name);
+        for (const Dim& dim : symbols_of_bodies(i)) pending_.insert(dim.as_symbol()->name);
+      }
+    }
+    if (!pending_.empty()) walk(program.main(), 0);
+  }
+
+ private:
+  void walk(const Module& module, int depth) {
+    check(depth <= max_body_depth, "bodies are nested no deeper than the limit");
+    Dims here;
+    for (const Instruction& i : module) {
+      Dims inside = symbols_of_bodies(i);
+      set(inside);
+      for (const Module* body : i.modules) walk(*body, depth + 1);
+      unset(inside);
+      set(symbols_set_by(i));
+      here.insert(here.end(), symbols_set_by(i).begin(), symbols_set_by(i).end());
+      if (!i.modules.empty()) continue;
+      visit_symbols(i, [&](const Symbol& symbol) {
+        if (pending_.contains(symbol.name)) breach(after_, i, cat("the size ", symbol.name, " before it has a value"));
+      });
+    }
+    unset(here);
+  }
+  void set(const Dims& symbols) {
+    for (const Dim& dim : symbols) pending_.erase(dim.as_symbol()->name);
+  }
+  void unset(const Dims& symbols) {
+    for (const Dim& dim : symbols) pending_.insert(dim.as_symbol()->name);
+  }
+
+  std::string_view after_;
+  std::set<std::string> pending_;
+};
+
 }  // namespace
 
 void verify(const Program& program, std::string_view after) {
+  SymbolOrder(program, after);
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       verify_operands(i, after);
       verify_types(i, after);
+      verify_bodies(i, after);
     }
-    for (const Result& result : module->results()) check(result.value.def != nullptr, "every result has a value");
+    for (const Result& result : module->results())
+      check(result.value.def && result.value.def->parent == module.get(), "every result has a value of its module");
   }
 }
 

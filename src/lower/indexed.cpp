@@ -13,7 +13,7 @@ void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {
     if (a == axis || known_equal(x[a], indices[a])) continue;
-    lowering.plan().checks.push_back(
+    lowering.add_check(
         {false, indices[a], x[a], i.source,
          cat(i.op.name(), ": axis ", a, " of indices ", i.inputs[1].shape(), " and of ", i.inputs[0].shape())});
   }

@@ -9,6 +9,7 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
+#include "ops/boxes.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
@@ -33,10 +34,14 @@ Value behind_reshapes(Value value) {
   return value;
 }
 
+}  // namespace
+
 Dim bytes_of(const Shape& shape) {
   int width = bits(shape.dtype);
   return width >= 8 ? shape.elements() * Dim(width / 8) : ceildiv(shape.elements() * Dim(width), 8);
 }
+
+namespace {
 
 template <class Visit>
 void for_each_member(const Region& region, const Visit& visit) {
@@ -47,15 +52,21 @@ void for_each_member(const Region& region, const Visit& visit) {
 
 }  // namespace
 
-Lowering::Lowering(const Module& module, const Chip& chip, LowerOptions options)
-    : module_(module), chip_(chip), options_(std::move(options)) {
-  const Program& program = module.program();
+SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
+
+Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions options)
+    : program_(program), chip_(chip), options_(std::move(options)), guards_(program) {
   plan_.chip = chip;
   plan_.program = program.name;
   plan_.metadata = program.metadata;
-  for (const Guard& g : program.guards()) {
-    plan_.checks.push_back({g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what});
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      for (const Dim& dim : symbols_set_by(i)) run_time_.insert(dim.as_symbol()->name);
+      for (const Dim& dim : symbols_of_bodies(i)) run_time_.insert(dim.as_symbol()->name);
+    }
   }
+  pending_ = run_time_;
+  for (const Guard* guard : guards_.on_entry(program.main())) plan_.checks.push_back(size_check(*guard));
 }
 
 tasks::GemmTile Lowering::tile() const {
@@ -85,11 +96,17 @@ void Lowering::set_items(KernelBuilder& kernel, const Dim& count, std::string cp
 }
 
 Plan Lowering::run() {
-  bind_parameters();
-  choose_output_buffers();
-  for (const Region& region : form_regions(module_)) lower_region(region);
-  write_results();
+  const Module& main = program_.main();
+  bind_parameters(main);
+  lower_module(main, output_buffers(main));
   return std::move(static_cast<Plan&>(plan_));
+}
+
+void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
+  for (int slot : slots) written_.erase(slot);
+  choose_slots(module, slots);
+  for (const Region& region : form_regions(module)) lower_region(region);
+  write_results(module, slots);
 }
 
 int Lowering::new_buffer(PlanBuffer buffer) {
@@ -97,12 +114,12 @@ int Lowering::new_buffer(PlanBuffer buffer) {
   return static_cast<int>(plan_.buffers.size()) - 1;
 }
 
-void Lowering::bind_parameters() {
-  for (const Value& parameter : module_.parameters()) {
+void Lowering::bind_parameters(const Module& main) {
+  for (const Value& parameter : main.parameters()) {
     const std::string& name = parameter.def->as<Parameter>()->parameter;
     int index = static_cast<int>(plan_.inputs.size());
     plan_.inputs.push_back({name, parameter.type()});
-    const auto& defaults = module_.program().defaults;
+    const auto& defaults = program_.defaults;
     if (auto found = defaults.find(name); found != defaults.end()) plan_.inputs.back().default_value = found->second;
     int buffer = new_buffer({.kind = BufferKind::input,
                              .index = index,
@@ -114,22 +131,34 @@ void Lowering::bind_parameters() {
   }
 }
 
-/// A result that some region computes is written to the output buffer at once, unless it is also another output.
-void Lowering::choose_output_buffers() {
-  for (const Result& result : module_.results()) {
+std::vector<int> Lowering::output_buffers(const Module& main) {
+  std::vector<int> buffers;
+  for (const Result& result : main.results()) {
     int index = static_cast<int>(plan_.outputs.size());
     plan_.outputs.push_back({result.name, result.value.type()});
-    Value value = behind_reshapes(result.value);
-    if (is_leaf(*value.def)) continue;
-    auto& numbers = outputs_[value.def];
-    numbers.resize(value.def->types.size(), -1);
-    if (numbers[value.index] < 0) numbers[value.index] = index;
+    buffers.push_back(new_buffer({.kind = BufferKind::output,
+                                  .index = index,
+                                  .shape = result.value.shape(),
+                                  .bytes = bytes_of(result.value.shape()),
+                                  .value = result.name}));
+  }
+  return buffers;
+}
+
+/// A result that some region computes is written to its place at once, unless it is also another result.
+void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    Value value = behind_reshapes(module.results()[i].value);
+    if (slots[i] < 0 || is_leaf(*value.def)) continue;
+    auto& chosen = slots_[value.def];
+    chosen.resize(value.def->types.size(), -1);
+    if (chosen[value.index] < 0) chosen[value.index] = slots[i];
   }
 }
 
-std::optional<int> Lowering::output_of(Value value) const {
-  auto found = outputs_.find(value.def);
-  if (found == outputs_.end() || found->second[value.index] < 0) return std::nullopt;
+std::optional<int> Lowering::slot_of(Value value) const {
+  auto found = slots_.find(value.def);
+  if (found == slots_.end() || found->second[value.index] < 0) return std::nullopt;
   return found->second[value.index];
 }
 
@@ -252,10 +281,10 @@ std::optional<View> without_single_axes(View view, const Dims& dims) {
 /// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there; so is
 /// one that gets axes of size 1 first, as where tensors are stacked.
 std::optional<View> Lowering::part_of_concat(Value value) {
-  if (!may_place_ || region_load_time_ || output_of(value)) return std::nullopt;
+  if (!may_place_ || region_load_time_ || slot_of(value)) return std::nullopt;
   if (auto part = direct_part_of_concat(value)) return part;
   for (Instruction* user : value.def->users) {
-    if (!user->is<Reshape>() || user->inputs[0] != value || output_of(user->result())) continue;
+    if (!user->is<Reshape>() || user->inputs[0] != value || slot_of(user->result())) continue;
     auto part = direct_part_of_concat(user->result());
     if (auto less = part ? without_single_axes(*part, value.dims()) : std::nullopt) return less;
   }
@@ -266,6 +295,7 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   auto user = std::ranges::find_if(value.def->users, [](const Instruction* i) { return i->is<Concat>(); });
   if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
   Value whole{*user, 0};
+  if (!std::ranges::all_of(whole.dims(), [&](const Dim& dim) { return has_value(dim); })) return std::nullopt;
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
   auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
   for (const Value& input : (*user)->inputs) {
@@ -282,17 +312,17 @@ View Lowering::new_result(Value value) {
     views.resize(value.def->types.size());
     return views[value.index] = *part;
   }
+  auto slot = region_load_time_ ? std::nullopt : slot_of(value);
   Shape shape = value.shape();
-  PlanBuffer buffer{.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena, .value = value.source()};
-  if (auto output = output_of(value); output && !region_load_time_) {
-    buffer.kind = BufferKind::output;
-    buffer.index = *output;
-  } else if (!region_load_time_) {
-    shape.dtype = stored_type(shape.dtype);
-  }
-  buffer.shape = shape;
-  buffer.bytes = bytes_of(shape);
-  View view = contiguous_view(new_buffer(std::move(buffer)), shape);
+  if (!slot && !region_load_time_) shape.dtype = stored_type(shape.dtype);
+  if (slot) written_.insert(*slot);
+  int buffer = slot ? *slot
+                    : new_buffer({.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
+                                  .shape = shape,
+                                  .bytes = bytes_of(shape),
+                                  .value = value.source()});
+  if (slot) plan_.buffers[static_cast<size_t>(*slot)].value = value.source();
+  View view = contiguous_view(buffer, shape);
   auto& views = views_[value.def];
   views.resize(value.def->types.size());
   views[value.index] = view;
@@ -301,7 +331,7 @@ View Lowering::new_result(Value value) {
 
 View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
   View view = new_result(value);
-  if (plan_.buffers[static_cast<size_t>(view.buffer)].kind == BufferKind::output) return view;
+  if (!region_load_time_ && slot_of(value)) return view;
   Dim stride = 1;
   for (size_t i = stored.size(); i-- > 0;) {
     view.strides[stored[i]] = stride;
@@ -384,7 +414,7 @@ void Lowering::lower_region(const Region& region) {
   });
   for_each_member(region, [&](const Instruction& i) {
     for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
-    region_load_time_ &= !has_symbols(i.op);
+    region_load_time_ &= !has_symbols(i.op) && !sets_symbols(i);
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
@@ -407,23 +437,65 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   body.emit();
 }
 
-void Lowering::write_results() {
-  std::vector<bool> written(plan_.outputs.size());
-  for (const PlanBuffer& buffer : plan_.buffers) {
-    if (buffer.kind == BufferKind::output) written[static_cast<size_t>(buffer.index)] = true;
-  }
-  for (size_t i = 0; i < written.size(); ++i) {
-    if (written[i]) continue;
-    Value value = module_.results()[i].value;
+void Lowering::write_results(const Module& module, const std::vector<int>& slots) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] < 0 || written_.contains(slots[i])) continue;
+    Value value = module.results()[i].value;
     View from = view_of(value);
-    int buffer = new_buffer({.kind = BufferKind::output,
-                             .index = static_cast<int>(i),
-                             .shape = value.shape(),
-                             .bytes = bytes_of(value.shape()),
-                             .value = module_.results()[i].name});
-    copy(from, contiguous_view(buffer, value.shape()), value, "an output that is a view, an input or another output",
+    copy(from, contiguous_view(slots[i], value.shape()), value, "a result that is a view, an input or another result",
          false);
+    written_.insert(slots[i]);
   }
+}
+
+bool Lowering::is_run_time(const Dim& dim) const {
+  bool found = false;
+  if (!run_time_.empty()) dim.visit_symbols([&](const Symbol& symbol) { found |= run_time_.contains(symbol.name); });
+  return found;
+}
+
+bool Lowering::has_value(const Dim& dim) const {
+  bool known = true;
+  if (!pending_.empty()) dim.visit_symbols([&](const Symbol& symbol) { known &= !pending_.contains(symbol.name); });
+  return known;
+}
+
+void Lowering::add_check(SizeCheck check) {
+  if (depth_ == 0 && !is_run_time(check.a) && !is_run_time(check.b)) return plan_.checks.push_back(std::move(check));
+  add_control({.reason = "a condition on sizes", .kind = StepKind::sizes, .checks = {std::move(check)}});
+}
+
+int Lowering::add_control(PlanStep step) {
+  step.source = region_source_;
+  plan_.steps.push_back(std::move(step));
+  return next_step() - 1;
+}
+
+int Lowering::new_working_buffer(const Shape& shape, const std::string& name) {
+  return new_buffer({.kind = BufferKind::arena, .shape = shape, .bytes = bytes_of(shape), .value = name});
+}
+
+void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& decided,
+                         std::vector<int> buffers) {
+  for (const SizeSetting& setting : settings) pending_.erase(setting.symbol.name);
+  std::vector<SizeCheck> checks;
+  for (const Guard* guard : decided) checks.push_back(size_check(*guard));
+  if (settings.empty() && checks.empty() && buffers.empty()) return;
+  add_control({.buffers = std::move(buffers),
+               .reason = settings.empty() ? "conditions on sizes" : "sizes that only the run tells",
+               .kind = StepKind::sizes,
+               .settings = std::move(settings),
+               .checks = std::move(checks)});
+}
+
+void Lowering::lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots) {
+  std::string source = region_source_;
+  for (size_t i = 0; i < parameters.size(); ++i) views_[body.parameters()[i].def] = {parameters[i]};
+  ++depth_;
+  lower_module(body, slots);
+  --depth_;
+  region_source_ = source;
+  region_load_time_ = may_place_ = false;
 }
 
 LowerFn lowering_of(const Instruction& anchor) {
@@ -445,20 +517,28 @@ LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<ScatterElements>()) return lower_scatter_elements;
   if (anchor.is<ScatterNd>()) return lower_scatter_nd;
   if (anchor.is<Custom>()) return lower_custom;
+  if (anchor.is<NonMaxSuppression>()) return lower_non_max_suppression;
+  if (anchor.is<Bind>()) return lower_bind;
+  if (anchor.is<If>()) return lower_if;
+  if (anchor.is<Loop>()) return lower_loop;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }
 
 /// All instructions without a kernel at once, so that the user sees the whole list.
-static void refuse_unsupported(const Module& module) {
+static void refuse_unsupported(const Program& program, const Chip& chip) {
   std::string list;
-  for (const Instruction& i : module) {
-    std::string why = why_unsupported(i);
-    if (why.empty()) continue;
-    list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
-                ": ", why);
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      std::string why = why_unsupported(i);
+      bool is_gpu = chip.kind == ChipKind::amd || chip.kind == ChipKind::nvidia;
+      if (is_gpu && (sets_symbols(i) || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
+      if (why.empty()) continue;
+      list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
+                  ": ", why);
+    }
   }
-  for (const Result& result : module.results()) {
+  for (const Result& result : program.main().results()) {
     if (result.value.type().is_tensor() && is_packed_type(result.value.dtype()))
       list += cat(list.empty() ? "" : "\n   ", "output '", result.name, "': elements of ", result.value.dtype());
   }
@@ -471,8 +551,9 @@ static void refuse_unsupported(const Module& module) {
 }
 
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options) {
-  refuse_unsupported(program.main());
-  return Lowering(program.main(), chip, options).run();
+  check_nesting(program);
+  refuse_unsupported(program, chip);
+  return Lowering(program, chip, options).run();
 }
 
 }  // namespace weft

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <set>
 #include <unordered_map>
 
 #include "base/plan.h"
+#include "ir/control.h"
 #include "kernels/tasks.h"
 #include "lower/fused_body.h"
 #include "lower/lower.h"
@@ -10,11 +12,11 @@
 
 namespace weft {
 
-/// The state of lowering one module: the plan so far and where each value lies. The kernel families (matmul.cpp,
+/// The state of lowering a program: the plan so far and where each value lies. The kernel families (matmul.cpp,
 /// convolution.cpp ...) ask it for views of operands and buffers for results, and add steps.
 class Lowering {
  public:
-  Lowering(const Module& module, const Chip& chip, LowerOptions options);
+  Lowering(const Program& program, const Chip& chip, LowerOptions options);
   Plan run();
 
   PlanDraft& plan() { return plan_; }
@@ -38,7 +40,11 @@ class Lowering {
   /// The same for channels-last images: channels side by side, pixels evenly spaced (as in a part of a concatenation).
   View pixel_view_of(Value value);
   /// From now on the value is read through this view.
-  void set_view(Value value, View view) { views_[value.def].at(value.index) = std::move(view); }
+  void set_view(Value value, View view) {
+    auto& views = views_[value.def];
+    views.resize(value.def->types.size());
+    views[value.index] = std::move(view);
+  }
   /// A row-major copy of any view of the value's elements, as elements of `type` if that is another float.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
   /// The type in which the values of the current region lie in memory (LowerOptions::storage).
@@ -67,38 +73,69 @@ class Lowering {
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), region_load_time_); }
 
+  /// A condition on sizes: looked at before the run, or at this place if only the run tells the sizes.
+  void add_check(SizeCheck check);
+
+  // Control flow (control.cpp).
+
+  /// Appends a step of another kind than `kernel`, for the current region; gives its number.
+  int add_control(PlanStep step);
+  PlanStep& step(int number) { return plan_.steps[static_cast<size_t>(number)]; }
+  int next_step() const { return static_cast<int>(plan_.steps.size()); }
+  /// Working memory for a tensor.
+  int new_working_buffer(const Shape& shape, const std::string& name);
+  /// Sets symbols, as `settings` say, and looks at the guards that they decide.
+  void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
+  const GuardPlaces& guards() const { return guards_; }
+  /// Lowers a body whose parameters lie at `parameters`; its results are written to the buffers `slots` (-1: nowhere,
+  /// the caller reads their views).
+  void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots);
+  /// Marks parameters whose operands follow from constants alone.
+  void set_load_time(Value parameter, bool load_time) { load_time_[parameter.def] = load_time; }
+
   /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
   /// in the variable `anchor` of compute type `type`.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type);
 
  private:
-  void bind_parameters();
-  void choose_output_buffers();
+  void bind_parameters(const Module& main);
+  std::vector<int> output_buffers(const Module& main);
+  void choose_slots(const Module& module, const std::vector<int>& slots);
+  void lower_module(const Module& module, const std::vector<int>& slots);
   void lower_region(const Region& region);
-  void write_results();
+  void write_results(const Module& module, const std::vector<int>& slots);
+  bool is_run_time(const Dim& dim) const;
+  bool has_value(const Dim& dim) const;
   View constant_view(Value value);
   View unpacked(const View& packed, Value value, bool load_time);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   int new_buffer(PlanBuffer buffer);
-  std::optional<int> output_of(Value value) const;
+  std::optional<int> slot_of(Value value) const;
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
 
   bool is_kept(const Region& region) const;
 
-  const Module& module_;
+  const Program& program_;
   Chip chip_;
   LowerOptions options_;
+  GuardPlaces guards_;
   PlanDraft plan_;
   std::unordered_map<const Instruction*, std::vector<View>> views_;
-  std::unordered_map<const Instruction*, std::vector<int>> outputs_;  // output number for each result, -1: none
+  std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
+  std::set<int> written_;                                           // slots that have their value
+  std::set<std::string> run_time_, pending_;                        // symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time_;
   std::string region_source_;
   bool region_load_time_ = false;
+  int depth_ = 0;            // of bodies around the current module
   bool may_place_ = false;   // the region's kernel stores through any strides
   bool may_narrow_ = false;  // and converts what it stores
 };
+
+/// Of a dense tensor.
+Dim bytes_of(const Shape& shape);
 
 /// How an operator with a kernel of its own is lowered; null when there is none.
 using LowerFn = void (*)(Lowering&, const Region&);
@@ -130,5 +167,9 @@ void lower_gather_nd(Lowering& lowering, const Region& region);
 void lower_scatter_elements(Lowering& lowering, const Region& region);
 void lower_scatter_nd(Lowering& lowering, const Region& region);
 void lower_custom(Lowering& lowering, const Region& region);
+void lower_non_max_suppression(Lowering& lowering, const Region& region);
+void lower_bind(Lowering& lowering, const Region& region);
+void lower_if(Lowering& lowering, const Region& region);
+void lower_loop(Lowering& lowering, const Region& region);
 
 }  // namespace weft

@@ -47,7 +47,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
   Along a = along_axis(lowering, kernel, i, op.axis);
   const Dim& n = a.x.dims[static_cast<size_t>(op.axis)];
   if (!all_constant({n})) {
-    lowering.plan().checks.push_back(
+    lowering.add_check(
         {false, n, Dim(int64_t{1} << 31) - 1, i.source, "arg_reduce: positions have 32 bits in its kernel"});
   }
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true),

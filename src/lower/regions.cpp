@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <queue>
+#include <span>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
 #include "lower/view.h"
 #include "ops/dot.h"
@@ -30,7 +32,7 @@ bool takes_epilogue(const Instruction& i) {
 /// Groups grow while the module is walked once; regions that are merged into others become empty.
 class Grouping {
  public:
-  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit(), -1) {}
+  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit(), -1) { find_setters(); }
 
   std::vector<Region> run() {
     for (Instruction& i : module_) {
@@ -42,6 +44,35 @@ class Grouping {
   }
 
  private:
+  /// An instruction also waits for those that set the sizes in it, in its bodies and in the views that it reads.
+  void find_setters() {
+    std::unordered_map<std::string, Instruction*> set_by;
+    for (Instruction& i : module_) {
+      for (const Dim& dim : symbols_set_by(i)) set_by[dim.as_symbol()->name] = &i;
+    }
+    if (set_by.empty()) return;
+    setters_.resize(module_.id_limit());
+    Instruction* last = nullptr;  // sizes are set in the order of the module, as the guards on them expect
+    for (Instruction& i : module_) {
+      auto& found = setters_[i.id];
+      if (sets_symbols(i) && last) found.push_back({last, 0});
+      if (sets_symbols(i)) last = &i;
+      visit_symbols(i, [&](const Symbol& symbol) {
+        auto setter = set_by.find(symbol.name);
+        if (setter != set_by.end() && setter->second != &i) found.push_back({setter->second, 0});
+      });
+      for (const Value& input : i.inputs) {
+        if (is_view_op(input.def->op)) std::ranges::copy(setters_[input.def->id], std::back_inserter(found));
+      }
+      std::ranges::sort(found, {}, [](const Value& v) { return v.def->id; });
+      auto repeated = std::ranges::unique(found);
+      found.erase(repeated.begin(), repeated.end());
+    }
+  }
+  std::span<const Value> setters(const Instruction& i) const {
+    return setters_.empty() ? std::span<const Value>() : setters_[i.id];
+  }
+
   int region_of(Value value) const { return region_of_[producer(value)->id]; }
   int direct_region_of(Value value) const { return region_of_[value.def->id]; }
 
@@ -55,7 +86,8 @@ class Grouping {
 
   void start(Instruction& i) {
     auto id = static_cast<int>(regions_.size());
-    Region region{.dims = i.types[0].is_tensor() ? i.types[0].shape.dims : Dims{}};
+    bool is_tensor = !i.types.empty() && i.types[0].is_tensor();
+    Region region{.dims = is_tensor ? i.types[0].shape.dims : Dims{}};
     region_of_[i.id] = id;
     if (is_pointwise(i)) region.epilogue.push_back(&i);
     else region.anchor = &i;
@@ -70,6 +102,8 @@ class Grouping {
     bool shared = std::ranges::any_of(region(before).epilogue,
                                       [&](Instruction* i) { return is_read_outside({i, 0}, before, &anchor); });
     if (shared && anchor.is<Reduce>()) return;  // a reduction has no place to store the elements
+    auto waits = [&](const Value& setter) { return depends(region_of(setter), before); };
+    if (std::ranges::any_of(setters(anchor), waits)) return;
     region(id).prologue = std::move(region(before).epilogue);
     region(before) = {};
     for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
@@ -99,6 +133,8 @@ class Grouping {
   }
 
   bool fits(int id, const Instruction& i) {
+    auto waits = [&](const Value& setter) { return depends(region_of(setter), id); };
+    if (std::ranges::any_of(setters(i), waits)) return false;
     return std::ranges::all_of(i.inputs, [&](const Value& input) {
       bool inside = direct_region_of(input) == id && computes(region(id), input);
       return inside || !depends(region_of(input), id);
@@ -170,9 +206,10 @@ class Grouping {
   }
 
   template <class Visit>
-  static void for_each_operand(const Region& region, const Visit& visit) {
+  void for_each_operand(const Region& region, const Visit& visit) const {
     for_each_member(region, [&](Instruction* i) {
       for (const Value& input : i->inputs) visit(input);
+      for (const Value& setter : setters(*i)) visit(setter);
     });
   }
 
@@ -240,6 +277,7 @@ class Grouping {
   Region& region(int id) { return regions_[static_cast<size_t>(id)]; }
 
   const Module& module_;
+  std::vector<std::vector<Value>> setters_;  // for each instruction; empty when sizes are known before the run
   std::vector<int> region_of_;
   std::vector<Region> regions_;
 };

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ops/indexed.h"
 
@@ -228,6 +229,102 @@ class ContentsRule {
 
 }  // namespace
 
+Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
+  for (const Instruction* user : vector.def->users) {
+    const auto* known = user->as<Bind>();
+    bool is_same = known && user->parent == &module && user->inputs[0] == vector && known->most == most &&
+                   !known->symbols.empty() && known->symbols[0].as_symbol()->min == least;
+    if (is_same) return known->symbols;
+  }
+  Dims symbols;
+  for (int64_t i = 0; i < vector.dims().at(0).value(); ++i) {
+    int64_t bound = most.empty() ? INT64_MAX : most[static_cast<size_t>(i)].upper_bound();
+    symbols.push_back(module.program().fresh_symbol("n", least, std::max(bound, least + 1)));
+  }
+  if (!symbols.empty()) module.append(Bind{.symbols = symbols, .most = std::move(most)}, {vector});
+  return symbols;
+}
+
+namespace {
+
+/// The reader of `value` that gives the same elements as i64, or as a vector.
+template <class T>
+Value reader_of(Value value, const Type& type) {
+  for (Instruction* user : value.def->users) {
+    if (user->is<T>() && user->inputs[0] == value && user->types[0] == type && user->parent == value.def->parent)
+      return user->result();
+  }
+  return {};
+}
+
+/// The value as an i64 vector, the same one each time.
+Value as_vector(Module& module, Value value) {
+  Shape shape{DType::i64, value.dims()};
+  if (value.dtype() != DType::i64) {
+    Value known = reader_of<Convert>(value, shape);
+    value = known ? known : convert(module, value, DType::i64);
+  }
+  if (value.rank() == 1) return value;
+  shape.dims = {value.shape().elements()};
+  Value known = reader_of<Reshape>(value, shape);
+  return known ? known : reshape(module, value, shape.dims);
+}
+
+/// value = operand + number or - number; nothing for other instructions.
+std::optional<std::pair<Value, Dims>> as_sum(Value value) {
+  const auto* op = value.def->as<Elementwise>();
+  if (!op || (op->fn != Fn::add && op->fn != Fn::sub)) return std::nullopt;
+  auto behind = [](Value v) {
+    return v.def->is<Broadcast>() && is_small_integer(v.def->inputs[0]) ? v.def->inputs[0] : v;
+  };
+  Value a = value.def->inputs[0], b = value.def->inputs[1];
+  auto right = known_contents(behind(b)), left = known_contents(behind(a));
+  auto spread = [&](Dims dims) {
+    return dims.size() == 1 ? Dims(static_cast<size_t>(value.shape().elements().value()), dims[0]) : dims;
+  };
+  bool is_whole = a.dims() == value.dims() && b.dims() == value.dims();
+  if (!is_whole) return std::nullopt;
+  if (right) {
+    Dims numbers = spread(*right);
+    if (op->fn == Fn::sub) {
+      for (Dim& number : numbers) number = Dim(0) - number;
+    }
+    return std::pair(a, numbers);
+  }
+  if (left && op->fn == Fn::add) return std::pair(b, spread(*left));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Dims sizes_in(Module& module, Value value, int64_t least) {
+  if (auto known = known_contents(value)) return *known;
+  Instruction& def = *value.def;
+  if (def.parent == &module && is_small_integer(value) && value.dtype() != DType::boolean) {
+    bool is_same = def.is<Reshape>() || def.is<Convert>();
+    if (is_same && is_small_integer(def.inputs[0]) && def.inputs[0].dtype() != DType::boolean)
+      return sizes_in(module, def.inputs[0], least);
+    if (def.is<Concat>() && std::ranges::all_of(def.inputs, is_small_integer)) {
+      Dims all;
+      for (const Value& part : def.inputs) {
+        Dims some = sizes_in(module, part, least);
+        all.insert(all.end(), some.begin(), some.end());
+      }
+      return all;
+    }
+    if (auto sum = as_sum(value)) {
+      Dims sizes = sizes_in(module, sum->first, INT64_MIN);
+      for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += sum->second[i];
+      GuardCollector guards(module);
+      for (const Dim& size : sizes) {
+        if (least != INT64_MIN) require_less_equal(least, size, "a size that the model computes");
+      }
+      return sizes;
+    }
+  }
+  return bind_sizes(module, as_vector(module, value), least);
+}
+
 std::optional<Dims> known_contents(Value value) {
   if (!is_small_integer(value)) return std::nullopt;
   Instruction* def = value.def;
@@ -242,6 +339,19 @@ std::optional<Dims> known_contents(Value value) {
   if (!op) return std::nullopt;
   std::vector<int64_t> numbers = to_int64s(op->tensor);
   return Dims(numbers.begin(), numbers.end());
+}
+
+std::vector<std::optional<Dim>> partly_known_contents(Value value) {
+  if (auto known = known_contents(value)) return {known->begin(), known->end()};
+  Instruction& def = *value.def;
+  bool is_same = (def.is<Reshape>() || def.is<Convert>()) && is_small_integer(def.inputs[0]);
+  if (is_same && is_small_integer(value)) return partly_known_contents(def.inputs[0]);
+  if (def.is<Concat>() && std::ranges::all_of(def.inputs, is_small_integer)) {
+    std::vector<std::optional<Dim>> all;
+    for (const Value& part : def.inputs) std::ranges::copy(partly_known_contents(part), std::back_inserter(all));
+    return all;
+  }
+  return std::vector<std::optional<Dim>>(static_cast<size_t>(value.shape().elements().constant().value_or(0)));
 }
 
 Value fold_sizes(Module& module, Value value) {

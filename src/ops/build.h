@@ -40,9 +40,18 @@ Value concat(Module& module, std::span<const Value> parts, int64_t axis);
 /// NumPy's matmul: vectors, broadcast batches.
 Value matmul(Module& module, Value a, Value b);
 
+/// The elements of an i64 vector of known length as run-time symbols, each at least `least` (and at most `most`, one
+/// for each or none). The same value gives the same symbols again.
+Dims bind_sizes(Module& module, Value vector, int64_t least = 0, Dims most = {});
+/// The elements of a small integer tensor as sizes, whatever it takes: those that are known as they are, the others
+/// bound to run-time symbols. Sums with constants stay sums.
+Dims sizes_in(Module& module, Value value, int64_t least = 0);
+
 /// The elements of a small integer tensor (rank 0 or 1) as size expressions, when they are known without running: a
 /// constant, sizes, or a reshape or conversion of those.
 std::optional<Dims> known_contents(Value value);
+/// The same element by element, where a concatenation knows some of its parts: null for those that only the run tells.
+std::vector<std::optional<Dim>> partly_known_contents(Value value);
 /// Tries to compute an integer instruction on known contents: gives the value as `sizes` (or a constant) instead, else
 /// `value` itself. Frontends call it on what they build, so that shape arithmetic stays symbolic.
 Value fold_sizes(Module& module, Value value);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/registry.h"
 
+#include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ops/boxes.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
@@ -33,9 +35,10 @@ std::span<const OpInfo* const> infos() {
 }  // namespace
 
 std::span<const OpInfo* const> all_ops() {
-  return infos<Parameter, Constant, Sizes, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast, Slice, Pad,
-               Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, Convolution, Pool, Attention, Gather,
-               GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize, Dequantize, Custom>();
+  return infos<Parameter, Constant, Sizes, Bind, If, Loop, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast,
+               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, Convolution, Pool, Attention,
+               Gather, GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize, Dequantize,
+               NonMaxSuppression, Custom>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
@@ -37,8 +38,12 @@ IndexForm number(Dim offset, int64_t rank) {
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
     auto vanishes = [&](const Dim& size) {
-      Dim at_zero = size.substitute([&](const Symbol& s) { return s.name == symbol.name ? Dim(0) : Dim::symbol(s); });
-      return at_zero == Dim(0);
+      auto zero = [&](const Symbol& s) { return s.name == symbol.name ? Dim(0) : Dim::symbol(s); };
+      try {
+        return size.substitute(zero) == Dim(0);
+      } catch (const Error&) {
+        return false;  // a size that is divided by the symbol has no value there
+      }
     };
     Symbol positive = symbol;
     if (symbol.min == 0 && std::ranges::any_of(dims, vanishes)) positive.min = 1;

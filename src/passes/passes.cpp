@@ -6,6 +6,7 @@
 #include "passes/channels_last.h"
 #include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"
+#include "passes/inline_control.h"
 #include "passes/integer_products.h"
 #include "passes/merge_common.h"
 #include "passes/raise_composites.h"
@@ -22,9 +23,9 @@ struct NamedPass {
 
 /// Single rewrites, each of which may open the way for another.
 constexpr NamedPass rewrites[] = {
-    {"fold_constants", fold_constants},     {"simplify_indices", simplify_indices},
-    {"simplify_algebra", simplify_algebra}, {"canonicalise_views", canonicalise_views},
-    {"merge_common", merge_common},
+    {"inline_control", inline_control},         {"fold_constants", fold_constants},
+    {"simplify_indices", simplify_indices},     {"simplify_algebra", simplify_algebra},
+    {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
 };
 
 /// All rewrites until none finds anything.

@@ -63,6 +63,7 @@ void Pipeline::run_on_all(std::string_view name, const Pass& pass) {
     changes_[name] += pass(module);
     module.remove_dead();
   }
+  program_.remove_unused_modules();
 }
 
 void Pipeline::show(std::string_view name) {

@@ -2,20 +2,108 @@
 #include "plan/lifetimes.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 namespace weft {
+namespace {
+
+std::set<std::string> run_time_symbols(const Plan& plan) {
+  std::set<std::string> names;
+  for (const PlanStep& step : plan.steps) {
+    for (const SizeSetting& setting : step.settings) names.insert(setting.symbol.name);
+  }
+  return names;
+}
+
+void mark_dynamic(Plan& plan) {
+  std::set<std::string> names = run_time_symbols(plan);
+  if (names.empty()) return;
+  for (PlanBuffer& buffer : plan.buffers) {
+    if (buffer.kind != BufferKind::arena) continue;
+    buffer.bytes.visit_symbols([&](const Symbol& symbol) {
+      if (names.contains(symbol.name)) buffer.kind = BufferKind::dynamic;
+    });
+  }
+}
+
+/// Buffers that change places are of one kind.
+void mark_swapped(Plan& plan) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const PlanStep& step : plan.steps) {
+      if (step.kind != StepKind::swap) continue;
+      for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
+        PlanBuffer &a = plan.buffers[static_cast<size_t>(step.buffers[i])],
+                   &b = plan.buffers[static_cast<size_t>(step.buffers[i + 1])];
+        if (a.kind == b.kind) continue;
+        a.kind = b.kind = BufferKind::dynamic;
+        changed = true;
+      }
+    }
+  }
+}
+
+void note_uses(Plan& plan) {
+  auto use = [&](int id, size_t step) {
+    if (id < 0) return;
+    PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    buffer.first_step = std::min(buffer.first_step, static_cast<int>(step));
+    buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
+  };
+  for (size_t step = 0; step < plan.steps.size(); ++step) {
+    for (int id : plan.steps[step].buffers) use(id, step);
+    for (const SizeSetting& setting : plan.steps[step].settings) use(setting.buffer, step);
+  }
+}
+
+/// What is written before a loop and read in it lives until the loop is left: until the step after its jump back.
+/// Jumps come in the order of their ends, so an inner loop stretches lifetimes before its outer one does.
+bool stretch_over_loops(Plan& plan) {
+  bool changed = false;
+  for (size_t step = 0; step < plan.steps.size(); ++step) {
+    const PlanStep& jump = plan.steps[step];
+    if (jump.kind != StepKind::jump || jump.target > static_cast<int>(step)) continue;
+    int left = static_cast<int>(step) + 1;
+    for (PlanBuffer& buffer : plan.buffers) {
+      if (buffer.first_step >= jump.target || buffer.last_step < jump.target || buffer.last_step >= left) continue;
+      buffer.last_step = left;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+/// Both places of a swap are in use as long as either is.
+bool join_swapped(Plan& plan) {
+  bool changed = false;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind != StepKind::swap) continue;
+    for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
+      PlanBuffer &a = plan.buffers[static_cast<size_t>(step.buffers[i])],
+                 &b = plan.buffers[static_cast<size_t>(step.buffers[i + 1])];
+      if (a.first_step == b.first_step && a.last_step == b.last_step) continue;
+      a.first_step = b.first_step = std::min(a.first_step, b.first_step);
+      a.last_step = b.last_step = std::max(a.last_step, b.last_step);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace
 
 void plan_lifetimes(Plan& plan) {
+  mark_dynamic(plan);
+  mark_swapped(plan);
   for (PlanBuffer& buffer : plan.buffers) {
     buffer.first_step = static_cast<int>(plan.steps.size());
     buffer.last_step = -1;
   }
-  for (size_t step = 0; step < plan.steps.size(); ++step) {
-    for (int id : plan.steps[step].buffers) {
-      PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
-      buffer.first_step = std::min(buffer.first_step, static_cast<int>(step));
-      buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
-    }
+  note_uses(plan);
+  for (bool changed = true; changed;) {
+    changed = stretch_over_loops(plan);
+    changed |= join_swapped(plan);
   }
 }
 

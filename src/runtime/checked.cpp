@@ -11,6 +11,19 @@ void CheckedRun::begin(int buffer, std::byte* memory) {
   if (bytes_[at] > 0) std::memset(memory, 0xff, static_cast<size_t>(bytes_[at]));
 }
 
+void CheckedRun::resize(int buffer, int64_t bytes) {
+  auto at = static_cast<size_t>(buffer);
+  if (bytes_[at] == bytes) return;
+  bytes_[at] = bytes;
+  stamps_[at].clear();
+}
+
+void CheckedRun::swap(int a, int b) {
+  auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
+  std::swap(bytes_[x], bytes_[y]);
+  std::swap(stamps_[x], stamps_[y]);
+}
+
 KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks) {
   std::vector<i64> bytes;
   std::vector<u32*> stamps;

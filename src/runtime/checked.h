@@ -22,6 +22,11 @@ class CheckedRun {
   /// From now on nothing in the buffer is written; its memory is filled with NaNs. Buffers that were never begun
   /// (inputs, constants) are checked for their bounds only.
   void begin(int buffer, std::byte* memory);
+  /// The buffer has `bytes` from now on, where only the run itself tells; what it holds is not checked for being
+  /// written.
+  void resize(int buffer, int64_t bytes);
+  /// Two buffers change places.
+  void swap(int a, int b);
   /// Runs a step over `buffers`; `args` has their addresses, sizes and scratch. The first fault, or none.
   KernelFault run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks);
 

@@ -4,17 +4,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/knobs.h"
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
+#include "runtime/blocks.h"
 #include "runtime/checked.h"
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
+#include "runtime/size_schedule.h"
 #include "runtime/watch.h"
 #include "targets/cpu/memory.h"
 #include "targets/cpu/object.h"
@@ -37,8 +40,10 @@ struct BoundStep {
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// All that depends on sizes alone; kept between runs of equal sizes.
+/// All that depends on sizes alone; kept between runs of equal sizes. What depends on run-time sizes is brought up to
+/// date while the steps run.
 struct BoundSizes {
+  std::vector<int64_t> sizes;  // values of Plan::sizes
   std::vector<BoundStep> steps;
   std::vector<int64_t> buffer_bytes;
   ArenaLayout arena;
@@ -81,11 +86,13 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
         object_(image_, plan_.program),
         allocator_(host.allocator),
         workers_(host),
-        report_(std::move(report)) {
+        report_(std::move(report)),
+        schedule_(plan_) {
     for (const PlanKernel& kernel : plan_.kernels) {
       kernels_.push_back(
           {object_.function<KernelEntry>(kernel.name), object_.function<KernelPlan>(cat(kernel.name, "_plan"))});
     }
+    find_dynamic();
     load();
   }
 
@@ -114,7 +121,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
-    for (const PlanStep& step : plan_.steps) list.push_back({kernel_name(step), step.source, "cpu", step.reason});
+    for (const PlanStep& step : plan_.steps) list.push_back({step_name(plan_, step), step.source, "cpu", step.reason});
     return list;
   }
 
@@ -134,29 +141,33 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
   std::byte* persistent(int buffer) const { return persistent_[static_cast<size_t>(buffer)]; }
 
-  BoundSizes bind(const std::vector<PlanStep>& steps, const SymbolValues& values) const {
-    BoundSizes bound;
-    std::vector<std::optional<int64_t>> sizes;  // load steps run before any symbol has a value
-    for (const Dim& size : plan_.sizes) {
-      sizes.push_back(is_bound(size, values) ? std::optional(values.evaluate(size)) : std::nullopt);
-    }
-    for (const PlanStep& step : steps) bound.steps.push_back(bind(step, sizes));
-    for (const BoundStep& step : bound.steps)
-      bound.scratch_bytes = std::max(bound.scratch_bytes, (step.scratch_bytes + 63) / 64 * 64);
-    return bound;
+  const SizeSchedule& schedule() const { return schedule_; }
+  const std::vector<int>& dynamic_buffers() const { return dynamic_; }
+  /// The dynamic buffers that nothing reads after step `step`.
+  std::span<const int> last_read(size_t step) const {
+    return last_read_.empty() ? std::span<const int>() : last_read_[step];
   }
 
-  void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
-    std::vector<ArenaRequest> requests;
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-      const PlanBuffer& buffer = plan_.buffers[i];
-      bound.buffer_bytes.push_back(values.evaluate(buffer.bytes));
-      if (buffer.kind != BufferKind::arena || buffer.last_step < 0) continue;
-      requests.push_back({bound.buffer_bytes.back(), buffer.first_step, buffer.last_step});
-      bound.arena_buffers.push_back(static_cast<int>(i));
+  /// Computes the sizes that are due and what their steps need.
+  void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
+    for (int id : due.sizes)
+      bound.sizes[static_cast<size_t>(id)] = values.evaluate(plan_.sizes[static_cast<size_t>(id)]);
+    for (int id : due.steps) {
+      auto at = static_cast<size_t>(id);
+      bound.steps[at] = bind(plan_.steps[at], bound.sizes);
+      bound.scratch_bytes = std::max(bound.scratch_bytes, bound.steps[at].scratch_bytes);
     }
-    bound.arena = place(requests);
-    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes);
+  }
+
+  BoundSizes bind(const SymbolValues& values) const {
+    BoundSizes bound{.sizes = std::vector<int64_t>(plan_.sizes.size()),
+                     .steps = std::vector<BoundStep>(plan_.steps.size()),
+                     .buffer_bytes = {},
+                     .arena = {},
+                     .arena_buffers = {}};
+    update(bound, schedule_.due(SizeSchedule::before_run), values);
+    place_buffers(bound, values);
+    return bound;
   }
 
   void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
@@ -184,25 +195,38 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
  private:
-  static bool is_bound(const Dim& dim, const SymbolValues& values) {
-    bool all = true;
-    dim.visit_symbols([&](const Symbol& symbol) { all &= values.find(symbol.name) != nullptr; });
-    return all;
+  void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
+    std::vector<ArenaRequest> requests;
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan_.buffers[i];
+      bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));
+      if (buffer.kind != BufferKind::arena || buffer.last_step < 0) continue;
+      requests.push_back({bound.buffer_bytes.back(), buffer.first_step, buffer.last_step});
+      bound.arena_buffers.push_back(static_cast<int>(i));
+    }
+    bound.arena = place(requests);
+    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes);
   }
 
-  BoundStep bind(const PlanStep& step, const std::vector<std::optional<int64_t>>& sizes) const {
+  BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
     BoundStep bound;
-    for (int size : step.sizes) {
-      auto index = static_cast<size_t>(size);
-      if (!sizes[index])
-        internal_error(cat(kernel_name(step), " runs before the size ", plan_.sizes[index], " is known"));
-      bound.sizes.push_back(*sizes[index]);
-    }
+    for (int size : step.sizes) bound.sizes.push_back(sizes[static_cast<size_t>(size)]);
     i64 out[2] = {0, 0};
     kernels_[static_cast<size_t>(step.kernel)].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
     bound.tasks = out[0];
-    bound.scratch_bytes = out[1];
+    bound.scratch_bytes = (out[1] + 63) / 64 * 64;
     return bound;
+  }
+
+  /// Load steps run before any symbol has a value.
+  BoundStep bind_load_step(const PlanStep& step) const {
+    std::vector<int64_t> sizes(plan_.sizes.size());
+    for (int size : step.sizes) {
+      const Dim& dim = plan_.sizes[static_cast<size_t>(size)];
+      if (!dim.is_constant()) internal_error(cat(kernel_name(step), " runs before the size ", dim, " is known"));
+      sizes[static_cast<size_t>(size)] = dim.value();
+    }
+    return bind(step, sizes);
   }
 
   [[noreturn]] void report_fault(const PlanStep& step, const KernelFault& fault) const {
@@ -234,6 +258,16 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     }
   }
 
+  void find_dynamic() {
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan_.buffers[i];
+      if (buffer.kind != BufferKind::dynamic || buffer.last_step < 0) continue;
+      dynamic_.push_back(static_cast<int>(i));
+      last_read_.resize(plan_.steps.size());
+      last_read_[static_cast<size_t>(buffer.last_step)].push_back(static_cast<int>(i));
+    }
+  }
+
   /// Constants stay where they are (the mapped model); load steps fill the persistent buffers.
   void load() {
     SymbolValues none;
@@ -254,13 +288,17 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
         persistent_[i] = const_cast<std::byte*>(plan_.constants[static_cast<size_t>(buffer.index)].data.data());
       }
     }
-    BoundSizes bound = bind(plan_.load_steps, none);
-    AlignedMemory scratch(bound.scratch_bytes * workers_.width(), allocator_);
-    Launcher launcher{workers_, scratch.data(), bound.scratch_bytes};
+    std::vector<BoundStep> steps;
+    int64_t scratch_bytes = 0;
+    for (const PlanStep& step : plan_.load_steps) {
+      steps.push_back(bind_load_step(step));
+      scratch_bytes = std::max(scratch_bytes, steps.back().scratch_bytes);
+    }
+    AlignedMemory scratch(scratch_bytes * workers_.width(), allocator_);
+    Launcher launcher{workers_, scratch.data(), scratch_bytes};
     std::optional<CheckedRun> checked;
     if (knobs().checked) launcher.checked = &checked.emplace(fixed_bytes());
-    for (size_t i = 0; i < plan_.load_steps.size(); ++i)
-      run_step(plan_.load_steps[i], bound.steps[i], persistent_, launcher);
+    for (size_t i = 0; i < steps.size(); ++i) run_step(plan_.load_steps[i], steps[i], persistent_, launcher);
     report_.constant_bytes = total;
   }
 
@@ -277,6 +315,9 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   HostAllocator allocator_;
   Workers workers_;
   CompileReport report_;
+  SizeSchedule schedule_;
+  std::vector<int> dynamic_;
+  std::vector<std::vector<int>> last_read_;  // for each step; empty without dynamic buffers
   std::vector<Kernel> kernels_;
   AlignedMemory memory_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
@@ -305,25 +346,33 @@ void CpuExecutable::detach() {
 
 class CpuContext final : public Context {
  public:
-  explicit CpuContext(std::shared_ptr<const CpuExecutable> program) : program_(std::move(program)) {}
+  explicit CpuContext(std::shared_ptr<const CpuExecutable> program)
+      : program_(std::move(program)), pool_(program_->allocator()), blocks_(plan().buffers.size()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     bind(inputs);
-    std::vector<Tensor> outputs = bind_outputs(options, given, inputs);
-    for (size_t i = 0; i < program_->plan().buffers.size(); ++i) {
-      const PlanBuffer& buffer = program_->plan().buffers[i];
-      if (buffer.kind == BufferKind::input)
-        memory_[i] = const_cast<std::byte*>(inputs[static_cast<size_t>(buffer.index)].data.data());
+    given_ = given;
+    inputs_ = std::move(inputs);
+    bind_outputs(options);
+    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+      if (plan().buffers[i].kind == BufferKind::input) bind_input(i);
     }
     execute(options);
-    return outputs;
+    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+      if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // a loop of no trips
+    }
+    release_all();
+    inputs_.clear();
+    return std::move(outputs_);
   }
 
-  size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + scratch_.bytes()); }
+  size_t memory_bytes() const override {
+    return static_cast<size_t>(arena_.bytes() + scratch_.bytes() + pool_.bytes());
+  }
   size_t peak_memory_bytes() const override { return peak_; }
   MemoryUse memory() const override {
-    return {.arena = static_cast<size_t>(arena_.bytes()),
+    return {.arena = static_cast<size_t>(arena_.bytes() + pool_.bytes()),
             .scratch = static_cast<size_t>(scratch_.bytes()),
             .peak = peak_,
             .weights = static_cast<size_t>(program_->packed_bytes()),
@@ -335,6 +384,7 @@ class CpuContext final : public Context {
 
   /// Sizes as in the last run cost nothing.
   void bind(std::span<const Tensor> inputs) {
+    release_all();
     std::vector<std::vector<int64_t>> sizes;
     for (size_t i = 0; i < inputs.size(); ++i) sizes.push_back(inputs[i].dims);
     if (is_bound_ && sizes == input_sizes_) {
@@ -346,15 +396,14 @@ class CpuContext final : public Context {
     is_bound_ = false;
     values_ = bind_symbols(plan().inputs, inputs);
     check_sizes(plan().checks, values_);
-    bound_ = program_->bind(plan().steps, values_);
-    program_->place_buffers(bound_, values_);
+    bound_ = program_->bind(values_);
     reserve();
     input_sizes_ = std::move(sizes);
     is_bound_ = true;
   }
 
   void reserve() {
-    grow(arena_, bound_.arena.bytes);
+    reserve(arena_, bound_.arena.bytes);
     memory_.assign(plan().buffers.size(), nullptr);
     for (size_t i = 0; i < memory_.size(); ++i) memory_[i] = program_->persistent(static_cast<int>(i));
     for (size_t i = 0; i < bound_.arena_buffers.size(); ++i) {
@@ -362,30 +411,46 @@ class CpuContext final : public Context {
     }
   }
 
-  void grow(AlignedMemory& memory, int64_t bytes) {
+  void reserve(AlignedMemory& memory, int64_t bytes) {
     if (memory.bytes() >= bytes) return;
     memory = {};  // first the old piece goes, so that both are never held
     memory = AlignedMemory(bytes, program_->allocator());
-    peak_ = std::max(peak_, memory_bytes());
+    note_peak();
+  }
+  void note_peak() { peak_ = std::max(peak_, memory_bytes()); }
+
+  void bind_input(size_t id) {
+    memory_[id] = const_cast<std::byte*>(inputs_[static_cast<size_t>(plan().buffers[id].index)].data.data());
   }
 
-  /// Places the outputs; inputs that would be overwritten too early are copied aside.
-  std::vector<Tensor> bind_outputs(const RunOptions& options, std::span<const Tensor> given,
-                                   std::vector<Tensor>& inputs) {
-    std::vector<Tensor> outputs(plan().outputs.size());
+  void bind_outputs(const RunOptions& options) {
+    outputs_.assign(plan().outputs.size(), {});
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
-      auto index = static_cast<size_t>(buffer.index);
-      MutableTensor place = place_in(options, given, index, static_cast<size_t>(bound_.buffer_bytes[i]));
-      memory_[i] = place.data;
-      outputs[index] = std::move(place.tensor);
-      for (size_t input : inputs_in_the_way(plan(), inputs, index, outputs[index].data))
-        inputs[input].data = Bytes::copy(inputs[input].data);
-      refuse_overlap(plan(), outputs, index);
+      memory_[i] = nullptr;
+      if (!program_->schedule().is_run_time(buffer.bytes)) give_output(i, options);
     }
-    return outputs;
   }
+
+  /// Places an output; inputs that would be overwritten too early are copied aside.
+  void give_output(size_t id, const RunOptions& options) {
+    auto index = static_cast<size_t>(plan().buffers[id].index);
+    bound_.buffer_bytes[id] = values_.evaluate(plan().buffers[id].bytes);
+    MutableTensor place = place_in(options, given_, index, static_cast<size_t>(bound_.buffer_bytes[id]));
+    memory_[id] = place.data;
+    outputs_[index] = std::move(place.tensor);
+    for (size_t input : inputs_in_the_way(plan(), inputs_, index, outputs_[index].data)) {
+      inputs_[input].data = Bytes::copy(inputs_[input].data);
+      for (size_t i = 0; i < plan().buffers.size(); ++i) {
+        const PlanBuffer& buffer = plan().buffers[i];
+        if (buffer.kind == BufferKind::input && buffer.index == static_cast<int>(input)) bind_input(i);
+      }
+    }
+    refuse_overlap(plan(), outputs_, index);
+  }
+
+  // --- the steps -----------------------------------------------------------------------------------------------------
 
   /// Where output `index` of `bytes` bytes goes: where this run says, else where a donated input lies, else elsewhere.
   MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
@@ -401,24 +466,25 @@ class CpuContext final : public Context {
   void execute(const RunOptions& options) {
     std::optional<Workers> callers;
     if (options.executor) callers.emplace(*options.executor);
-    const Workers& workers = callers ? *callers : program_->workers();
-    grow(scratch_, bound_.scratch_bytes * workers.width());
     Watch watch(options.deadline, options.stop);
-    Launcher launcher{workers, scratch_.data(), bound_.scratch_bytes, watch.is_needed() ? &watch : nullptr};
+    Launcher launcher{callers ? *callers : program_->workers(), nullptr, 0, watch.is_needed() ? &watch : nullptr};
     std::optional<CheckedRun> checked;
     if (knobs().checked) launcher.checked = &checked.emplace(bound_.buffer_bytes);
+    reserve_scratch(launcher);
     auto start = std::chrono::steady_clock::now();
     auto now = [&] { return std::chrono::steady_clock::now() - start; };
-    for (size_t i = 0; i < plan().steps.size(); ++i) {
+    for (size_t i = 0; i < plan().steps.size();) {
       const PlanStep& step = plan().steps[i];
       watch.check(step.source);
       if (checked) begin_buffers(*checked, static_cast<int>(i));
       auto begin = now();
-      program_->run_step(step, bound_.steps[i], memory_, launcher);
+      size_t next = execute(step, i, options, launcher);
       watch.check_whole(step.source);
       if (options.profile)
         options.profile->push_back({i, begin, now(), values_.evaluate(step.flops), step_bytes(step)});
       if (options.observe) show(i, step, options);
+      for (int id : program_->last_read(i)) release(static_cast<size_t>(id));
+      i = next;
     }
   }
 
@@ -427,8 +493,93 @@ class CpuContext final : public Context {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
       bool written_here = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::output;
-      if (written_here && buffer.first_step == step) checked.begin(static_cast<int>(i), memory_[i]);
+      if (written_here && memory_[i] && buffer.first_step == step) checked.begin(static_cast<int>(i), memory_[i]);
     }
+  }
+
+  /// Runs one step and gives the number of the next.
+  size_t execute(const PlanStep& step, size_t index, const RunOptions& options, Launcher& launcher) {
+    switch (step.kind) {
+      case StepKind::kernel:
+        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
+        program_->run_step(step, bound_.steps[index], memory_, launcher);
+        break;
+      case StepKind::sizes:
+        set_sizes(step, [&](int id, int element) { return read<int64_t>(id, element); }, values_);
+        program_->update(bound_, program_->schedule().due(static_cast<int>(index)), values_);
+        reserve_scratch(launcher);
+        break;
+      case StepKind::branch:
+        if (!(step.buffers.empty() ? values_.evaluate(step.amount) > 0 : read<bool>(step.buffers[0], 0)))
+          return static_cast<size_t>(step.target);
+        break;
+      case StepKind::jump: return static_cast<size_t>(step.target);
+      case StepKind::swap:
+        for (size_t k = 0; k + 1 < step.buffers.size(); k += 2)
+          swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]), launcher);
+        break;
+      case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
+    }
+    return index + 1;
+  }
+
+  void reserve_scratch(Launcher& launcher) {
+    reserve(scratch_, bound_.scratch_bytes * launcher.workers.width());
+    launcher.scratch = scratch_.data();
+    launcher.scratch_stride = bound_.scratch_bytes;
+  }
+
+  template <class T>
+  T read(int buffer, int element) const {
+    T value;
+    std::memcpy(&value, memory_[static_cast<size_t>(buffer)] + static_cast<size_t>(element) * sizeof value,
+                sizeof value);
+    return value;
+  }
+
+  /// Memory for what a step is about to write, where it was not placed before the run.
+  void prepare(size_t id, const RunOptions& options, const Launcher& launcher) {
+    const PlanBuffer& buffer = plan().buffers[id];
+    if (buffer.kind == BufferKind::output && !memory_[id]) give_output(id, options);
+    if (buffer.kind != BufferKind::dynamic && buffer.kind != BufferKind::output) return;
+    bound_.buffer_bytes[id] = values_.evaluate(buffer.bytes);
+    if (launcher.checked) launcher.checked->resize(static_cast<int>(id), bound_.buffer_bytes[id]);
+    if (buffer.kind == BufferKind::output) return;
+    if (memory_[id] && blocks_[id].bytes() >= bound_.buffer_bytes[id]) return;
+    release(id);
+    hold(id, pool_.take(bound_.buffer_bytes[id]));
+  }
+
+  /// Doubles the room when it is too small, so that adding row after row costs a constant for each.
+  void grow(size_t id, int64_t bytes) {
+    int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
+    if (memory_[id] && held >= bytes) return;
+    AlignedMemory larger = pool_.take(std::max(bytes, std::min(held, INT64_MAX / 2) * 2));
+    std::copy_n(memory_[id], held, larger.data());
+    release(id);
+    hold(id, std::move(larger));
+  }
+
+  void hold(size_t id, AlignedMemory block) {
+    blocks_[id] = std::move(block);
+    memory_[id] = blocks_[id].data();
+    note_peak();
+  }
+
+  void swap_buffers(size_t a, size_t b, const Launcher& launcher) {
+    if (launcher.checked) launcher.checked->swap(static_cast<int>(a), static_cast<int>(b));
+    std::swap(memory_[a], memory_[b]);
+    std::swap(blocks_[a], blocks_[b]);
+    std::swap(bound_.buffer_bytes[a], bound_.buffer_bytes[b]);
+  }
+
+  void release(size_t id) {
+    if (!blocks_[id].data()) return;
+    pool_.give_back(std::exchange(blocks_[id], {}));
+    memory_[id] = nullptr;
+  }
+  void release_all() {
+    for (int id : program_->dynamic_buffers()) release(static_cast<size_t>(id));
   }
 
   /// Bytes of all operands and results: the least that the step must move.
@@ -454,7 +605,11 @@ class CpuContext final : public Context {
   SymbolValues values_;
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
-  std::vector<std::byte*> memory_;  // address of each buffer in this run
+  BlockPool pool_;
+  std::vector<AlignedMemory> blocks_;     // what each buffer has taken from the pool
+  std::vector<std::byte*> memory_;        // address of each buffer in this run
+  std::vector<Tensor> inputs_, outputs_;  // of this run
+  std::span<const Tensor> given_;         // the inputs as the caller gave them
   size_t peak_ = 0;
 };
 

@@ -66,10 +66,14 @@ template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
   a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes);
 }
+template <class A, Is<SizeSetting> T>
+void fields(A& a, T& setting) {
+  a(setting.symbol, setting.buffer, setting.element, setting.value, setting.most);
+}
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
   a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.blocks, step.flops, step.bytes,
-    step.in_place, step.moves, step.moves_apart);
+    step.in_place, step.moves, step.moves_apart, step.kind, step.target, step.amount, step.settings, step.checks);
 }
 template <class A, Is<InPlace> T>
 void fields(A& a, T& pair) {
@@ -86,7 +90,8 @@ void fields(A& a, T& plan) {
 }
 
 constexpr auto last_of(ChipKind) { return ChipKind::nvidia; }
-constexpr auto last_of(BufferKind) { return BufferKind::arena; }
+constexpr auto last_of(BufferKind) { return BufferKind::dynamic; }
+constexpr auto last_of(StepKind) { return StepKind::grow; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
 
@@ -340,7 +345,8 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
     case BufferKind::input: return expect(is_below(buffer.index, plan.inputs.size()), "an input is not there");
     case BufferKind::output: return expect(is_below(buffer.index, plan.outputs.size()), "an output is not there");
     case BufferKind::persistent: return expect(buffer.bytes.is_constant(), "the size of packed weights is not fixed");
-    case BufferKind::arena: return;
+    case BufferKind::arena:
+    case BufferKind::dynamic: return;
     case BufferKind::constant: break;
   }
   expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
@@ -360,17 +366,46 @@ void check_pair(const Plan& plan, int input, int output) {
          "what shares memory is not there");
 }
 
+/// What must hold for the kinds of steps that launch nothing.
+void check_kind(const PlanStep& step, const Plan& plan) {
+  auto is_working = [&](int id) {
+    BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
+    return kind == BufferKind::arena || kind == BufferKind::dynamic;
+  };
+  for (const SizeSetting& setting : step.settings) {
+    bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
+    expect(is_there && setting.element >= 0, "a size is read where nothing is");
+    if (setting.buffer < 0) continue;
+    auto bytes = plan.buffers[static_cast<size_t>(setting.buffer)].bytes.constant();
+    expect(bytes && *bytes / 8 > setting.element, "a size is read past the end of its buffer");
+  }
+  switch (step.kind) {
+    case StepKind::kernel: return expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
+    case StepKind::sizes: return;
+    case StepKind::branch:
+    case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
+    case StepKind::swap:
+      expect(step.buffers.size() % 2 == 0, "a swap misses a buffer");
+      return expect(std::ranges::all_of(step.buffers, is_working), "a swap moves what is not working memory");
+    case StepKind::grow:
+      expect(step.buffers.size() == 1, "room is made for no buffer");
+      return expect(plan.buffers[static_cast<size_t>(step.buffers[0])].kind == BufferKind::dynamic,
+                    "room is made for a buffer that cannot grow");
+  }
+}
+
 void check_indexes(const PlanStep& step, const Plan& plan) {
-  expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
   for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that is not there");
   for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
   for (int id : step.outputs)
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes what is not its own");
   check_sharing(step);
+  check_kind(step, plan);
 }
 
 void check_load_step(const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
+  expect(step.kind == StepKind::kernel, "packing weights is no plain step");
   for (int id : step.buffers) {
     BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
     expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");
@@ -381,7 +416,8 @@ void check_step(int index, const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
   for (int id : step.buffers) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
-    bool is_there = buffer.kind != BufferKind::arena || (buffer.first_step <= index && index <= buffer.last_step);
+    bool is_working = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::dynamic;
+    bool is_there = !is_working || (buffer.first_step <= index && index <= buffer.last_step);
     expect(is_there, "a step uses memory that it does not have");
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
 /// Raised by every change of these structures, of Plan, or of how kernels are called (kernels/launch.h).
-constexpr uint32_t format_version = 2;
+constexpr uint32_t format_version = 3;
 constexpr size_t section_count = 3;
 
 struct SectionKind {

@@ -12,8 +12,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   };
   show(1, "compiled for ", plan.chip);
   for (const std::vector<PlanStep>* steps : {&plan.load_steps, &plan.steps}) {
-    for (const PlanStep& step : *steps)
-      show(3, plan.kernels[static_cast<size_t>(step.kernel)].name, ": ", step.reason, ", from ", step.source);
+    for (const PlanStep& step : *steps) show(3, step_name(plan, step), ": ", step.reason, ", from ", step.source);
   }
   for (const PlanKernel& kernel : plan.kernels) show(4, "source of ", kernel.name, "\n", kernel.code);
   if (debug_enabled(6, "plan")) show(6, "assembly\n", codegen().disassemble(image, plan.chip));

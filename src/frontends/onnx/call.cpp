@@ -8,6 +8,7 @@
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/indexed.h"
 #include "ops/quantize.h"
 #include "ops/wide.h"
 
@@ -84,19 +85,44 @@ Values Call::inputs(size_t from) const {
   return values;
 }
 
-Dims Call::sizes(size_t i) const {
-  if (auto contents = known_contents(input(i))) return *contents;
-  throw Error({.kind = ErrorKind::unsupported,
-               .code = "E159",
-               .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]),
-                           "' gives sizes that are only known when the model runs"),
-               .where = cat(describe(node_), scope_.within),
-               .hint = "such sizes must follow from the sizes of the inputs, or be constant"});
+Dims Call::sizes(size_t i, int64_t least) const {
+  const Shape& shape = input(i).shape();
+  if (!is_integer(shape.dtype) || shape.rank() > 1)
+    fail("E141", cat("needs input ", i, " to be whole numbers in a row, is ", shape));
+  if (!shape.is_static())
+    unsupported(cat("input ", i, " holds ", shape.elements(), " sizes; their number must be fixed"));
+  return sizes_in(module(), input(i), least);
+}
+
+Dims Call::sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most) const {
+  std::vector<int64_t> open;
+  Dims sizes, bounds;
+  for (size_t k = 0; k < known.size(); ++k) {
+    sizes.push_back(known[k].value_or(0));
+    if (known[k]) continue;
+    open.push_back(static_cast<int64_t>(k));
+    if (!most.empty()) bounds.push_back(most[k]);
+  }
+  if (open.empty()) return sizes;
+  Value picked = emit(Gather{.axis = 0}, {computed, weft::constant(module(), make_i64_tensor(open))});
+  auto contents = known_contents(picked);
+  Dims bound = contents ? *contents : bind_sizes(module(), picked, 0, std::move(bounds));
+  for (size_t k = 0; k < open.size(); ++k) sizes[static_cast<size_t>(open[k])] = bound[k];
+  return sizes;
 }
 
 std::vector<int64_t> Call::numbers(size_t i) const {
+  auto contents = known_contents(input(i));
+  if (!contents) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E159",
+                 .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]),
+                             "' gives numbers that are only known when the model runs"),
+                 .where = cat(describe(node_), scope_.within),
+                 .hint = "they must be constant, or follow from constants"});
+  }
   std::vector<int64_t> numbers;
-  for (const Dim& dim : sizes(i)) {
+  for (const Dim& dim : *contents) {
     if (!dim.is_constant()) unsupported(cat("input ", i, " must be constant, is ", dim));
     numbers.push_back(dim.value());
   }

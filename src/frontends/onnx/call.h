@@ -45,9 +45,13 @@ class Call {
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 
-  /// What integer input `i` holds, as sizes; E159 when it is only known when the model runs.
-  Dims sizes(size_t i) const;
-  /// The same as plain numbers; E159 too when they depend on a symbol.
+  /// What integer input `i` holds, as sizes. What is only known when the model runs becomes run-time symbols, which the
+  /// run refuses below `least` (E314).
+  Dims sizes(size_t i, int64_t least = 0) const;
+  /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
+  /// at least 0 and at most `most[k]` (if there are any).
+  Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
+  /// The same as plain numbers; E159 when they are only known when the model runs, or depend on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
   /// The tensor in input `i`, when it is constant.
   std::optional<Tensor> constant(size_t i) const;
@@ -128,6 +132,7 @@ std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();
 std::span<const Operator> sampling_operators();
 std::span<const Operator> control_operators();
+std::span<const Operator> selection_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> signal_operators();
 std::span<const Operator> einsum_operators();

@@ -26,7 +26,7 @@ const std::map<Key, Operator>& operators() {
          {elementwise_operators(), math_operators(), layout_operators(), network_operators(), attention_operators(),
           microsoft_attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
           sampling_operators(), control_operators(), recurrent_operators(), signal_operators(), einsum_operators(),
-          tree_operators(), classical_operators(), training_operators()}) {
+          tree_operators(), classical_operators(), training_operators(), selection_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }
@@ -352,17 +352,25 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
 // ---- Graphs ----
 
 Value Importer::find(Scope& scope, std::string_view name) const {
-  for (Scope* s = &scope; s; s = s->outer) {
-    if (auto value = s->values.find(name); value != s->values.end()) {
-      Instruction* def = value->second.def;
-      bool is_copied = def->parent != scope.module && (def->is<Constant>() || def->is<Sizes>());
-      return is_copied ? scope.values[name] = scope.module->append(def->op, {}) : value->second;
-    }
-    if (auto data = s->initializers.find(name); data != s->initializers.end()) {
-      return scope.values[name] = scope.module->append(Constant{to_tensor(*data->second)}, {});
-    }
-  }
-  return {};
+  if (auto value = scope.values.find(name); value != scope.values.end()) return value->second;
+  if (auto data = scope.initializers.find(name); data != scope.initializers.end())
+    return scope.values[name] = scope.module->append(Constant{to_tensor(*data->second)}, {});
+  Value outer = scope.outer ? find(*scope.outer, name) : Value{};
+  if (!outer) return outer;
+  return scope.values[name] = scope.outer->module == scope.module ? outer : capture(scope, outer);
+}
+
+Value Importer::capture(Scope& scope, Value outer) {
+  Module& module = *scope.module;
+  if (outer.def->is<Constant>()) return module.append(outer.def->op, {});
+  if (auto contents = known_contents(outer))
+    return convert(module, reshape(module, sizes(module, *contents), outer.dims()), outer.dtype());
+  size_t own = module.parameters().size() - scope.captured.size();
+  auto known = std::ranges::find(scope.captured, outer);
+  if (known != scope.captured.end())
+    return module.parameters()[own + static_cast<size_t>(known - scope.captured.begin())];
+  scope.captured.push_back(outer);
+  return module.parameter(cat("outer", scope.captured.size() - 1), outer.type());
 }
 
 bool Importer::has_failed(const Scope& scope, std::string_view name) const {

@@ -27,6 +27,7 @@ struct Scope {
   std::unordered_map<std::string_view, const TensorData*> initializers = {};
   std::unordered_set<std::string_view> absent = {};  ///< inputs of a function that its caller leaves out
   std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
+  Values captured = {};  ///< values of the module around `module` that are parameters of it, after its own inputs
 
   /// The scope of a graph inside this one, which writes to `body`.
   Scope inner(Module& body) {
@@ -40,9 +41,11 @@ class Importer {
   Importer(const Model& model, const ImportOptions& options);
   std::unique_ptr<Program> run();
 
-  /// The value called `name`, seen from `scope`; null when there is none. Constants of outer graphs are made again in
-  /// the scope's module.
+  /// The value called `name`, seen from `scope`; null when there is none.
   Value find(Scope& scope, std::string_view name) const;
+  /// A value of the module around scope.module, for use inside: constants and sizes are made again, others become
+  /// parameters.
+  static Value capture(Scope& scope, Value outer);
   /// Translates `graph` into scope.module, its inputs being bound in `scope` already; gives its outputs.
   Values body(const Graph& graph, Scope& scope);
   /// The type that a graph input declares; sizes left open become fresh symbols.

@@ -1,148 +1,338 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control flow and recurrent networks. What is known while compiling is decided here: a condition that is constant
-// picks its branch, a loop of a fixed number of trips is written out.
+// If, Loop and Scan: graphs inside a node become bodies of the program (ir/control.h).
 #include <algorithm>
+#include <set>
 
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
+#include "ir/control.h"
 
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_trips = 4096;
+constexpr int64_t most_batches = 4096;
 
-std::optional<bool> known_condition(Call& c, Value condition) {
+/// The number in a condition when it is known while compiling.
+std::optional<bool> known_condition(Value condition) {
   auto contents = known_contents(condition);
   if (!contents || contents->size() != 1 || !(*contents)[0].is_constant()) return std::nullopt;
-  (void)c;
   return (*contents)[0].value() != 0;
 }
 
-Values branch(Call& c, std::string_view name) {
+void require_tensors(Call& c, const Values& values, std::string_view what) {
+  for (const Value& value : values) {
+    if (!value.type().is_tensor()) c.unsupported(cat("whose ", what, " are ", value.type(), " is not supported"));
+  }
+}
+
+/// Names of the symbols that have a value inside `body` only.
+std::set<std::string> symbols_inside(const Module& body) {
+  std::set<std::string> names;
+  for (const Instruction& i : body) {
+    for (const Dim& dim : symbols_set_by(i)) names.insert(dim.as_symbol()->name);
+  }
+  return names;
+}
+
+bool mentions(const Dim& dim, const std::set<std::string>& names) {
+  bool found = false;
+  dim.visit_symbols([&](const Symbol& symbol) { found |= names.contains(symbol.name); });
+  return found;
+}
+
+std::vector<Result> named(const Values& values) {
+  std::vector<Result> results;
+  for (const Value& value : values) results.push_back({cat("r", results.size()), value});
+  return results;
+}
+
+Values results_of(Value first) {
+  Values values;
+  for (uint32_t k = 0; k < first.def->types.size(); ++k) values.push_back({first.def, k});
+  return values;
+}
+
+// --- If --------------------------------------------------------------------------------------------------------------
+
+/// A branch that is known while compiling takes the place of its node.
+Values branch_in_place(Call& c, std::string_view name) {
   Scope scope = c.scope().inner(c.module());
   Values results = c.importer().body(c.graph(name), scope);
   if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
   return results;
 }
 
-/// A condition known only at run time computes both branches and selects, where they give the same shapes.
+struct Branch {
+  Module* body;
+  Values results, captured;
+};
+
+Branch branch(Call& c, std::string_view name) {
+  Module& body = c.program().add_module(std::string(name));
+  SourceScope source(body, c.module().current_source());
+  Scope scope = c.scope().inner(body);
+  Values results = c.importer().body(c.graph(name), scope);
+  if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
+  require_tensors(c, results, "results");
+  body.set_results(named(results));
+  return {&body, results, scope.captured};
+}
+
+/// The type of a result that two branches give: sizes that differ become symbols that the If sets.
+Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
+  if (a.shape.dtype != b.shape.dtype) c.fail("E158", cat("has branches that give ", a, " and ", b));
+  if (a.shape.rank() != b.shape.rank())
+    c.unsupported(cat("whose branches give ", a, " and ", b, " needs a condition known while compiling"));
+  Type joined = a;
+  for (size_t i = 0; i < joined.shape.dims.size(); ++i) {
+    Dim& dim = joined.shape.dims[i];
+    const Dim& other = b.shape.dims[i];
+    if (known_equal(dim, other) && !mentions(dim, inside)) continue;
+    auto low = std::max<int64_t>(std::min(dim.lower_bound(), other.lower_bound()), 0);
+    dim = c.program().fresh_symbol("n", low, std::max({dim.upper_bound(), other.upper_bound(), low + 1}));
+    sets.push_back(dim);
+  }
+  return joined;
+}
+
 Values if_then_else(Call& c) {
-  auto known = known_condition(c, c.input(0));
+  auto known = known_condition(c.input(0));
   c.ignore("then_branch"), c.ignore("else_branch");
-  if (known) return branch(c, *known ? "then_branch" : "else_branch");
-  Values yes = branch(c, "then_branch"), no = branch(c, "else_branch"), results;
-  if (yes.size() != no.size()) c.fail("E158", cat("has ", yes.size(), " and ", no.size(), " results in its branches"));
-  Expr condition = reshape(arg(c, 0), {});
-  for (size_t i = 0; i < yes.size(); ++i) {
-    if (!(yes[i].type() == no[i].type())) {
-      c.unsupported(cat("whose branches give ", yes[i].type(), " and ", no[i].type(),
-                        " needs a condition known while compiling"));
+  if (known) return branch_in_place(c, *known ? "then_branch" : "else_branch");
+  Branch yes = branch(c, "then_branch"), no = branch(c, "else_branch");
+  if (yes.results.size() != no.results.size())
+    c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
+  auto inside = symbols_inside(*yes.body);
+  inside.merge(symbols_inside(*no.body));
+  If op{.first = std::ssize(yes.captured)};
+  for (size_t i = 0; i < yes.results.size(); ++i)
+    op.types.push_back(joined_type(c, yes.results[i].type(), no.results[i].type(), inside, op.sets));
+  Values operands = {reshape(arg(c, 0), {})};
+  operands.insert(operands.end(), yes.captured.begin(), yes.captured.end());
+  operands.insert(operands.end(), no.captured.begin(), no.captured.end());
+  return results_of(c.module().append(std::move(op), std::move(operands), {yes.body, no.body}));
+}
+
+// --- Loop and Scan ---------------------------------------------------------------------------------------------------
+
+/// What a Loop and a Scan have in common.
+struct LoopForm {
+  Dim trips = INT64_MAX;
+  Value condition = {};          ///< before the first trip; null when there is none
+  bool gives_condition = false;  ///< the graph's first output
+  Values carried = {};
+  size_t rows = 0;
+  /// The inputs of the graph, made from the number of the trip and the carried values.
+  std::function<Values(Scope& scope, const Dim& trip, const Values& carried)> inputs = {};
+};
+
+void bind_inputs(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
+  if (inputs.size() != graph.inputs.size()) {
+    c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+}
+
+/// Builds one loop. The sizes of carried values are taken as they are before the first trip; where the body then gives
+/// another size, it is a symbol of its own and the body is built again.
+class LoopImport {
+ public:
+  LoopImport(Call& c, const Graph& graph, LoopForm form) : c_(c), graph_(graph), form_(std::move(form)) {
+    for (const Value& value : form_.carried) types_.push_back(value.type());
+    require_tensors(c, form_.carried, "values");
+    int64_t most = form_.trips.upper_bound();
+    op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));  // one value only would be a number
+  }
+
+  Values run() {
+    Program::Mark mark = c_.program().mark();
+    for (build(); generalise(); build()) c_.program().forget_since(mark);
+    return finish();
+  }
+
+ private:
+  size_t first() const { return form_.gives_condition ? 1 : 0; }
+
+  void build() {
+    body_ = &c_.program().add_module("loop");
+    SourceScope source(*body_, c_.module().current_source());
+    Scope scope = c_.scope().inner(*body_);
+    Values carried;
+    for (const Type& type : types_) carried.push_back(body_->parameter(cat("carried", carried.size()), type));
+    bind_inputs(c_, scope, graph_, form_.inputs(scope, op_.counter, carried));
+    results_ = c_.importer().body(graph_, scope);
+    if (!scope.failed.empty()) c_.fail("E158", "has a faulty body");
+    size_t wanted = first() + types_.size() + form_.rows;
+    if (results_.size() != wanted)
+      c_.fail("E158", cat("has a body with ", results_.size(), " results where ", wanted, " belong"));
+    require_tensors(c_, results_, "results");
+    captured_ = scope.captured;
+  }
+
+  /// True when a carried size changes that was thought to stay.
+  bool generalise() {
+    bool changed = false;
+    for (size_t k = 0; k < types_.size(); ++k) {
+      const Type& next = results_[first() + k].type();
+      if (next.shape.dtype != types_[k].shape.dtype || next.shape.rank() != types_[k].shape.rank())
+        c_.fail("E158", cat("carries ", types_[k], ", and its body makes ", next, " of it"));
+      for (size_t a = 0; a < next.shape.dims.size(); ++a) {
+        Dim& dim = types_[k].shape.dims[a];
+        if (std::ranges::find(op_.carries, dim) != op_.carries.end() || known_equal(dim, next.shape.dims[a])) continue;
+        dim = c_.program().fresh_symbol("n");
+        op_.carries.push_back(dim);
+        changed = true;
+      }
     }
-    results.push_back(select(condition, {&c, yes[i]}, {&c, no[i]}));
+    return changed;
   }
-  return results;
-}
 
-void bind(Call& c, Scope& scope, const Graph& body, const Values& inputs) {
-  if (inputs.size() != body.inputs.size()) {
-    c.fail("E158", cat("has a body with ", body.inputs.size(), " inputs where ", inputs.size(), " belong"));
+  Values finish() {
+    Value go_on = form_.gives_condition ? results_[0] : Value{};
+    auto before = form_.condition ? known_condition(form_.condition) : std::optional(true),
+         after = go_on ? known_condition(go_on) : std::optional(true);
+    op_.conditional = !before || !after;
+    op_.trips = before == false ? Dim(0) : after == false ? min(form_.trips, 1) : form_.trips;
+    if (before && after == false) op_.conditional = false;
+    if (!op_.conditional && op_.trips == Dim(INT64_MAX))
+      c_.fail("E158", "never ends: it has neither trips nor a condition");
+    op_.count = op_.conditional ? new_size(op_.trips.upper_bound()) : op_.trips;
+    op_.carried = std::ssize(types_);
+    carried_types();
+    row_types();
+    Values operands, results(results_.begin() + static_cast<std::ptrdiff_t>(first()), results_.end());
+    if (op_.conditional) {
+      operands.push_back(form_.condition ? reshape({&c_, form_.condition}, {})
+                                         : constant(c_.module(), DType::boolean, 1));
+      SourceScope source(*body_, c_.module().current_source());
+      results.insert(results.begin(), go_on ? weft::reshape(*body_, go_on, {}) : constant(*body_, DType::boolean, 1));
+    }
+    operands.insert(operands.end(), form_.carried.begin(), form_.carried.end());
+    operands.insert(operands.end(), captured_.begin(), captured_.end());
+    body_->set_results(named(results));
+    return results_of(c_.module().append(op_, std::move(operands), {body_}));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) scope.values[body.inputs[i].name] = inputs[i];
-}
 
-/// The body's results for these inputs.
-Values run_body(Call& c, const Graph& body, const Values& inputs, size_t least) {
-  Scope scope = c.scope().inner(c.module());
-  bind(c, scope, body, inputs);
-  Values results = c.importer().body(body, scope);
-  if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
-  if (results.size() < least)
-    c.fail("E158", cat("has a body with ", results.size(), " results where ", least, " or more belong"));
-  return results;
-}
-
-Expr stacked(Call& c, const Values& parts, int64_t axis) {
-  Values rows;
-  for (Value part : parts) {
-    Dims dims = part.dims();
-    dims.insert(dims.begin() + axis, 1);
-    rows.push_back(reshape(Expr{&c, part}, dims));
+  Dim new_size(int64_t most = INT64_MAX) {
+    op_.sets.push_back(c_.program().fresh_symbol("n", 0, std::max<int64_t>(most, 1)));
+    return op_.sets.back();
   }
-  return concat(c, rows, axis);
-}
 
-/// Trips that the loop makes, from constants.
-int64_t trip_count(Call& c) {
-  if (!c.has_input(0)) c.unsupported("without a trip count known while compiling is not supported");
-  Dim trips = c.sizes(0).at(0);
-  if (!trips.is_constant()) c.unsupported(cat("of ", trips, " trips is not supported: their number must be fixed"));
-  return std::max<int64_t>(trips.value(), 0);
-}
+  void carried_types() {
+    for (Type type : types_) {
+      for (Dim& dim : type.shape.dims) {
+        if (std::ranges::find(op_.carries, dim) != op_.carries.end()) dim = new_size();
+      }
+      op_.types.push_back(std::move(type));
+    }
+  }
+
+  void row_types() {
+    auto inside = symbols_inside(*body_);
+    inside.insert(op_.counter.as_symbol()->name);
+    for (const Dim& dim : op_.carries) inside.insert(dim.as_symbol()->name);
+    for (size_t k = first() + types_.size(); k < results_.size(); ++k) {
+      Type type = results_[k].type();
+      for (Dim& dim : type.shape.dims) {
+        if (mentions(dim, inside)) dim = new_size();
+      }
+      type.shape.dims.insert(type.shape.dims.begin(), op_.count);
+      op_.types.push_back(std::move(type));
+    }
+  }
+
+  Call& c_;
+  const Graph& graph_;
+  LoopForm form_;
+  Loop op_;
+  Types types_;  // of the carried values in the body
+  Module* body_ = nullptr;
+  Values results_, captured_;
+};
 
 Values loop(Call& c) {
+  LoopForm form{.gives_condition = true};
+  if (c.has_input(0)) {
+    Dim trips = c.sizes(0, INT64_MIN).at(0);
+    if (trips != Dim(INT64_MAX)) form.trips = max(trips, 0);
+  }
+  form.condition = c.optional_input(1);
+  form.carried = c.inputs(std::min<size_t>(2, c.input_count()));
+  if (c.output_count() < form.carried.size())
+    c.fail("E140", cat("carries ", form.carried.size(), " values and has ", c.output_count(), " outputs"));
   const Graph& body = c.graph("body");
-  if (c.has_input(1) && !known_condition(c, c.input(1)))
-    c.unsupported("with a condition known only at run time is not supported");
-  bool goes_on = !c.has_input(1) || *known_condition(c, c.input(1));
-  int64_t trips = c.has_input(0) ? trip_count(c) : most_trips + 1;
-  Values carried;
-  for (size_t i = 2; i < c.input_count(); ++i) carried.push_back(c.input(i));
-  size_t scanned = c.output_count() > carried.size() ? c.output_count() - carried.size() : 0;
-  std::vector<Values> columns(scanned);
-  for (int64_t trip = 0; goes_on && trip < trips; ++trip) {
-    if (trip >= most_trips) c.unsupported(cat("of more than ", most_trips, " trips is not supported"));
-    Values inputs = {number(c, DType::i64, static_cast<double>(trip)), constant(c.module(), DType::boolean, 1)};
+  if (body.outputs.size() < 1 + form.carried.size())
+    c.fail("E158",
+           cat("has a body with ", body.outputs.size(), " results where ", 1 + form.carried.size(), " or more belong"));
+  form.rows = body.outputs.size() - 1 - form.carried.size();
+  form.inputs = [](Scope& scope, const Dim& trip, const Values& carried) {
+    Module& module = *scope.module;
+    Values inputs = {weft::reshape(module, weft::sizes(module, {trip}), {}), constant(module, DType::boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
-    Values results = run_body(c, body, inputs, 1 + carried.size() + scanned);
-    auto still = known_condition(c, results[0]);
-    if (!still) c.unsupported("whose body decides at run time when to stop is not supported");
-    goes_on = *still;
-    std::copy_n(results.begin() + 1, carried.size(), carried.begin());
-    for (size_t i = 0; i < scanned; ++i) columns[i].push_back(results[1 + carried.size() + i]);
-  }
-  Values outputs = carried;
-  for (const Values& column : columns) {
-    if (column.empty()) c.unsupported("of no trips that gives a list is not supported");
-    outputs.push_back(stacked(c, column, 0));
-  }
-  return outputs;
+    return inputs;
+  };
+  return LoopImport(c, body, std::move(form)).run();
 }
 
 /// The `i`-th of `numbers`, or 0.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
+/// x backwards along its first axis.
+Expr reversed(Expr x) {
+  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  op.starts[0] = x.dims()[0] - 1;
+  op.steps[0] = -1;
+  return {x.call, x.call->emit(op, {x})};
+}
+
 /// Scan over one sequence: `states` first inputs are carried, the others are read slice by slice.
 Values scan_once(Call& c, Values inputs, size_t states) {
-  const Graph& body = c.graph("body");
   auto in_axes = c.integers("scan_input_axes"), in_back = c.integers("scan_input_directions");
   auto out_axes = c.integers("scan_output_axes"), out_back = c.integers("scan_output_directions");
   auto axis_of = [&](size_t i) { return c.axis(entry(in_axes, i), inputs[states + i].rank()); };
-  Dim length = inputs.at(states).dims()[static_cast<size_t>(axis_of(0))];
-  if (!length.is_constant() || length.value() > most_trips || length.value() < 1) {
-    c.unsupported(cat("over ", length, " steps is not supported: 1-", most_trips, ", a fixed number"));
-  }
-  Values carried(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(states));
-  size_t scanned = c.output_count() - states;
-  std::vector<Values> columns(scanned);
-  for (int64_t step = 0; step < length.value(); ++step) {
+  auto length_of = [&](size_t i) { return inputs[states + i].dims()[static_cast<size_t>(axis_of(i))]; };
+  Dim length = length_of(0);
+  GuardCollector guards(c.module());
+  for (size_t i = 1; states + i < inputs.size(); ++i)
+    require_equal(length, length_of(i), "Scan: lengths of its inputs");
+  LoopForm form{.trips = length,
+                .carried = Values(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)),
+                .rows = c.output_count() - states};
+  form.inputs = [&](Scope& scope, const Dim& trip, const Values& carried) {
+    Module& module = *scope.module;
     Values now = carried;
     for (size_t i = 0; states + i < inputs.size(); ++i) {
-      int64_t at = entry(in_back, i) ? length.value() - 1 - step : step, axis = axis_of(i);
-      Expr row = slice({&c, inputs[states + i]}, axis, at, 1);
+      int64_t axis = axis_of(i);
+      Value all = Importer::capture(scope, inputs[states + i]);
+      Dim at = entry(in_back, i) ? length - 1 - trip : trip;
+      Value row = slice_axis(module, all, axis, at, 1);
       Dims dims = row.dims();
       dims.erase(dims.begin() + axis);
-      now.push_back(reshape(row, dims));
+      now.push_back(weft::reshape(module, row, dims));
     }
-    Values results = run_body(c, body, now, states + scanned);
-    std::copy_n(results.begin(), states, carried.begin());
-    for (size_t i = 0; i < scanned; ++i) {
-      Value row = results[states + i];
-      columns[i].insert(entry(out_back, i) ? columns[i].begin() : columns[i].end(), row);
-    }
+    return now;
+  };
+  Values results = LoopImport(c, c.graph("body"), std::move(form)).run();
+  for (size_t k = states; k < results.size(); ++k) {
+    Expr rows{&c, results[k]};
+    if (entry(out_back, k - states)) rows = reversed(rows);
+    int64_t axis = c.axis(entry(out_axes, k - states), rows.rank());
+    std::vector<int64_t> order;
+    for (int64_t a = 1; a < rows.rank(); ++a) order.push_back(a);
+    order.insert(order.begin() + axis, 0);
+    results[k] = transpose(rows, order);
   }
-  for (size_t i = 0; i < scanned; ++i)
-    carried.push_back(stacked(c, columns[i], c.axis(entry(out_axes, i), columns[i][0].rank() + 1)));
-  return carried;
+  return results;
+}
+
+Expr stacked(Call& c, const Values& parts) {
+  Values rows;
+  for (Value part : parts) {
+    Dims dims = part.dims();
+    dims.insert(dims.begin(), 1);
+    rows.push_back(reshape(Expr{&c, part}, dims));
+  }
+  return concat(c, rows, 0);
 }
 
 Values scan(Call& c) {
@@ -156,7 +346,7 @@ Values scan(Call& c) {
   // Opset 8 has a batch axis in front of everything, and lengths that must all be the whole.
   if (c.has_input(0)) c.unsupported("with sequence lengths is not supported");
   Dim batch = inputs.at(0).dims()[0];
-  if (!batch.is_constant() || batch.value() < 1 || batch.value() > most_trips)
+  if (!batch.is_constant() || batch.value() < 1 || batch.value() > most_batches)
     c.unsupported(cat("over a batch of ", batch, " is not supported"));
   c.ignore("directions");
   std::vector<Values> columns(c.output_count());
@@ -167,7 +357,7 @@ Values scan(Call& c) {
     for (size_t i = 0; i < columns.size(); ++i) columns[i].push_back(results[i]);
   }
   Values outputs;
-  for (const Values& column : columns) outputs.push_back(stacked(c, column, 0));
+  for (const Values& column : columns) outputs.push_back(stacked(c, column));
   return outputs;
 }
 

@@ -52,41 +52,7 @@ Values tensor_scatter(Call& c) {
   return {c.emit(ScatterElements{.axis = axis}, {cache, broadcast(position, update.dims()), update})};
 }
 
-/// The elements of a constant that are not zero.
-std::vector<int64_t> true_positions(Call& c, size_t input, std::string_view what) {
-  auto values = to_doubles(c.require_constant(input, what));
-  std::vector<int64_t> positions;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != 0) positions.push_back(static_cast<int64_t>(i));
-  }
-  return positions;
-}
-
-/// Slices where the condition, which must be constant, holds; without an axis x counts as flat.
-Values compress(Call& c) {
-  Expr x = arg(c, 0), picked{&c, constant(c.module(), make_i64_tensor(true_positions(c, 1, "condition")))};
-  int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
-  if (!c.has("axis")) x = reshape(x, {x.value.shape().elements()});
-  return {c.emit(Gather{.axis = axis}, {x, picked})};
-}
-
-/// Coordinates of the elements that are not zero, of a constant: [rank, count].
-Values non_zero(Call& c) {
-  auto dims = c.require_constant(0, "input").dims;
-  auto positions = true_positions(c, 0, "input");
-  size_t rank = dims.size(), count = positions.size();
-  std::vector<int64_t> out(rank * count);
-  for (size_t i = 0; i < count; ++i) {
-    int64_t rest = positions[i];
-    for (size_t a = rank; a-- > 0; rest /= dims[a]) out[a * count + i] = rest % dims[a];
-  }
-  return {constant(c.module(),
-                   make_tensor(DType::i64, {std::ssize(dims), std::ssize(positions)}, std::span<const int64_t>(out)))};
-}
-
 constexpr Operator table[] = {
-    {"", "Compress", compress},
-    {"", "NonZero", non_zero},
     {"", "Gather", gather},
     {"", "GatherElements", gather_elements},
     {"", "GatherND", gather_nd},

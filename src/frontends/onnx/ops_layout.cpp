@@ -21,11 +21,45 @@ std::vector<int64_t> numbers_or(Call& c, size_t input, std::string_view attribut
   return c.has_input(input) ? c.numbers(input) : c.integers(attribute);
 }
 
+/// Element `i` of a vector.
+Expr element(Expr x, size_t i) { return slice(x, 0, static_cast<int64_t>(i), 1); }
+
+/// The shape that Reshape is given, where only the run tells some of its elements: their 0 and -1 are resolved by
+/// instructions. Those that are known stay as they are.
+Dims reshape_by_data(Call& c, Expr x, bool copies) {
+  Expr shape = convert(arg(c, 1), DType::i64);
+  auto known = partly_known_contents(c.input(1));
+  if (copies) {
+    Dims own(known.size(), 0);
+    std::copy_n(x.dims().begin(), std::min(own.size(), x.dims().size()), own.begin());
+    shape = select(equal(shape, 0), sizes(c, own), shape);
+  }
+  bool has_open = std::ranges::any_of(known, [](const auto& dim) { return dim && *dim == Dim(-1); });
+  if (!has_open) {
+    Expr is_open = equal(shape, -1);
+    Expr others = reduce(ReduceFn::product, select(is_open, 1, shape), {0});
+    shape = select(is_open, sizes(c, {x.value.shape().elements()}) / max(others, 1), shape);
+  }
+  return c.sizes_or_bound(shape, known);
+}
+
+bool is_known(const Call& c, size_t input) { return !c.has_input(input) || known_contents(c.input(input)); }
+
+/// A vector of sizes (E141, E122).
+void check_vector(const Call& c, size_t input) {
+  const Shape& shape = c.input(input).shape();
+  if (!is_integer(shape.dtype) || shape.rank() != 1)
+    c.fail("E141", cat("needs input ", input, " to be whole numbers in a row, is ", shape));
+  if (!shape.is_static())
+    c.unsupported(cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed"));
+}
+
 /// 0 copies the input's size (unless allowzero), -1 is what is left.
 Values reshape(Call& c) {
   Expr x = arg(c, 0);
-  Dims dims = sizes_or(c, 1, "shape");
   bool copies = !c.flag("allowzero");
+  if (!is_known(c, 1)) check_vector(c, 1);
+  Dims dims = is_known(c, 1) ? sizes_or(c, 1, "shape") : reshape_by_data(c, x, copies);
   std::optional<size_t> open;
   Dim rest = 1, total = 1;  // without the copied axes, so that these need no division
   std::vector<bool> is_copied(x.dims().size());
@@ -150,7 +184,6 @@ Dim slice_bound(Call& c, const Dim& given, const Dim& size, const Dim& low, cons
 
 void slice_one(Call& c, Slice& slice, size_t axis, const Dim& start, const Dim& end, int64_t step) {
   const Dim size = slice.sizes[axis];
-  if (step == 0) c.fail("E145", "has a step of 0");
   Dim low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   Dim from = slice_bound(c, start, size, low, high), to = slice_bound(c, end, size, low, high);
   slice.starts[axis] = from;
@@ -161,9 +194,49 @@ void slice_one(Call& c, Slice& slice, size_t axis, const Dim& start, const Dim& 
   slice.sizes[axis] = max(count, 0);
 }
 
+/// A bound of a slice that only the run tells, counted from the front and clamped as slice_bound does.
+Expr bound_by_data(Expr given, Expr size, bool forwards) {
+  Expr from_front = select(given < 0, given + size, given);
+  return forwards ? min(max(from_front, 0), size) : min(max(from_front, -1), size - 1);
+}
+
+/// Starts and sizes of the axes that are cut at places which only the run tells.
+void slice_by_data(Call& c, Slice& slice, const std::vector<int64_t>& axes, const std::vector<int64_t>& steps,
+                   const std::vector<size_t>& open) {
+  Values computed;
+  Dims most;
+  Expr starts = convert(arg(c, 1), DType::i64), ends = convert(arg(c, 2), DType::i64);
+  for (size_t i : open) {
+    const Dim& size = slice.sizes[at(axes[i])];
+    int64_t step = steps[i];
+    Expr n = sizes(c, {size});
+    Expr from = bound_by_data(element(starts, i), n, step > 0), to = bound_by_data(element(ends, i), n, step > 0);
+    Expr length = max(step > 0 ? to - from : from - to, 0);
+    double stride = static_cast<double>(step > 0 ? step : -step);
+    computed.insert(computed.end(), {max(from, 0), (length + (stride - 1)) / stride});
+    most.insert(most.end(), {size, size});
+  }
+  Dims found = c.sizes_or_bound(concat(c, computed, 0), std::vector<std::optional<Dim>>(most.size()), most);
+  for (size_t k = 0; k < open.size(); ++k) {
+    slice.starts[at(axes[open[k]])] = found[2 * k];
+    slice.sizes[at(axes[open[k]])] = found[2 * k + 1];
+    slice.steps[at(axes[open[k]])] = steps[open[k]];
+  }
+}
+
+/// The bounds in an input or attribute; null where only the run tells.
+std::vector<std::optional<Dim>> bounds_or(Call& c, size_t input, std::string_view attribute) {
+  if (is_known(c, input)) {
+    Dims dims = sizes_or(c, input, attribute);
+    return {dims.begin(), dims.end()};
+  }
+  check_vector(c, input);
+  return partly_known_contents(c.input(input));
+}
+
 Values slice(Call& c) {
   Expr x = arg(c, 0);
-  Dims starts = sizes_or(c, 1, "starts"), ends = sizes_or(c, 2, "ends");
+  auto starts = bounds_or(c, 1, "starts"), ends = bounds_or(c, 2, "ends");
   auto axes = numbers_or(c, 3, "axes");
   auto steps = c.has_input(4) ? c.numbers(4) : std::vector<int64_t>(starts.size(), 1);
   if (axes.empty()) {
@@ -176,15 +249,33 @@ Values slice(Call& c) {
   for (int64_t& a : axes) a = c.axis(a, x.rank());
   c.axes(axes, x.rank());
   Slice slice{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  for (size_t i = 0; i < axes.size(); ++i) slice_one(c, slice, at(axes[i]), starts[i], ends[i], steps[i]);
+  std::vector<size_t> open;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (steps[i] == 0) c.fail("E145", "has a step of 0");
+    if (starts[i] && ends[i]) slice_one(c, slice, at(axes[i]), *starts[i], *ends[i], steps[i]);
+    else open.push_back(i);
+  }
+  if (!open.empty()) slice_by_data(c, slice, axes, steps, open);
   bool is_all = slice.sizes == x.dims() && std::ranges::all_of(slice.steps, [](int64_t s) { return s == 1; });
   return {is_all ? x.value : c.emit(slice, {x})};
 }
 
+/// The shape that Expand is given; a 1 that only the run tells stands for the size of x.
+Dims expand_by_data(Call& c, Expr x) {
+  check_vector(c, 1);
+  Expr shape = convert(arg(c, 1), DType::i64);
+  auto known = partly_known_contents(c.input(1));
+  Dims own(std::max(known.size(), x.dims().size()), 1);
+  std::ranges::copy(x.dims(), own.end() - x.rank());
+  own.erase(own.begin(), own.end() - std::ssize(known));
+  return c.sizes_or_bound(select(equal(shape, 1), sizes(c, own), shape), known);
+}
+
 Values expand(Call& c) {
   Expr x = arg(c, 0);
+  Dims dims = is_known(c, 1) ? c.sizes(1) : expand_by_data(c, x);
   GuardCollector guards(c.module());
-  return {broadcast(x, broadcast_dims(std::vector<Dims>{x.dims(), c.sizes(1)}, "Expand"))};
+  return {broadcast(x, broadcast_dims(std::vector<Dims>{x.dims(), dims}, "Expand"))};
 }
 
 Values tile(Call& c) {
@@ -211,7 +302,7 @@ PadMode pad_mode(Call& c) {
 
 Values pad(Call& c) {
   Expr x = arg(c, 0);
-  Dims pads = sizes_or(c, 1, "pads");
+  Dims pads = c.has_input(1) ? c.sizes(1, INT64_MIN) : sizes_or(c, 1, "pads");
   std::vector<int64_t> axes;
   for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
   if (c.has_input(3)) axes = c.numbers(3);
@@ -221,6 +312,9 @@ Values pad(Call& c) {
   for (size_t i = 0; i < axes.size(); ++i) {
     pad.before[at(axes[i])] = pads[i];
     pad.after[at(axes[i])] = pads[axes.size() + i];
+    if (all_constant({pads[i], pads[axes.size() + i]})) continue;
+    GuardCollector guards(c.module());
+    require_less_equal(0, pads[i] + x.dims()[at(axes[i])] + pads[axes.size() + i], "Pad: a size after padding");
   }
   double value = c.number("value", 0);
   if (pad.mode != PadMode::constant) return {c.emit(pad, {x})};

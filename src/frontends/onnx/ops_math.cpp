@@ -184,24 +184,41 @@ Values eye_like(Call& c) {
   return {convert(equal(rows + static_cast<double>(c.integer("k", 0)), columns), c.element("dtype", x.dtype()))};
 }
 
+constexpr int64_t most_steps = int64_t{1} << 40;
+
 /// Elements of a range of numbers that are all constant.
 int64_t count_steps(Call& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);
-  if (!(count < 0x1p40)) c.fail("E156", cat("from ", start, " to ", limit, " by ", delta, " has too many elements"));
+  if (!(count < static_cast<double>(most_steps)))
+    c.fail("E156", cat("from ", start, " to ", limit, " by ", delta, " has too many elements"));
   return static_cast<int64_t>(count);
+}
+
+/// A range whose number of steps only the run tells.
+Values range_by_data(Call& c) {
+  auto number_of = [&](size_t i) { return reshape(arg(c, i), {}); };
+  Expr start = number_of(0), limit = number_of(1), delta = number_of(2);
+  auto wide = [](Expr x) { return convert(x, DType::f64); };
+  Expr steps = max(ceil((wide(limit) - wide(start)) / wide(delta)), 0);
+  Dim count = c.sizes_or_bound(reshape(convert(steps, DType::i64), {1}), {std::nullopt}, {most_steps})[0];
+  DType type = c.dtype() == DType::f64 ? DType::f64 : is_float(c.dtype()) ? DType::f32 : DType::i64;
+  return {convert(convert(iota(c, count), type) * convert(delta, type) + convert(start, type), c.dtype())};
 }
 
 Values range(Call& c) {
   DType type = c.dtype();
-  if (is_float(type)) {
+  bool is_fixed = c.constant(0) && c.constant(1) && c.constant(2);
+  if (is_float(type) && is_fixed) {
     double start = c.number_input(0, "start"), delta = c.number_input(2, "delta");
     int64_t count = count_steps(c, start, c.number_input(1, "limit"), delta);
     return {convert(convert(iota(c, count), DType::f64) * delta + start, type)};
   }
-  if (type != DType::i64 && type != DType::i32) c.unsupported(cat("of ", type, " is not supported"));
-  Dim start = c.sizes(0).at(0), limit = c.sizes(1).at(0), delta = c.sizes(2).at(0);
+  if (is_float(type) || !known_contents(c.input(2))) return range_by_data(c);
+  if (!is_integer(type)) c.unsupported(cat("of ", type, " is not supported"));
+  Dim start = c.sizes(0, INT64_MIN).at(0), limit = c.sizes(1, INT64_MIN).at(0), delta = c.sizes(2).at(0);
   if (known_equal(delta, 0)) c.fail("E156", "has a step of 0");
+  if (delta.lower_bound() <= 0 && delta.upper_bound() >= 0) return range_by_data(c);
   Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);
   Expr steps = iota(c, count);
   if (!(delta == Dim(1))) steps = steps * reshape(sizes(c, {delta}), {});
@@ -212,7 +229,8 @@ Values range(Call& c) {
 /// Values [off, on]; indices outside [-depth, depth) give all off.
 Values one_hot(Call& c) {
   Expr indices = convert(arg(c, 0), DType::i64);
-  Dim depth = is_float(c.dtype(1)) ? Dim(static_cast<int64_t>(c.number_input(1, "depth"))) : c.sizes(1).at(0);
+  Dim depth = is_integer(c.dtype(1)) ? c.sizes(1).at(0)
+                                     : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
   int64_t rank = indices.rank() + 1;
   int64_t axis = c.axis(c.integer("axis", -1), rank);
   Dims dims = indices.dims();

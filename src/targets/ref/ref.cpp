@@ -5,10 +5,13 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ops/views.h"
 #include "ops/wide.h"
 #include "runtime/bind.h"
 #include "runtime/outputs.h"
+#include "runtime/size_schedule.h"
 #include "runtime/watch.h"
 
 namespace weft {
@@ -22,25 +25,56 @@ int64_t bytes_of(const std::vector<Wide>& values) {
   return total;
 }
 
+/// Instructions of all modules in order, but for parameters.
+std::vector<const Instruction*> steps_of(const Program& program) {
+  std::vector<const Instruction*> steps;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      if (!i.is<Parameter>()) steps.push_back(&i);
+    }
+  }
+  return steps;
+}
+
+using StepNumbers = std::unordered_map<const Instruction*, size_t>;
+
+StepNumbers number_steps(const Program& program) {
+  StepNumbers numbers;
+  for (const Instruction* i : steps_of(program)) numbers.emplace(i, numbers.size());
+  return numbers;
+}
+
+/// What the runs of all modules of one request share.
+struct Request {
+  const RunOptions& options;
+  const GuardPlaces& guards;
+  SymbolValues sizes;
+  const StepNumbers& numbers;
+  Watch watch{options.deadline, options.stop};
+  int64_t held = 0, peak = 0;  // bytes
+  Clock::time_point start = Clock::now();
+};
+
+SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
+
 /// One run of one module.
 class Interpreter {
  public:
-  Interpreter(const Module& module, const SymbolValues& sizes, const RunOptions& options)
-      : module_(module), sizes_(sizes), options_(options), values_(module.id_limit()), reads_left_(module.id_limit()) {}
+  Interpreter(const Module& module, Request& request)
+      : module_(module), request_(request), values_(module.id_limit()), reads_left_(module.id_limit()) {}
 
-  std::vector<Wide> run(std::span<const Tensor> inputs) {
+  std::vector<Wide> run(std::vector<Wide> inputs) {
     count_reads();
-    for (size_t i = 0; i < inputs.size(); ++i) keep(*module_.parameters()[i].def, {to_wide(inputs[i])});
-    size_t step = 0;
+    check_guards(request_.guards.on_entry(module_));
+    for (size_t i = 0; i < inputs.size(); ++i) keep(*module_.parameters()[i].def, {std::move(inputs[i])});
     for (const Instruction& i : module_) {
-      if (!i.is<Parameter>()) run_step(i, step++);
+      if (!i.is<Parameter>()) run_step(i);
     }
     std::vector<Wide> results;
     for (const Result& result : module_.results()) results.push_back(value(result.value));
+    for (const Instruction& i : module_) forget(i);
     return results;
   }
-
-  int64_t peak_bytes() const { return peak_; }
 
  private:
   void count_reads() {
@@ -50,14 +84,21 @@ class Interpreter {
 
   const Wide& value(Value value) const { return values_[value.def->id].at(value.index); }
 
-  void run_step(const Instruction& i, size_t step) {
+  void check_guards(const GuardPlaces::Guards& guards) const {
+    for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
+  }
+
+  void run_step(const Instruction& i) {
+    const RunOptions& options = request_.options;
     auto begin = Clock::now();
-    watch_.check(i.source);
+    request_.watch.check(i.source);
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(value(input));
-    keep(i, evaluate(i, in));
-    if (options_.profile) options_.profile->push_back({step, begin - start_, Clock::now() - start_});
-    if (options_.observe) observe(i, step);
+    size_t step = request_.numbers.at(&i);
+    keep(i, result_of(i, std::move(in)));
+    check_guards(request_.guards.after(i));
+    if (options.profile) options.profile->push_back({step, begin - request_.start, Clock::now() - request_.start});
+    if (options.observe) observe(i, step);
     for (const Value& input : i.inputs) release(*input.def);
     if (reads_left_[i.id] == 0) forget(i);
   }
@@ -65,7 +106,21 @@ class Interpreter {
   void observe(const Instruction& i, size_t step) const {
     for (uint32_t k = 0; k < i.types.size(); ++k) {
       Value result{const_cast<Instruction*>(&i), k};
-      options_.observe(step, value_name(result), to_tensor(value(result)));
+      request_.options.observe(step, value_name(result), to_tensor(value(result)));
+    }
+  }
+
+  std::vector<Wide> result_of(const Instruction& i, std::vector<Wide> in) {
+    try {
+      std::vector<Wide> out = i.is<Bind>()   ? bind(i, in)
+                              : i.is<If>()   ? branch(i, in)
+                              : i.is<Loop>() ? loop(i, in)
+                                             : evaluate(i, in);
+      check_types(i, out);
+      return out;
+    } catch (Error& error) {
+      error.set_where(i.source);
+      throw;
     }
   }
 
@@ -77,15 +132,100 @@ class Interpreter {
                    .what = cat("the reference cannot run ", display_name(i.op), " yet"),
                    .where = i.source});
     }
-    try {
-      Op op = info.substitute(i.op, [this](const Symbol& symbol) { return Dim(sizes_(symbol)); });
-      std::vector<Wide> out = info.evaluate(op, in);
-      check_types(i, out);
-      return out;
-    } catch (Error& error) {
-      error.set_where(i.source);
-      throw;
+    Op op = info.substitute(i.op, [this](const Symbol& symbol) { return Dim(request_.sizes(symbol)); });
+    return info.evaluate(op, in);
+  }
+
+  // --- control flow --------------------------------------------------------------------------------------------------
+
+  std::vector<Wide> bind(const Instruction& i, std::span<const Wide> in) {
+    const auto& op = *i.as<Bind>();
+    PlanStep step{.source = i.source};
+    for (size_t k = 0; k < op.symbols.size(); ++k) {
+      step.settings.push_back({.symbol = *op.symbols[k].as_symbol(),
+                               .buffer = 0,
+                               .element = static_cast<int>(k),
+                               .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
     }
+    set_sizes(
+        step, [&](int, int element) { return in[0].as<int64_t>()[static_cast<size_t>(element)]; }, request_.sizes);
+    return {};
+  }
+
+  std::vector<Wide> run_body(const Instruction& i, size_t body, std::vector<Wide> in) {
+    return Interpreter(*i.modules[body], request_).run(std::move(in));
+  }
+
+  std::vector<Wide> branch(const Instruction& i, const std::vector<Wide>& in) {
+    const auto& op = *i.as<If>();
+    bool yes = in[0].as<int64_t>()[0] != 0;
+    auto split = in.begin() + 1 + op.first;
+    std::vector<Wide> out = yes ? run_body(i, 0, {in.begin() + 1, split}) : run_body(i, 1, {split, in.end()});
+    set_symbols(op.sets, i.types, out);
+    return out;
+  }
+
+  /// Symbols among `symbols` that stand as a size of `types` get the sizes of `values`.
+  void set_symbols(const Dims& symbols, std::span<const Type> types, std::span<const Wide> values) {
+    for (size_t k = 0; k < types.size() && k < values.size(); ++k) {
+      for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
+        const Dim& dim = types[k].shape.dims[a];
+        if (std::ranges::find(symbols, dim) != symbols.end())
+          request_.sizes.set(dim.as_symbol()->name, values[k].dims.at(a));
+      }
+    }
+  }
+
+  std::vector<Wide> loop(const Instruction& i, const std::vector<Wide>& in) {
+    const auto& op = *i.as<Loop>();
+    const Module& body = *i.modules[0];
+    auto carried = static_cast<size_t>(op.carried);
+    size_t offset = op.conditional ? 1 : 0;
+    std::vector<Wide> now(in.begin() + static_cast<std::ptrdiff_t>(offset), in.end());
+    std::vector<std::vector<Wide>> rows(op.types.size() - carried);
+    Types parameters;
+    for (const Value& parameter : body.parameters()) parameters.push_back(parameter.type());
+    bool goes_on = !op.conditional || in[0].as<int64_t>()[0] != 0;
+    int64_t trips = request_.sizes.evaluate(op.trips), trip = 0;
+    for (; goes_on && trip < trips; ++trip) {
+      request_.sizes.set(op.counter.as_symbol()->name, trip);
+      set_symbols(op.carries, std::span(parameters).first(carried), now);
+      std::vector<Wide> results = run_body(i, 0, now);
+      if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
+      for (size_t k = 0; k < carried; ++k) now[k] = results[offset + k];
+      for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[offset + carried + k]);
+    }
+    std::vector<Wide> out(now.begin(), now.begin() + op.carried);
+    for (size_t k = 0; k < rows.size(); ++k) out.push_back(stacked(rows[k], op.types[carried + k], op.sets));
+    if (op.conditional) request_.sizes.set(op.count.as_symbol()->name, trip);
+    set_symbols(op.sets, op.types, out);
+    return out;
+  }
+
+  /// No trips give no rows; a size that only a row could have told is 0 then.
+  Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
+    std::vector<int64_t> dims = {std::ssize(rows)};
+    for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {
+      bool is_open = std::ranges::find(sets, type.shape.dims[a]) != sets.end();
+      dims.push_back(is_open ? 0 : request_.sizes.evaluate(type.shape.dims[a]));
+    }
+    if (rows.empty()) {
+      return is_float(type.shape.dtype) ? make_wide(type.shape.dtype, dims, std::vector<double>())
+                                        : make_wide(type.shape.dtype, dims, std::vector<int64_t>());
+    }
+    std::vector<Wide> parts;
+    for (const Wide& row : rows) {
+      if (row.dims != rows[0].dims) uneven_rows(rows[0].dims, row.dims);
+      std::vector<int64_t> one = row.dims;
+      one.insert(one.begin(), 1);
+      parts.push_back(with_dims(row, one));
+    }
+    return Concat{.axis = 0}.evaluate(parts)[0];
+  }
+
+  [[noreturn]] static void uneven_rows(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    throw Error(
+        {.kind = ErrorKind::usage, .code = "E312", .what = cat("a loop stacks values of sizes ", a, " and ", b)});
   }
 
   /// The meaning and the shape rule must agree.
@@ -93,15 +233,15 @@ class Interpreter {
     check(out.size() == i.types.size(), "an operator gives as many results as its rule says");
     for (size_t k = 0; k < out.size(); ++k) {
       const Shape& shape = i.types[k].shape;
-      if (out[k].dtype != shape.dtype || out[k].dims != sizes_.dims(shape.dims)) {
+      if (out[k].dtype != shape.dtype || out[k].dims != request_.sizes.dims(shape.dims)) {
         internal_error(cat(display_name(i.op), " gave ", out[k].dtype, out[k].dims, " where its rule says ", shape));
       }
     }
   }
 
   void keep(const Instruction& i, std::vector<Wide> out) {
-    held_ += bytes_of(out);
-    peak_ = std::max(peak_, held_);
+    request_.held += bytes_of(out);
+    request_.peak = std::max(request_.peak, request_.held);
     values_[i.id] = std::move(out);
   }
 
@@ -110,19 +250,21 @@ class Interpreter {
   }
 
   void forget(const Instruction& i) {
-    held_ -= bytes_of(values_[i.id]);
+    request_.held -= bytes_of(values_[i.id]);
     values_[i.id].clear();
   }
 
   const Module& module_;
-  const SymbolValues& sizes_;
-  const RunOptions& options_;
-  Watch watch_{options_.deadline, options_.stop};
+  Request& request_;
   std::vector<std::vector<Wide>> values_;
   std::vector<size_t> reads_left_;
-  int64_t held_ = 0, peak_ = 0;
-  Clock::time_point start_ = Clock::now();
 };
+
+std::vector<Wide> wide_inputs(std::span<const Tensor> inputs) {
+  std::vector<Wide> wide;
+  for (const Tensor& input : inputs) wide.push_back(to_wide(input));
+  return wide;
+}
 
 std::vector<Port> input_ports(const Program& program) {
   std::vector<Port> ports;
@@ -141,12 +283,6 @@ std::vector<Port> output_ports(const Program& program) {
   return ports;
 }
 
-std::vector<SizeCheck> size_checks(const Program& program) {
-  std::vector<SizeCheck> checks;
-  for (const Guard& g : program.guards()) checks.push_back({g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what});
-  return checks;
-}
-
 /// Moves a result to the caller's memory when there is some.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
@@ -163,7 +299,8 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
         report_(std::move(report)),
         inputs_(input_ports(*program_)),
         outputs_(output_ports(*program_)),
-        checks_(size_checks(*program_)) {}
+        guards_(*program_),
+        numbers_(number_steps(*program_)) {}
 
   const std::vector<Port>& inputs() const override { return inputs_; }
   const std::vector<Port>& outputs() const override { return outputs_; }
@@ -174,10 +311,8 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
 
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
-    for (const Instruction& i : program_->main()) {
-      if (!i.is<Parameter>())
-        list.push_back({std::string(display_name(i.op)), i.source, "ref", "evaluated as defined"});
-    }
+    for (const Instruction* i : steps_of(*program_))
+      list.push_back({std::string(display_name(i->op)), i->source, "ref", "evaluated as defined"});
     return list;
   }
 
@@ -187,11 +322,9 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options, int64_t& peak_bytes) const {
     std::vector<Tensor> inputs = with_defaults(inputs_, given);
-    SymbolValues sizes = bind_symbols(inputs_, inputs);
-    check_sizes(checks_, sizes);
-    Interpreter interpreter(program_->main(), sizes, options);
-    std::vector<Wide> results = interpreter.run(inputs);
-    peak_bytes = std::max(peak_bytes, interpreter.peak_bytes());
+    Request request{.options = options, .guards = guards_, .sizes = bind_symbols(inputs_, inputs), .numbers = numbers_};
+    std::vector<Wide> results = Interpreter(program_->main(), request).run(wide_inputs(inputs));
+    peak_bytes = std::max(peak_bytes, request.peak);
     std::vector<Tensor> outputs;
     for (size_t i = 0; i < results.size(); ++i) {
       outputs.push_back(deliver(to_tensor(results[i]), outputs_[i], i, options));
@@ -203,7 +336,8 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
   std::unique_ptr<Program> program_;
   CompileReport report_;
   std::vector<Port> inputs_, outputs_;
-  std::vector<SizeCheck> checks_;
+  GuardPlaces guards_;
+  StepNumbers numbers_;
 };
 
 class RefContext : public Context {
@@ -230,10 +364,12 @@ std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, Com
 }
 
 std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs) {
-  SymbolValues sizes;
+  GuardPlaces guards(module.program());
+  StepNumbers numbers = number_steps(module.program());
   RunOptions options;
+  Request request{.options = options, .guards = guards, .sizes = {}, .numbers = numbers};
   std::vector<Tensor> outputs;
-  for (const Wide& result : Interpreter(module, sizes, options).run(inputs)) outputs.push_back(to_tensor(result));
+  for (const Wide& result : Interpreter(module, request).run(wide_inputs(inputs))) outputs.push_back(to_tensor(result));
   return outputs;
 }
 

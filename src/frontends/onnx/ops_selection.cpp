@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators whose result is as large as the data makes it. Each counts first, binds the count to a size, and then fills
+// a tensor of that size: docs/symbolic_sizes.md.
+#include <algorithm>
+#include <limits>
+
+#include "frontends/onnx/expr.h"
+#include "ir/control.h"
+#include "ops/boxes.h"
+#include "ops/indexed.h"
+
+namespace weft::onnx {
+namespace {
+
+Expr as_number(const Call& c, const Dim& dim) { return reshape(sizes(c, {dim}), {}); }
+Expr zeros(const Call& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
+Expr gather(Expr x, Expr indices) { return {x.call, x.call->emit(Gather{.axis = 0}, {x, indices})}; }
+Expr running_sum(Expr x) { return {x.call, x.call->emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {x})}; }
+Expr scatter(Expr x, Expr indices, Expr updates, ScatterFn fn = ScatterFn::replace) {
+  return {x.call, x.call->emit(ScatterElements{.axis = 0, .fn = fn}, {x, indices, updates})};
+}
+
+/// Where a vector of booleans is true, in order. Each place is written at the number of true elements before it; the
+/// others meet in one more element, which is cut off.
+Expr true_places(Call& c, Expr flags) {
+  const Dim size = flags.dims()[0];
+  Expr ones = convert(flags, DType::i64);
+  Dim count = c.sizes_or_bound(reduce(ReduceFn::sum, ones, {0}), {std::nullopt}, {size})[0];
+  Expr places = select(flags, running_sum(ones) - 1.0, as_number(c, count));
+  return slice(scatter(zeros(c, count + 1), places, iota(c, size)), 0, 0, count);
+}
+
+Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
+
+/// Coordinates of the elements that are not zero: [rank, count].
+Values non_zero(Call& c) {
+  Expr x = arg(c, 0);
+  if (x.rank() == 0) x = reshape(x, {1});
+  Expr places = true_places(c, flat(convert(x, DType::boolean)));
+  const Dim count = places.dims()[0];
+  Values rows;
+  Dim step = 1;
+  for (size_t a = x.dims().size(); a-- > 0;) {
+    const Dim& size = x.dims()[a];
+    Expr row = a + 1 == x.dims().size() ? places : places / max(as_number(c, step), 1);
+    if (a > 0) row = floor_mod(row, max(as_number(c, size), 1));
+    rows.insert(rows.begin(), reshape(row, {1, count}));
+    step *= size;
+  }
+  return {concat(c, rows, 0)};
+}
+
+/// Slices where the condition holds; without an axis x counts as flat. A condition that is shorter than the axis leaves
+/// out what comes after it.
+Values compress(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
+  if (!c.has("axis")) x = flat(x);
+  Expr places = true_places(c, convert(arg(c, 1), DType::boolean));
+  return {c.emit(Gather{.axis = axis}, {x, places})};
+}
+
+// --- Unique ----------------------------------------------------------------------------------------------------------
+
+struct Ordered {
+  Expr values, places;
+};
+/// A vector in rising order, and where its elements were; equal ones keep their order.
+Ordered sorted(Expr x) {
+  Values results = x.call->emit_all(TopK{.k = x.dims()[0], .axis = 0, .largest = false}, {x});
+  return {{x.call, results[0]}, {x.call, results[1]}};
+}
+
+/// The order of the rows of x [rows, columns]: by the first column, then the second and so on. Sorting by one column
+/// after the other, the last one first, keeps what was sorted before.
+Expr order_of_rows(Call& c, Expr x) {
+  const Dim rows = x.dims()[0], columns = x.dims()[1];
+  Loop op{.counter = c.program().fresh_symbol("trip", 0), .trips = columns, .count = columns, .carried = 1};
+  op.types = {Shape{DType::i64, {rows}}};
+  Module& body = c.program().add_module("sort");
+  SourceScope source(body, c.module().current_source());
+  Value order = body.parameter("order", op.types[0]), table = body.parameter("rows", x.value.type());
+  Value column = reshape(body, slice_axis(body, table, 1, columns - 1 - op.counter, 1), {rows});
+  Value keys = body.append(Gather{.axis = 0}, {column, order});
+  Value places = {body.append(TopK{.k = rows, .axis = 0, .largest = false}, {keys}).def, 1};
+  body.set_results({{"order", body.append(Gather{.axis = 0}, {order, places})}});
+  return {&c, c.module().append(op, {iota(c, rows), x}, {&body})};
+}
+
+/// True where a row of x [rows, columns] is not the one before.
+Expr starts_group(Call& c, Expr x) {
+  Expr place = iota(c, x.dims()[0]);
+  Expr differs = !equal(x, gather(x, max(place - 1.0, 0)));
+  return equal(place, 0) | convert(reduce(ReduceFn::max, convert(differs, DType::i64), {1}, false), DType::boolean);
+}
+
+/// Groups of equal rows in rising order, or in the order of their first rows.
+Values unique(Call& c) {
+  Expr x = arg(c, 0);
+  bool by_axis = c.has("axis");
+  int64_t axis = by_axis ? c.axis(c.integer("axis"), x.rank()) : 0;
+  bool is_sorted = c.flag("sorted", true);
+  std::vector<int64_t> axis_first = {axis};
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    if (a != axis) axis_first.push_back(a);
+  }
+  if (by_axis) x = transpose(x, axis_first);
+  else x = flat(x);
+  const Dims dims = x.dims();
+  const Dim rows = dims[0];
+  x = reshape(x, {rows, product(Dims(dims.begin() + 1, dims.end()))});
+  Expr order = by_axis ? order_of_rows(c, x) : sorted(reshape(x, {rows})).places;
+  Expr ranked = gather(x, order), is_new = starts_group(c, ranked);
+  Expr group = running_sum(convert(is_new, DType::i64)) - 1.0;
+  Expr places = true_places(c, is_new), first = gather(order, places);
+  const Dim count = places.dims()[0];
+  Expr inverse = scatter(zeros(c, rows), order, group);
+  Expr members = scatter(zeros(c, count), group, broadcast(number(c, DType::i64, 1), {rows}), ScatterFn::add);
+  if (!is_sorted) {
+    Expr by_first = sorted(first).places;
+    Expr rank = scatter(zeros(c, count), by_first, iota(c, count));
+    inverse = gather(rank, inverse), first = gather(first, by_first), members = gather(members, by_first);
+  }
+  Dims kept = dims;
+  kept[0] = count;
+  Expr y = reshape(gather(x, first), kept);
+  if (by_axis) {
+    std::vector<int64_t> back(axis_first.size());
+    for (size_t a = 0; a < back.size(); ++a) back[static_cast<size_t>(axis_first[a])] = static_cast<int64_t>(a);
+    y = transpose(y, back);
+  }
+  return {y, first, inverse, members};
+}
+
+// --- boxes -----------------------------------------------------------------------------------------------------------
+
+/// [selected, 3]: batch, class and number of each box that stays.
+Values non_max_suppression(Call& c) {
+  Expr boxes = arg(c, 0), scores = arg(c, 1);
+  auto scalar = [&](size_t i, double fallback) {
+    return c.has_input(i) ? reshape(arg(c, i), {}) : number(c, DType::f32, fallback);
+  };
+  Dim most = c.has_input(2) ? min(max(c.sizes(2, INT64_MIN).at(0), 0), scores.dims().at(2)) : Dim(0);
+  int64_t form = c.integer("center_point_box", 0);
+  if (form != 0 && form != 1) c.fail("E145", cat("center_point_box must be 0 or 1, is ", form));
+  Expr taken{&c, c.emit(NonMaxSuppression{.most = most, .centers = form == 1},
+                        {boxes, scores, scalar(3, 0), scalar(4, -std::numeric_limits<double>::infinity())})};
+  const Dim classes = scores.dims()[1];
+  taken = flat(taken);
+  Expr places = true_places(c, taken >= 0);
+  Expr row = places / max(as_number(c, most), 1), per_batch = max(as_number(c, classes), 1);
+  Dims column = {places.dims()[0], 1};
+  Values columns = {reshape(row / per_batch, column), reshape(floor_mod(row, per_batch), column),
+                    reshape(gather(taken, places), column)};
+  return {concat(c, columns, 1)};
+}
+
+constexpr Operator table[] = {
+    {"", "Compress", compress},
+    {"", "NonMaxSuppression", non_max_suppression},
+    {"", "NonZero", non_zero},
+    {"", "Unique", unique},
+};
+
+}  // namespace
+
+std::span<const Operator> selection_operators() { return table; }
+
+}  // namespace weft::onnx

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Non-maximum suppression: one task for each batch and class.
+#include "device.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+struct BoxCorners {
+  f32 y1, x1, y2, x2;
+};
+
+template <bool Centers>
+WEFT_INLINE BoxCorners corners_of(const f32* box) {
+  const f32 a = box[0], b = box[1], c = box[2], d = box[3];
+  if constexpr (Centers) return {b - d / 2, a - c / 2, b + d / 2, a + c / 2};
+  return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
+}
+
+/// Intersection over union; 0 for boxes that share no area.
+WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
+  const f32 y1 = a.y1 > b.y1 ? a.y1 : b.y1, x1 = a.x1 > b.x1 ? a.x1 : b.x1;
+  const f32 y2 = a.y2 < b.y2 ? a.y2 : b.y2, x2 = a.x2 < b.x2 ? a.x2 : b.x2;
+  if (y2 <= y1 || x2 <= x1) return 0;
+  const f32 shared = (y2 - y1) * (x2 - x1);
+  return shared / ((a.y2 - a.y1) * (a.x2 - a.x1) + (b.y2 - b.y1) * (b.x2 - b.x1) - shared);
+}
+
+struct ScoredBox {
+  f32 score;
+  i64 index;
+};
+WEFT_INLINE bool is_better(const ScoredBox& a, const ScoredBox& b) {
+  return a.score > b.score || (a.score == b.score && a.index < b.index);
+}
+
+/// Moves the box at `at` down until no child is better.
+WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
+  const ScoredBox moved = heap[at];
+  WEFT_NO_UNROLL for (i64 child = 2 * at + 1; child < count; child = 2 * at + 1) {
+    if (child + 1 < count && is_better(heap[child + 1], heap[child])) ++child;
+    if (!is_better(heap[child], moved)) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = moved;
+}
+
+/// boxes [rows / classes, n, 4], scores [rows, n], out [rows, most]: numbers of boxes, then -1. Tasks: rows; scratch:
+/// 16 bytes for each of n. A box is compared with those that were taken, so time grows with n and the boxes taken.
+template <bool Centers, class L>
+WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
+                                     f32 greatest, f32 least, i64* out) {
+  auto* heap = static_cast<ScoredBox*>(launch.args->scratch);
+  WEFT_NO_UNROLL for (i64 row = launch.begin; row < launch.end; ++row) {
+    const f32 *own = scores + row * n, *box = boxes + row / classes * n * 4;
+    i64 left = 0, taken = 0, *to = out + row * most;
+    WEFT_NO_UNROLL for (i64 i = 0; i < n; ++i) {
+      if (own[i] > least) heap[left++] = {own[i], i};
+    }
+    WEFT_NO_UNROLL for (i64 i = left / 2; i-- > 0;) sift_box(heap, i, left);
+    WEFT_NO_UNROLL for (; left > 0 && taken < most; sift_box(heap, 0, left)) {
+      const i64 best = heap[0].index;
+      const BoxCorners candidate = corners_of<Centers>(box + best * 4);
+      bool stays = true;
+      WEFT_NO_UNROLL for (i64 i = 0; i < taken && stays; ++i) stays =
+          !(overlap(candidate, corners_of<Centers>(box + to[i] * 4)) > greatest);
+      if (stays) to[taken++] = best;
+      heap[0] = heap[--left];
+    }
+    WEFT_NO_UNROLL for (; taken < most; ++taken) to[taken] = -1;
+  }
+}
+
+}  // namespace weft::kernel
+#endif

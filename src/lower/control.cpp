@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control flow becomes branches and jumps over steps in one list: docs/control_flow.md shows what is written here.
+//
+// A symbol that several steps would set gets a second name, `n'`, for those: n itself is set in one place only, from
+// n'. So each size has one step after which it is known, and no size is computed from a value of the trip before.
+#include "ir/control.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "lower/lowering.h"
+
+namespace weft {
+namespace {
+
+Symbol waiting(const Dim& symbol) { return {.name = symbol.as_symbol()->name + "'", .min = INT64_MIN}; }
+
+SizeSetting set(const Symbol& symbol, const Dim& value) { return {.symbol = symbol, .value = value}; }
+/// n := n'
+SizeSetting take(const Dim& symbol) { return set(*symbol.as_symbol(), Dim::symbol(waiting(symbol))); }
+
+bool contains(const Dims& symbols, const Dim& dim) { return std::ranges::find(symbols, dim) != symbols.end(); }
+bool contains_any(const Dims& symbols, const Dims& dims) {
+  return std::ranges::any_of(dims, [&](const Dim& dim) { return contains(symbols, dim); });
+}
+
+/// n' := the size of `from`, for each size of `type` that is a symbol n of `symbols`.
+void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims& type, const Dims& from) {
+  for (size_t a = 0; a < type.size(); ++a) {
+    if (contains(symbols, type[a])) out.push_back(set(waiting(type[a]), from[a]));
+  }
+}
+
+/// The value's elements at the start of a buffer, in order.
+int whole_buffer(Lowering& lowering, Value value) {
+  View view = lowering.view_of(value);
+  return is_whole(view) ? view.buffer : lowering.copy_of(view, value, "it is read by the host").buffer;
+}
+
+/// Where the operands of a body lie. What must be copied for that is copied here, before the body begins.
+std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
+  std::vector<View> views;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    views.push_back(lowering.view_of(operands[i]));
+    lowering.set_load_time(body.parameters()[i], lowering.is_load_time(operands[i]));
+  }
+  return views;
+}
+
+/// Lowers one body of an If. Results whose size is open are written to buffers of the branch's own, which then change
+/// places with those of the If.
+void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
+                  const std::vector<int>& targets) {
+  const Module& body = *i.modules[which];
+  const Dims& sets = i.as<If>()->sets;
+  std::vector<int> slots = targets, swaps;
+  std::vector<SizeSetting> settings;
+  for (size_t k = 0; k < targets.size(); ++k) {
+    Value result = body.results()[k].value;
+    const Dims& dims = i.types[k].shape.dims;
+    if (!contains_any(sets, dims)) continue;
+    slots[k] = lowering.new_working_buffer(result.shape(), result.source());
+    swaps.insert(swaps.end(), {targets[k], slots[k]});
+    add_settings(settings, sets, dims, result.dims());
+  }
+  lowering.set_sizes({}, lowering.guards().on_entry(body));
+  lowering.lower_body(body, views, slots);
+  lowering.set_sizes(std::move(settings), {});
+  if (!swaps.empty())
+    lowering.add_control({.buffers = swaps, .reason = "results of the branch", .kind = StepKind::swap});
+}
+
+/// The state of lowering one loop: buffers of what is carried, before and after a trip, and of the rows.
+class LoopLowering {
+ public:
+  LoopLowering(Lowering& lowering, Instruction& i)
+      : lowering_(lowering),
+        i_(i),
+        op_(*i.as<Loop>()),
+        body_(*i.modules[0]),
+        operands_(body_operands(i, 0)),
+        first_(op_.conditional ? 1 : 0),
+        carried_(static_cast<size_t>(op_.carried)) {}
+
+  void run() {
+    views_ = views_of(lowering_, body_, operands_);
+    begin();
+    int head = lowering_.next_step();
+    std::vector<int> exits = branches();
+    trip();
+    lowering_.add_control({.reason = "next trip", .kind = StepKind::jump, .target = head});
+    for (int branch : exits) lowering_.step(branch).target = lowering_.next_step();
+    end();
+  }
+
+ private:
+  Value result(size_t k) const { return body_.results()[first_ + k].value; }
+  const Dims& dims(size_t k) const { return i_.types[k].shape.dims; }
+  size_t rows() const { return i_.types.size() - carried_; }
+  /// Rows are stacked in memory that grows when their number or size is not known before the first trip.
+  bool is_open(size_t k) const { return op_.conditional || contains_any(op_.sets, dims(k)); }
+  bool is_passed_on(size_t k) const { return result(k) == body_.parameters()[k]; }
+  Dim number() const { return Dim::symbol(waiting(op_.counter)); }
+
+  void copy_to(int buffer, Value value) {
+    lowering_.copy_into(value, contiguous_view(buffer, value.shape()), "what the first trip begins with");
+  }
+
+  /// Everything before the first trip.
+  void begin() {
+    settings_ = {set(waiting(op_.counter), 0)};
+    std::vector<int> stacked;
+    if (op_.conditional) {
+      copy_to(carry(i_.inputs[0].shape(), body_.results()[0].value), i_.inputs[0]);
+      slots_.push_back(swaps_.back());
+    }
+    for (size_t k = 0; k < carried_; ++k) {
+      int now = carry(operands_[k].shape(), result(k));
+      copy_to(now, operands_[k]);
+      slots_.push_back(swaps_.back());
+      if (is_passed_on(k)) {
+        slots_.back() = -1;
+        swaps_.resize(swaps_.size() - 2);
+      }
+      views_[k] = contiguous_view(now, body_.parameters()[k].shape());
+      lowering_.set_load_time(body_.parameters()[k], false);
+      lowering_.set_view({&i_, static_cast<uint32_t>(k)}, contiguous_view(now, i_.types[k].shape));
+      add_settings(settings_, op_.carries, body_.parameters()[k].dims(), operands_[k].dims());
+    }
+    for (size_t k = carried_; k < i_.types.size(); ++k) stacked.push_back(begin_rows(k));
+    lowering_.set_sizes(std::move(settings_), {}, std::move(stacked));
+  }
+
+  /// Buffers for a carried value now and after the trip.
+  int carry(const Shape& now, Value next) {
+    swaps_.push_back(lowering_.new_working_buffer(now, next.source()));
+    swaps_.push_back(lowering_.new_working_buffer(next.shape(), next.source()));
+    return swaps_[swaps_.size() - 2];
+  }
+
+  int begin_rows(size_t k) {
+    Value stack{&i_, static_cast<uint32_t>(k)};
+    slots_.push_back(-1);
+    if (!is_open(k)) {
+      rows_.push_back(lowering_.new_result(stack).buffer);
+      return rows_.back();
+    }
+    Shape so_far = result(k).shape();
+    so_far.dims.insert(so_far.dims.begin(), op_.counter + 1);
+    rows_.push_back(lowering_.new_working_buffer(so_far, i_.source));
+    lowering_.plan().buffers[static_cast<size_t>(rows_.back())].kind = BufferKind::dynamic;
+    lowering_.set_view(stack, contiguous_view(rows_.back(), stack.shape()));
+    for (size_t a = 1; a < dims(k).size(); ++a) {
+      if (contains(op_.sets, dims(k)[a])) settings_.push_back(set(waiting(dims(k)[a]), 0));
+    }
+    return rows_.back();
+  }
+
+  /// The ways out: all trips made, or the condition.
+  std::vector<int> branches() {
+    std::vector<int> steps;
+    if (op_.trips != Dim(INT64_MAX)) {
+      steps.push_back(lowering_.add_control(
+          {.reason = "trips are left", .kind = StepKind::branch, .amount = op_.trips - number()}));
+    }
+    if (op_.conditional) {
+      steps.push_back(
+          lowering_.add_control({.buffers = {swaps_[0]}, .reason = "the loop goes on", .kind = StepKind::branch}));
+    }
+    return steps;
+  }
+
+  void trip() {
+    std::vector<SizeSetting> settings = {take(op_.counter)};
+    for (const Dim& symbol : op_.carries) settings.push_back(take(symbol));
+    lowering_.set_sizes(std::move(settings), lowering_.guards().on_entry(body_));
+    lowering_.lower_body(body_, views_, slots_);
+    for (size_t k = 0; k < rows(); ++k) add_row(carried_ + k, rows_[k]);
+    settings = {set(waiting(op_.counter), op_.counter + 1)};
+    for (size_t k = 0; k < carried_; ++k)
+      add_settings(settings, op_.carries, body_.parameters()[k].dims(), result(k).dims());
+    lowering_.set_sizes(std::move(settings), {});
+    if (!swaps_.empty())
+      lowering_.add_control({.buffers = swaps_, .reason = "carried to the next trip", .kind = StepKind::swap});
+  }
+
+  void add_row(size_t k, int buffer) {
+    Value row = result(k);
+    std::vector<SizeSetting> settings;
+    std::vector<SizeCheck> checks;
+    for (size_t a = 1; a < dims(k).size(); ++a) {
+      if (!contains(op_.sets, dims(k)[a])) continue;
+      // After the first trip every row has the size of the one before.
+      Dim differs = row.dims()[a - 1] - Dim::symbol(waiting(dims(k)[a]));
+      checks.push_back({true, min(op_.counter, 1) * differs, 0, row.source(), "rows of a loop differ in size"});
+      settings.push_back(set(waiting(dims(k)[a]), row.dims()[a - 1]));
+    }
+    if (!checks.empty())
+      lowering_.add_control({.reason = "rows are alike", .kind = StepKind::sizes, .checks = std::move(checks)});
+    lowering_.set_sizes(std::move(settings), {});
+    Shape shape = row.shape();
+    if (is_open(k)) {
+      shape.dims.insert(shape.dims.begin(), op_.counter + 1);
+      lowering_.add_control(
+          {.buffers = {buffer}, .reason = "room for a row", .kind = StepKind::grow, .amount = bytes_of(shape)});
+    }
+    View to = contiguous_view(buffer, row.shape());
+    to.offset = op_.counter * row.shape().elements();
+    lowering_.copy_into(row, to, "a row of the loop's result");
+  }
+
+  /// After the last trip.
+  void end() {
+    std::vector<SizeSetting> settings;
+    if (op_.conditional) settings.push_back(set(*op_.count.as_symbol(), number()));
+    for (size_t k = 0; k < carried_; ++k) {
+      for (size_t a = 0; a < dims(k).size(); ++a) {
+        if (contains(op_.sets, dims(k)[a]))
+          settings.push_back(set(*dims(k)[a].as_symbol(), Dim::symbol(waiting(body_.parameters()[k].dims()[a]))));
+      }
+    }
+    for (size_t k = carried_; k < i_.types.size(); ++k) {
+      for (size_t a = 1; a < dims(k).size(); ++a) {
+        if (contains(op_.sets, dims(k)[a])) settings.push_back(take(dims(k)[a]));
+      }
+    }
+    lowering_.set_sizes(std::move(settings), lowering_.guards().after(i_), swaps_);
+    if (lowering_.step(lowering_.next_step() - 1).kind == StepKind::jump)  // the step after a loop ends its lifetimes
+      lowering_.add_control({.reason = "the loop is left", .kind = StepKind::sizes});
+  }
+
+  Lowering& lowering_;
+  Instruction& i_;
+  const Loop& op_;
+  const Module& body_;
+  std::span<const Value> operands_;
+  size_t first_, carried_;  // results of the body before the carried ones; carried values
+  std::vector<View> views_;
+  std::vector<int> slots_, swaps_, rows_;
+  std::vector<SizeSetting> settings_;
+};
+
+}  // namespace
+
+void lower_bind(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Bind>();
+  int buffer = whole_buffer(lowering, i.inputs[0]);
+  std::vector<SizeSetting> settings;
+  for (size_t k = 0; k < op.symbols.size(); ++k) {
+    settings.push_back({.symbol = *op.symbols[k].as_symbol(),
+                        .buffer = buffer,
+                        .element = static_cast<int>(k),
+                        .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
+  }
+  lowering.set_sizes(std::move(settings), lowering.guards().after(i));
+}
+
+void lower_if(Lowering& lowering, const Region& region) {
+  Instruction& i = *region.anchor;
+  const auto& op = *i.as<If>();
+  std::vector<View> yes = views_of(lowering, *i.modules[0], body_operands(i, 0)),
+                    no = views_of(lowering, *i.modules[1], body_operands(i, 1));
+  int condition = whole_buffer(lowering, i.inputs[0]);
+  std::vector<int> targets;
+  for (uint32_t k = 0; k < i.types.size(); ++k) {
+    bool is_open = contains_any(op.sets, i.types[k].shape.dims);
+    int buffer =
+        is_open ? lowering.new_working_buffer(i.types[k].shape, i.source) : lowering.new_result({&i, k}).buffer;
+    if (is_open) lowering.set_view({&i, k}, contiguous_view(buffer, i.types[k].shape));
+    targets.push_back(buffer);
+  }
+  int branch = lowering.add_control({.buffers = {condition}, .reason = "which branch", .kind = StepKind::branch});
+  lower_branch(lowering, i, 0, yes, targets);
+  int jump = lowering.add_control({.reason = "the branch is done", .kind = StepKind::jump});
+  lowering.step(branch).target = lowering.next_step();
+  lower_branch(lowering, i, 1, no, targets);
+  lowering.step(jump).target = lowering.next_step();
+  std::vector<SizeSetting> settings;
+  for (const Dim& symbol : op.sets) settings.push_back(take(symbol));
+  lowering.set_sizes(std::move(settings), lowering.guards().after(i));
+}
+
+void lower_loop(Lowering& lowering, const Region& region) { LoopLowering(lowering, *region.anchor).run(); }
+
+}  // namespace weft

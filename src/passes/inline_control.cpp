@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/inline_control.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ir/control.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t most_written_out = 256;  // instructions that a loop may come to
+
+using Renaming = std::map<std::string, Dim>;
+using Values = std::vector<Value>;
+
+Dim renamed(const Renaming& sizes, const Symbol& symbol) {
+  auto found = sizes.find(symbol.name);
+  return found == sizes.end() ? Dim::symbol(symbol) : found->second;
+}
+Dim renamed(const Renaming& sizes, const Dim& dim) {
+  return dim.substitute([&](const Symbol& symbol) { return renamed(sizes, symbol); });
+}
+
+/// Writes a body's instructions at the module's place: parameters become `arguments`, symbols what `sizes` says. A
+/// symbol that the body sets gets a new name each time. Gives the body's results.
+Values write_body(Module& into, const Module& body, std::span<const Value> arguments, Renaming sizes) {
+  std::unordered_map<const Instruction*, Value> written;
+  for (size_t i = 0; i < arguments.size(); ++i) written[body.parameters()[i].def] = arguments[i];
+  auto value_of = [&](Value value) {
+    return Value{written.at(value.def).def, written.at(value.def).index + value.index};
+  };
+  for (const Instruction& i : body) {
+    if (i.is<Parameter>()) continue;
+    for (const Dim& dim : symbols_set_by(i)) {
+      const Symbol& symbol = *dim.as_symbol();
+      sizes.insert_or_assign(symbol.name, into.program().fresh_symbol("n", symbol.min, symbol.max));
+    }
+    Op op = i.op.info().substitute(i.op, [&](const Symbol& symbol) { return renamed(sizes, symbol); });
+    Values inputs;
+    for (const Value& input : i.inputs) inputs.push_back(value_of(input));
+    SourceScope source(into, i.source);
+    written[&i] = into.append(std::move(op), std::move(inputs));
+  }
+  const auto& guards = into.program().guards();
+  for (size_t g = 0, count = guards.size(); g < count; ++g) {
+    Guard guard = guards[g];
+    if (guard.module != &body) continue;
+    guard.a = renamed(sizes, guard.a), guard.b = renamed(sizes, guard.b), guard.module = &into;
+    bool holds = guard.kind == Guard::Kind::equal ? known_equal(guard.a, guard.b) : known_less_equal(guard.a, guard.b);
+    if (!holds) into.program().add_guard(std::move(guard));
+  }
+  Values results;
+  for (const Result& result : body.results()) results.push_back(value_of(result.value));
+  return results;
+}
+
+bool has_control(const Module& body) {
+  for (const Instruction& i : body) {
+    if (!i.modules.empty()) return true;
+  }
+  return false;
+}
+
+/// Symbols of `types` among `sets`, and what they are in the values that take the place of these types.
+void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Values& values) {
+  for (size_t k = 0; k < values.size(); ++k) {
+    for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
+      const Dim& dim = types[k].shape.dims[a];
+      if (std::ranges::find(sets, dim) != sets.end())
+        sizes.insert_or_assign(dim.as_symbol()->name, values[k].dims()[a]);
+    }
+  }
+}
+
+/// `values` instead of the instruction's results, and its sizes wherever they are used.
+void replace_by(Module& module, Instruction& i, const Values& values, const Renaming& sizes) {
+  for (uint32_t k = 0; k < values.size(); ++k) module.replace(i.result(k), values[k]);
+  module.erase(i);
+  if (!sizes.empty()) module.program().replace_symbols([&](const Symbol& symbol) { return renamed(sizes, symbol); });
+}
+
+std::optional<bool> constant_condition(Value condition) {
+  const auto* op = condition.def->as<Constant>();
+  return op ? std::optional(to_int64s(op->tensor).at(0) != 0) : std::nullopt;
+}
+
+bool inline_if(Module& module, Instruction& i) {
+  auto known = constant_condition(i.inputs[0]);
+  if (!known) return false;
+  size_t which = *known ? 0 : 1;
+  const Module& body = *i.modules[which];
+  if (has_control(body)) return false;
+  ReplaceScope scope(module, i);
+  Values values = write_body(module, body, body_operands(i, which), {});
+  Renaming sizes;
+  match_sizes(sizes, i.as<If>()->sets, i.types, values);
+  replace_by(module, i, values, sizes);
+  return true;
+}
+
+Value stacked(Module& module, const Values& rows, const Type& type) {
+  if (rows.empty()) {
+    Dims dims = type.shape.dims;
+    dims[0] = 0;
+    return broadcast(module, constant(module, type.shape.dtype, 0), dims);
+  }
+  Values parts;
+  for (Value row : rows) {
+    Dims dims = row.dims();
+    dims.insert(dims.begin(), 1);
+    parts.push_back(reshape(module, row, dims));
+  }
+  return concat(module, parts, 0);
+}
+
+/// No trips can be told before a loop whose rows have sizes that only a trip sets.
+bool has_open_rows(const Instruction& i, const Loop& op) {
+  for (size_t k = static_cast<size_t>(op.carried); k < i.types.size(); ++k) {
+    for (const Dim& dim : i.types[k].shape.dims) {
+      if (std::ranges::find(op.sets, dim) != op.sets.end()) return true;
+    }
+  }
+  return false;
+}
+
+bool write_out_loop(Module& module, Instruction& i) {
+  const Loop op = *i.as<Loop>();
+  const Module& body = *i.modules[0];
+  auto trips = op.conditional ? std::nullopt : op.trips.constant();
+  bool is_short = trips && *trips <= static_cast<int64_t>(most_written_out / std::max<size_t>(body.size(), 1));
+  if (!is_short || has_control(body) || has_open_rows(i, op)) return false;
+  ReplaceScope scope(module, i);
+  auto carried = static_cast<size_t>(op.carried);
+  Values now = i.inputs;
+  std::vector<Values> rows(op.types.size() - carried);
+  for (int64_t trip = 0; trip < *trips; ++trip) {
+    Renaming sizes = {{op.counter.as_symbol()->name, trip}};
+    Types types;
+    for (size_t k = 0; k < carried; ++k) types.push_back(body.parameters()[k].type());
+    match_sizes(sizes, op.carries, types, Values(now.begin(), now.begin() + op.carried));
+    Values results = write_body(module, body, now, sizes);
+    std::copy_n(results.begin(), carried, now.begin());
+    for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[carried + k]);
+  }
+  now.resize(carried);
+  for (size_t k = 0; k < rows.size(); ++k) now.push_back(stacked(module, rows[k], op.types[carried + k]));
+  Renaming sizes;
+  match_sizes(sizes, op.sets, i.types, now);
+  replace_by(module, i, now, sizes);
+  return true;
+}
+
+/// A constant or a size that a body reads from outside is made again inside, where passes see what it is.
+bool sink_constants(Instruction& i) {
+  bool changed = false;
+  size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;
+  for (size_t which = 0; which < i.modules.size(); ++which) {
+    Module& body = *i.modules[which];
+    std::span<const Value> operands = body_operands(i, which);
+    for (size_t p = fixed; p < operands.size(); ++p) {
+      Instruction& def = *operands[p].def;
+      Value parameter = body.parameters()[p];
+      bool is_read = !parameter.def->users.empty() || body.is_result(parameter);
+      if (!is_read || (!def.is<Constant>() && !def.is<Sizes>())) continue;
+      ReplaceScope scope(body, *body.begin());
+      body.replace(parameter, body.append(def.op, {}));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace
+
+bool inline_control(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    if (i.is<If>()) changed |= inline_if(module, i) || sink_constants(i);
+    else if (i.is<Loop>()) changed |= write_out_loop(module, i) || sink_constants(i);
+  }
+  return changed;
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/size_schedule.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace weft {
+namespace {
+
+[[noreturn]] void out_of_bounds(const PlanStep& step, const SizeSetting& setting, int64_t value, int64_t most) {
+  std::string upper = most == INT64_MAX ? "any" : cat(most);
+  throw Error(
+      {.kind = ErrorKind::usage,
+       .code = "E314",
+       .what = cat("the model computes a size of ", value, ", which is outside ", setting.symbol.min, " to ", upper),
+       .where = step.source,
+       .why = cat("the size is ", setting.symbol.name,
+                  setting.most.is_constant() ? std::string() : cat(", at most ", setting.most))});
+}
+
+}  // namespace
+
+SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    for (const SizeSetting& setting : plan.steps[i].settings) set_by_[setting.symbol.name] = static_cast<int>(i);
+  }
+  std::vector<int> known;
+  for (size_t i = 0; i < plan.sizes.size(); ++i) {
+    known.push_back(known_after(plan.sizes[i]));
+    due_[static_cast<size_t>(known.back() + 1)].sizes.push_back(static_cast<int>(i));
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].kind != StepKind::kernel) continue;
+    int last = before_run;
+    for (int size : plan.steps[i].sizes) last = std::max(last, known[static_cast<size_t>(size)]);
+    due_[static_cast<size_t>(last + 1)].steps.push_back(static_cast<int>(i));
+  }
+}
+
+int SizeSchedule::known_after(const Dim& dim) const {
+  int last = before_run;
+  if (set_by_.empty()) return last;
+  dim.visit_symbols([&](const Symbol& symbol) {
+    auto found = set_by_.find(symbol.name);
+    if (found != set_by_.end()) last = std::max(last, found->second);
+  });
+  return last;
+}
+
+bool SizeSchedule::is_run_time(const Dim& dim) const { return known_after(dim) != before_run; }
+
+void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read,
+               SymbolValues& values) {
+  for (const SizeSetting& setting : step.settings) {
+    int64_t value = setting.buffer < 0 ? values.evaluate(setting.value) : read(setting.buffer, setting.element);
+    int64_t most = std::min(setting.symbol.max, values.evaluate(setting.most));
+    if (value < setting.symbol.min || value > most) out_of_bounds(step, setting, value, most);
+    values.set(setting.symbol.name, value);
+  }
+  check_sizes(step.checks, values);
+}
+
+}  // namespace weft

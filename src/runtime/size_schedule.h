@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/plan.h"
+#include "runtime/bind.h"
+
+namespace weft {
+
+/// When each size of a plan can be computed: before the run, or as soon as a `sizes` step has set the last symbol in it
+/// (docs/symbolic_sizes.md). Every symbol that a size mentions is set by one step; only the settings themselves may
+/// read symbols that several steps set, as a loop does before its first and after each trip.
+class SizeSchedule {
+ public:
+  explicit SizeSchedule(const Plan& plan);
+
+  static constexpr int before_run = -1;
+
+  /// What can be computed once step `step` (or before_run) is done.
+  struct Due {
+    std::vector<int> sizes;  ///< numbers of Plan::sizes
+    std::vector<int> steps;  ///< kernel steps all of whose sizes are known then
+  };
+  const Due& due(int step) const { return due_[static_cast<size_t>(step + 1)]; }
+  bool is_run_time(const Dim& dim) const;
+
+ private:
+  int known_after(const Dim& dim) const;
+
+  std::map<std::string, int, std::less<>> set_by_;  // the last step that sets a symbol
+  std::vector<Due> due_;
+};
+
+/// Carries out a `sizes` step: `read` gives element `element` of an i64 buffer. Throws E314 for a value outside its
+/// bounds and E312 for a check that does not hold, both with the node.
+void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read, SymbolValues& values);
+
+}  // namespace weft
