@@ -86,7 +86,8 @@ typedef enum weft_log_level {
   WEFT_LOG_NOTE,
   WEFT_LOG_INFO,
   WEFT_LOG_DEBUG,
-  WEFT_LOG_TRACE
+  WEFT_LOG_TRACE,
+  WEFT_LOG_ALL = 0x7fffffff
 } weft_log_level;
 
 /* Receives every message of the whole process instead of standard error; calls do not overlap. NULL restores standard
@@ -124,7 +125,8 @@ typedef enum weft_dtype {
   WEFT_F64 = 22,
   WEFT_C64 = 23,
   WEFT_C128 = 24,
-  WEFT_STRING = 25
+  WEFT_STRING = 25,
+  WEFT_DTYPE_UNKNOWN = 0x7fffffff /* a wrong number is an error, never undefined behaviour: enums have 32 bits */
 } weft_dtype;
 
 WEFT_API const char* weft_dtype_name(weft_dtype type); /* "f32"; "" for a number that is no type */
@@ -159,7 +161,12 @@ WEFT_API const char* weft_tensor_string(const weft_tensor* tensor, size_t index,
 
 /* ---- Compile, load, save ----------------------------------------------------------------------------------------- */
 
-typedef enum weft_precision { WEFT_PRECISION_F32 = 0, WEFT_PRECISION_BF16 = 1, WEFT_PRECISION_F16 = 2 } weft_precision;
+typedef enum weft_precision {
+  WEFT_PRECISION_F32 = 0,
+  WEFT_PRECISION_BF16 = 1,
+  WEFT_PRECISION_F16 = 2,
+  WEFT_PRECISION_UNKNOWN = 0x7fffffff
+} weft_precision;
 
 /* Memory of the caller's for weights, working memory and results. Calls come from any thread; the functions must work
  * until everything made with them is gone. */

@@ -20,8 +20,8 @@ void add(Arguments& list, std::initializer_list<std::string> more) {
 
 void add_language(Arguments& list, const KernelSource& source) {
   // What we leave out matters: no -ffast-math, so NaN and infinity keep their meaning; cc1 has errno, traps,
-  // exceptions and unwind tables off unless asked.
-  add(list, {"-x", "c++", "-std=c++20", "-O3", "-disable-llvm-passes", "-ffreestanding", "-fno-builtin"});
+  // exceptions and unwind tables off unless asked. Integers wrap around, as every framework's do.
+  add(list, {"-x", "c++", "-std=c++20", "-O3", "-disable-llvm-passes", "-ffreestanding", "-fno-builtin", "-fwrapv"});
   add(list, {"-ffp-contract=fast", "-fno-rtti", "-fno-threadsafe-statics", "-nostdsysteminc", "-nobuiltininc"});
   add(list, {"-I/weft/kernels", "-I/weft", "-mrelocation-model", "pic", "-pic-level", "2", "-emit-llvm-only"});
   if (source.warnings) add(list, {"-Wall", "-Wextra"});

@@ -18,6 +18,7 @@ namespace weft {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
+constexpr uint64_t closed = 0xffffffff;  // the next task of a slot that is being filled in: beyond every total
 
 void pause() {
 #if defined(__x86_64__)
@@ -98,12 +99,15 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
   if (!slot) return body(context, 0, tasks, 0);  // nothing to share, or sixteen callers share the threads already
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
-  slot->total.store(tasks, std::memory_order_relaxed);
-  slot->piece.store(std::max<int64_t>(1, tasks / (width_ * 8)), std::memory_order_relaxed);
-  slot->body.store(body, std::memory_order_relaxed);
-  slot->context.store(context, std::memory_order_relaxed);
+  // Closed first: a late thread that still holds the last call's state must fail to take a piece, whichever of the new
+  // fields it has seen.
+  const uint64_t epoch = (slot->state.load(std::memory_order_relaxed) >> 32) + 1;
+  slot->state.store(epoch << 32 | closed, std::memory_order_relaxed);
+  slot->total.store(tasks, std::memory_order_release);
+  slot->piece.store(std::max<int64_t>(1, tasks / (width_ * 8)), std::memory_order_release);
+  slot->body.store(body, std::memory_order_release);
+  slot->context.store(context, std::memory_order_release);
   slot->done.store(0, std::memory_order_relaxed);
-  uint64_t epoch = (slot->state.load(std::memory_order_relaxed) >> 32) + 1;
   slot->state.store(epoch << 32, std::memory_order_release);
   wake();
   while (help(*slot, 0)) {
@@ -120,9 +124,9 @@ bool ThreadPool::help(Slot& slot, int worker) {
   uint64_t state = slot.state.load(std::memory_order_acquire);
   for (;;) {
     auto next = static_cast<int64_t>(state & 0xffffffff);
-    int64_t total = slot.total.load(std::memory_order_relaxed), piece = slot.piece.load(std::memory_order_relaxed);
-    Body body = slot.body.load(std::memory_order_relaxed);
-    void* context = slot.context.load(std::memory_order_relaxed);
+    int64_t total = slot.total.load(std::memory_order_acquire), piece = slot.piece.load(std::memory_order_acquire);
+    Body body = slot.body.load(std::memory_order_acquire);
+    void* context = slot.context.load(std::memory_order_acquire);
     if (next >= total || !body) return false;
     int64_t end = std::min(next + piece, total);
     uint64_t taken = (state >> 32 << 32) | static_cast<uint64_t>(end);
