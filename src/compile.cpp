@@ -261,9 +261,10 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
                              request.sizes.size(), " sizes are given")});
   }
   Dims dims;
+  const onnx::Dimension undeclared;
   for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
     auto [low, high] = request.sizes[axis];
-    onnx::Dimension size = declared ? (*declared)[axis] : onnx::Dimension{};
+    const onnx::Dimension& size = declared ? (*declared)[axis] : undeclared;
     std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
     Symbol symbol{.name = name, .min = low, .max = high};
     if (size.value && low <= *size.value && *size.value <= high) symbol.min = symbol.max = *size.value;

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A C++ program whose threads share sessions while another thread makes and drops some: equal bits, no growth.
+
+`weft-ort_stress` of a TSan build runs by hand: `python tests/ort/test_stress.py build/tsan 2000`."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from models import mlp, model  # noqa: E402
+
+
+def convnet():
+    """Convolutions with a residual, pooling and a softmax over free batch."""
+    random = np.random.default_rng(1)
+    weights = [("a", random.standard_normal((16, 3, 3, 3)).astype(np.float32)),
+               ("b", random.standard_normal((16, 16, 3, 3)).astype(np.float32) / 12)]
+    nodes = [helper.make_node("Conv", ["x", "a"], ["h"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["h"], ["r"]),
+             helper.make_node("Conv", ["r", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Add", ["c", "r"], ["s"]),
+             helper.make_node("GlobalAveragePool", ["s"], ["p"]), helper.make_node("Softmax", ["p"], ["y"], axis=1)]
+    return model(nodes, [("x", TensorProto.FLOAT, ["n", 3, 17, 13])], [("y", TensorProto.FLOAT, ["n", 16, 1, 1])], weights)
+
+
+def loop():
+    """Five turns of a loop whose state is a tensor of a free size."""
+    nodes = [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Add", ["t", "x"], ["u"]),
+             helper.make_node("Identity", ["go"], ["on"])]
+    body = helper.make_graph(nodes, "body", [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+                                             helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+                                             helper.make_tensor_value_info("s", TensorProto.FLOAT, ["n", 20])],
+                             [helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+                              helper.make_tensor_value_info("u", TensorProto.FLOAT, ["n", 20])])
+    outer = [helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)]
+    return model(outer, [("x", TensorProto.FLOAT, ["n", 20])], [("y", TensorProto.FLOAT, ["n", 20])],
+                 [("turns", np.array(5, np.int64))])
+
+
+def stress(build, threads, runs, **variables):
+    """What the program found, as a dictionary."""
+    stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+    with tempfile.TemporaryDirectory() as folder:
+        models = []
+        for name, proto in {"mlp": mlp(), "wide": mlp(1, 300), "convnet": convnet(), "loop": loop()}.items():
+            models.append(f"{folder}/{name}.onnx")
+            pathlib.Path(models[-1]).write_bytes(proto.SerializeToString())
+        done = subprocess.run([build / "bin/weft-ort_stress", stock, build / "lib/libweft-onnxruntime.so", str(threads),
+                               str(runs), *models], capture_output=True, text=True, env={**os.environ, **variables})
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-20000:]
+    return json.loads(done.stdout)
+
+
+def test_threads_share_sessions():
+    from conftest import BUILD
+
+    runs = 12_500 if os.environ.get("WEFT_TEST_FULL") == "1" else 500
+    found = stress(BUILD, 8, runs)
+    assert found["calls"] >= 8 * runs and found["sessions"] > 0 and found["wrong"] == 0
+    assert found["grown_kib"] <= 2048
+
+
+if __name__ == "__main__":
+    # What an uninstrumented onnxruntime does with its atomics cannot be seen, so races between its own frames are its own.
+    print(stress(pathlib.Path(sys.argv[1]).resolve(), 8, int(sys.argv[2]),
+                 TSAN_OPTIONS=f"report_mutex_bugs=0 suppressions={HERE / 'tsan.txt'}"))
