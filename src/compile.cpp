@@ -385,14 +385,24 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
   return compile_for(std::move(program), options, {});
 }
 
+namespace {
+void refuse_saved(const Bytes& model, const std::string& what) {
+  if (!is_saved_plan(model)) return;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E102",
+               .what = cat(what, " is a saved program, not a model"),
+               .hint = "give the model that it was compiled from"});
+}
+}  // namespace
+
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
-  if (is_saved_plan(map_file(path))) {
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E102",
-                 .what = cat(printable(path.string()), " is a saved program, not a model"),
-                 .hint = "give the model that it was compiled from"});
-  }
+  refuse_saved(map_file(path), printable(path.string()));
   return import(onnx::read_model(path), options);
+}
+
+std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
+  refuse_saved(model, "what was given");
+  return import(onnx::read_model(std::move(model), {.external_data_dir = folder}), options);
 }
 
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,

@@ -61,6 +61,8 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 
 /// The model as the frontend gives it (`stage` empty), or after the pass called `stage`.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
+std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options = {},
+                                      const std::filesystem::path& folder = {});
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
                                    std::string_view stage = {});
 

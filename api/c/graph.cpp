@@ -2,9 +2,12 @@
 #include <cstring>
 
 #include "api/c/handles.h"
+#include "frontends/onnx/import.h"
 #include "ir/core_ops.h"
 #include "ir/text.h"
 #include "ops/registry.h"
+#include "passes/quantize_products.h"
+#include "targets/ref/ref.h"
 
 using namespace weft;
 
@@ -49,6 +52,25 @@ Op parse_op(Program& program, std::string_view text) {
   return make_op(parsed.name, parsed.attributes, parse_context(program));
 }
 
+void give_graph(weft_graph** out, std::unique_ptr<Program> program) {
+  auto made = std::make_unique<weft_graph>();
+  made->program = std::move(program);
+  for (Instruction& instruction : made->program->main()) made->instructions.push_back(&instruction);
+  made->results = made->program->main().results();
+  *out = made.release();
+}
+
+void give_port(weft_graph& graph, std::vector<Port> ports, size_t index, weft_port* out) {
+  graph.ports = std::move(ports);
+  graph.port_texts = describe_ports(graph.ports);
+  fill_port(graph.ports, graph.port_texts, index, out);
+}
+
+ProductKinds kinds_of(int32_t products) {
+  if (products < 1 || products > 3) usage_error("E210", cat("products is ", products, ", not 1, 2 or 3"));
+  return {.dots = (products & 1) != 0, .convolutions = (products & 2) != 0};
+}
+
 const CustomOperator* find_custom(const weft_graph& graph, std::string_view text) {
   std::string_view name = text.substr(0, text.find_first_of(" {"));
   auto found = std::ranges::find(graph.operators, name, &CustomOperator::name);
@@ -70,12 +92,42 @@ weft_status* weft_graph_new(const char* name, weft_graph** graph) {
 weft_status* weft_graph_parse(const char* text, weft_graph** graph) {
   return guarded([&] {
     required(graph, "graph");
-    auto made = std::make_unique<weft_graph>();
-    made->program = parse_program(&required(text, "text"), make_op);
-    for (Instruction& instruction : made->program->main()) made->instructions.push_back(&instruction);
-    made->results = made->program->main().results();
-    *graph = made.release();
+    give_graph(graph, parse_program(&required(text, "text"), make_op));
   });
+}
+
+const char* weft_model_operator(size_t index) {
+  static const auto* names = new std::vector<std::string>(onnx::supported_operators());
+  return index < names->size() ? (*names)[index].c_str() : nullptr;
+}
+
+weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph) {
+  return guarded([&] {
+    required(graph, "graph");
+    give_graph(graph, import_file(&required(path, "path"), to_compile_options(options)));
+  });
+}
+
+weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
+                                   weft_graph** graph) {
+  return guarded([&] {
+    required(graph, "graph");
+    give_graph(graph,
+               import_bytes(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
+  });
+}
+
+size_t weft_graph_input_count(const weft_graph* graph) {
+  return graph->program ? graph->program->main().parameters().size() : 0;
+}
+size_t weft_graph_output_count(const weft_graph* graph) { return graph->results.size(); }
+
+weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port) {
+  return guarded([&] { give_port(*graph, input_ports(program_of(graph)), index, port); });
+}
+
+weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port) {
+  return guarded([&] { give_port(*graph, output_ports(program_of(graph)), index, port); });
 }
 
 void weft_graph_free(weft_graph* graph) { delete graph; }
@@ -147,6 +199,25 @@ weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value v
     Program& program = program_of(graph);
     graph->results.push_back({&required(name, "name"), value_of(*graph, value)});
     program.main().set_results(graph->results);
+  });
+}
+
+weft_status* weft_graph_observe(weft_graph* graph, int32_t products) {
+  return guarded([&] {
+    observe_products(program_of(graph), kinds_of(products));
+    graph->instructions.clear();
+    graph->results = graph->program->main().results();
+  });
+}
+
+weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
+                                 size_t count) {
+  return guarded([&] {
+    Program& program = program_of(graph);
+    std::vector<Tensor> tensors;
+    if (count > 0) required(magnitudes, "magnitudes");
+    for (size_t i = 0; i < count; ++i) tensors.push_back(required(magnitudes[i], "magnitudes").tensor);
+    quantize_products(program, kinds_of(products), tensors);
   });
 }
 

@@ -22,18 +22,24 @@ struct weft_tensor {
   bool is_shared = true;
 };
 
+namespace weft {
+/// A port with the texts and sizes that weft_port points to.
+struct PortText {
+  std::string type;
+  std::vector<std::string> dim_texts;
+  std::vector<weft_dim> dims;
+};
+std::vector<PortText> describe_ports(const std::vector<Port>& ports);
+/// Throws E210 for an index that is none.
+void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out);
+}  // namespace weft
+
 struct weft_program {
   explicit weft_program(std::shared_ptr<weft::Executable> compiled);
 
-  /// A port with the texts and sizes that weft_port points to.
-  struct PortText {
-    std::string type;
-    std::vector<std::string> dim_texts;
-    std::vector<weft_dim> dims;
-  };
   std::shared_ptr<weft::Executable> executable;
   std::string device;
-  std::vector<PortText> inputs, outputs;
+  std::vector<weft::PortText> inputs, outputs;
 };
 
 struct weft_context {
@@ -46,6 +52,8 @@ struct weft_graph {
   std::vector<weft::Instruction*> instructions;  // by the number in weft_value
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
+  std::vector<weft::Port> ports;  // what the last call that asked for a port shows
+  std::vector<weft::PortText> port_texts;
 };
 
 namespace weft {
@@ -65,6 +73,12 @@ weft_status* guarded(const Body& body) noexcept {
     return status_of_current_exception();
   }
 }
+
+/// The model that the caller gives, copied unless it is lent.
+Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options);
+
+/// Of its external weights; "" for none.
+std::string given_folder(const weft_compile_options* options);
 
 /// A pointer that the caller must give.
 template <class T>

@@ -15,8 +15,8 @@ weft_dim to_dim(const Dim& dim, const std::string& text) {
   return {value ? *value : -1, dim.lower_bound(), dim.upper_bound(), text.c_str()};
 }
 
-weft_program::PortText describe_port(const Port& port) {
-  weft_program::PortText text{.type = to_string(port.type), .dim_texts = {}, .dims = {}};
+PortText describe_port(const Port& port) {
+  PortText text{.type = to_string(port.type), .dim_texts = {}, .dims = {}};
   if (!port.type.is_tensor()) return text;
   const Dims& dims = port.type.shape.dims;
   for (const Dim& dim : dims) text.dim_texts.push_back(to_string(dim));
@@ -24,15 +24,16 @@ weft_program::PortText describe_port(const Port& port) {
   return text;
 }
 
-std::vector<weft_program::PortText> describe_ports(const std::vector<Port>& ports) {
-  std::vector<weft_program::PortText> texts;
+}  // namespace
+
+std::vector<PortText> describe_ports(const std::vector<Port>& ports) {
+  std::vector<PortText> texts;
   texts.reserve(ports.size());  // the dims point into their neighbours: nothing may move
   for (const Port& port : ports) texts.push_back(describe_port(port));
   return texts;
 }
 
-void fill_port(const std::vector<Port>& ports, const std::vector<weft_program::PortText>& texts, size_t index,
-               weft_port* out) {
+void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out) {
   size_t size = required(out, "port").struct_size;
   if (index >= ports.size()) usage_error("E210", cat("port ", index, " of ", ports.size(), " was asked for"));
   const Port& port = ports[index];
@@ -48,6 +49,8 @@ void fill_port(const std::vector<Port>& ports, const std::vector<weft_program::P
   std::memcpy(out, &filled, std::min(size, sizeof filled));
 }
 
+namespace {
+
 std::vector<std::string> texts(const char* const* items, size_t count, const char* what) {
   std::vector<std::string> copies;
   if (count > 0) required(items, what);
@@ -60,6 +63,18 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
 }
 
 }  // namespace
+
+std::string given_folder(const weft_compile_options* options) {
+  const char* folder = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).folder;
+  return folder ? folder : "";
+}
+
+Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options) {
+  if (size > 0) required(static_cast<const char*>(data), "data");
+  std::span<const std::byte> model(static_cast<const std::byte*>(data), size);
+  bool is_lent = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).borrow != 0;
+  return is_lent ? Bytes(model, nullptr) : Bytes::copy(model);
+}
 
 HostExecutor to_executor(const weft_executor& given) {
   if (!given.parallel_for || given.width < 1)
@@ -136,11 +151,8 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
                                 weft_program** program) {
   return guarded([&] {
     required(program, "program");
-    if (size > 0) required(static_cast<const char*>(data), "data");
-    std::span<const std::byte> model(static_cast<const std::byte*>(data), size);
-    weft_compile_options c = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
-    Bytes bytes = c.borrow ? Bytes(model, nullptr) : Bytes::copy(model);
-    give_program(program, compile_bytes(std::move(bytes), to_compile_options(options), c.folder ? c.folder : ""));
+    give_program(program,
+                 compile_bytes(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
   });
 }
 

@@ -375,7 +375,19 @@ typedef struct weft_value {
 WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
 /* A whole program in text form. */
 WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
+/* The operators that models may use, in order, "Conv", "com.microsoft:FusedGelu"; NULL past the last. */
+WEFT_API const char* weft_model_operator(size_t index);
+/* A model (.onnx) as a graph, as it was read. Options that say how count: sizes, constants, defaults, operators,
+ * folder, borrow. */
+WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph);
+WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
+                                            weft_graph** graph);
 WEFT_API void weft_graph_free(weft_graph* graph);
+/* The inputs and outputs so far; what `port` points to lives until the graph is asked again, changes or is freed. */
+WEFT_API size_t weft_graph_input_count(const weft_graph* graph);
+WEFT_API size_t weft_graph_output_count(const weft_graph* graph);
+WEFT_API weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port);
+WEFT_API weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port);
 /* A size by name, before its first use in a type; unnamed ones get min 0 and no max. */
 WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
 WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
@@ -388,6 +400,12 @@ WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
+/* int8 for matrix products and convolutions by weights, in three steps: `observe` puts the greatest magnitudes of what
+ * they multiply in the place of a graph's outputs; run on examples, it gives `magnitudes` (keep the greatest of each);
+ * `quantize` takes them, for another graph of the same model. `products`: 1 matrix products, 2 convolutions, 3 both. */
+WEFT_API weft_status* weft_graph_observe(weft_graph* graph, int32_t products);
+WEFT_API weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
+                                          size_t count);
 /* "f32[batch,64]" */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
 WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);

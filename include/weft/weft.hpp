@@ -338,6 +338,20 @@ class Graph {
     return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
   }
 
+  /// A model (.onnx) as it was read.
+  static Graph read(const std::string& path, const CompileOptions& options = {}) {
+    detail::CompileOptionsView view(options);
+    return Graph(
+        own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_read(path.c_str(), view.get(), out); }));
+  }
+  static Graph read(std::span<const std::byte> model, const CompileOptions& options = {}) {
+    detail::CompileOptionsView view(options);
+    return Graph(own<weft_graph, weft_graph_free>(
+        [&](auto out) { return weft_graph_read_bytes(model.data(), model.size(), view.get(), out); }));
+  }
+
+  std::vector<Port> inputs() const { return ports(weft_graph_input_count(graph_.get()), weft_graph_input_port); }
+  std::vector<Port> outputs() const { return ports(weft_graph_output_count(graph_.get()), weft_graph_output_port); }
   void symbol(const std::string& name, int64_t min, int64_t max) {
     check(weft_graph_symbol(graph_.get(), name.c_str(), min, max));
   }
@@ -363,6 +377,13 @@ class Graph {
   std::string print() const {
     return own_text([&](char** out) { return weft_graph_print(graph_.get(), out); });
   }
+  /// The two edits of weft_graph_observe and weft_graph_quantize.
+  void observe(int products) { check(weft_graph_observe(graph_.get(), products)); }
+  void quantize(int products, std::span<const Tensor> magnitudes) {
+    std::vector<const weft_tensor*> list;
+    for (const Tensor& magnitude : magnitudes) list.push_back(magnitude.get());
+    check(weft_graph_quantize(graph_.get(), products, list.data(), list.size()));
+  }
   /// Uses the graph up.
   Program compile(const CompileOptions& options = {}) {
     return detail::make_program(options, [&](auto o, auto out) { return weft_graph_compile(graph_.get(), o, out); });
@@ -370,6 +391,12 @@ class Graph {
 
  private:
   explicit Graph(Owned<weft_graph, weft_graph_free> graph) : graph_(std::move(graph)) {}
+  template <class Get>
+  std::vector<Port> ports(size_t count, Get get_port) const {
+    std::vector<Port> list(count, Port WEFT_PORT_INIT);
+    for (size_t i = 0; i < count; ++i) check(get_port(graph_.get(), i, &list[i]));
+    return list;
+  }
   template <class Give>
   static weft_value value(const Give& give) {
     weft_value v{};

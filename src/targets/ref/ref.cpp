@@ -266,6 +266,8 @@ std::vector<Wide> wide_inputs(std::span<const Tensor> inputs) {
   return wide;
 }
 
+}  // namespace
+
 std::vector<Port> input_ports(const Program& program) {
   std::vector<Port> ports;
   for (const Value& parameter : program.main().parameters()) {
@@ -282,6 +284,8 @@ std::vector<Port> output_ports(const Program& program) {
   for (const Result& result : program.main().results()) ports.push_back({result.name, result.value.type()});
   return ports;
 }
+
+namespace {
 
 /// Moves a result to the caller's memory when there is some.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {

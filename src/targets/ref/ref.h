@@ -12,6 +12,10 @@ namespace weft {
 /// Takes the program as it is. `report` comes from the passes that ran before.
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report = {});
 
+/// What a program takes and gives, before anything is compiled.
+std::vector<Port> input_ports(const Program& program);
+std::vector<Port> output_ports(const Program& program);
+
 /// The results of a module whose sizes are all numbers, for its parameters in order.
 std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs);
 
