@@ -5,6 +5,7 @@ import re
 
 from conftest import ROOT
 
+FOLDERS = ("src", "driver", "api", "ort", "migraphx")
 CODE = re.compile(r'"(E\d{3})"')
 
 
@@ -13,8 +14,8 @@ def documented():
 
 
 def raised():
-    files = [path for folder in ("src", "driver", "api") for path in (ROOT / folder).rglob("*.cpp")]
-    headers = [path for folder in ("src", "driver", "api") for path in (ROOT / folder).rglob("*.h")]
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp")]
+    headers = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.h")]
     return {code for path in files + headers for code in CODE.findall(path.read_text())}
 
 

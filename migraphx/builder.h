@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "migraphx/handles.h"
+#include "migraphx/operators.h"
+
+namespace weft::mgx {
+
+class CustomOperators;
+
+/// What was added to a module, so that it can be built again: for a copy of the program, and for each compilation.
+struct Step {
+  enum class Kind : uint8_t { parameter, literal, allocation, operation };
+  Kind kind = Kind::operation;
+  std::string name = {};        ///< of the parameter or the operator
+  std::string attributes = {};  ///< JSON
+  migraphx_shape shape = {};    ///< of a parameter
+  Tensor tensor = {};           ///< of a literal or an allocation
+  std::vector<size_t> operands = {};
+};
+
+/// A graph with the steps that made it.
+class Builder {
+ public:
+  explicit Builder(std::string name) : name_(std::move(name)), graph_(name_) {}
+  Builder(const Builder& other);
+
+  /// Adds to the graph at once, so that what cannot be is refused at once; gives the step's number.
+  size_t add(Step step);
+  void set_results(std::vector<size_t> steps);
+
+  const std::string& name() const { return name_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  /// The steps that main returns; the last one if nothing was said.
+  std::vector<size_t> results() const;
+  const Graph& graph() const { return graph_; }
+  const Values& values(size_t step) const { return item(values_, step); }
+  migraphx_shape shape(size_t step) const;
+  /// A new graph of the same steps, with its outputs.
+  Graph build() const;
+
+ private:
+  std::string name_;
+  std::vector<Step> steps_ = {};
+  std::optional<std::vector<size_t>> results_ = {};
+  Graph graph_;
+  std::vector<Values> values_ = {};
+};
+
+/// A port of a program as MIGraphX describes it: sizes that a run decides have a range.
+migraphx_shape shape_of(const Port& port);
+
+}  // namespace weft::mgx
+
+struct migraphx_module {
+  explicit migraphx_module(std::string name) : builder(std::move(name)) {}
+  weft::mgx::Builder builder;
+  bool is_read = false;  ///< the main module of a model that was read from a file, which takes no more
+};
+
+struct migraphx_instruction {
+  migraphx_module* module = nullptr;
+  size_t step = 0;
+};
+struct migraphx_instructions {
+  std::vector<migraphx_instruction> list = {};
+};
+struct migraphx_modules {
+  std::vector<migraphx_module*> list = {};
+};

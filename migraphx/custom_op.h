@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "migraphx/operators.h"
+
+/// Operators that a program registered with migraphx_experimental_custom_op_register: functions of the process that run
+/// between the kernels of Weft's cpu target.
+namespace weft::mgx {
+
+struct CustomOp;
+
+/// Null when nothing of the name was registered.
+std::shared_ptr<const CustomOp> find_custom_op(const std::string& name);
+Values append_custom_op(Graph& graph, const std::shared_ptr<const CustomOp>& op, const std::vector<Values>& operands);
+
+}  // namespace weft::mgx

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <migraphx/migraphx.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+/// What stands behind the opaque handles of migraphx.h that hold plain data, and the border where exceptions become
+/// statuses. Programs and modules are in program.h and builder.h.
+
+struct migraphx_optimals {
+  std::set<size_t> values = {};
+};
+
+struct migraphx_dynamic_dimension {
+  size_t min = 0, max = 0;
+  std::set<size_t> optimals = {};
+  bool operator==(const migraphx_dynamic_dimension&) const = default;
+};
+
+struct migraphx_dynamic_dimensions {
+  std::vector<migraphx_dynamic_dimension> list = {};
+};
+
+/// Static, with lengths and strides in elements; or dynamic, with a range for each axis.
+struct migraphx_shape {
+  migraphx_shape_datatype_t type = migraphx_shape_float_type;
+  std::vector<size_t> lengths = {}, strides = {};
+  std::vector<migraphx_dynamic_dimension> dynamic = {};
+  bool operator==(const migraphx_shape&) const = default;
+
+  bool is_dynamic() const { return !dynamic.empty(); }
+  size_t rank() const { return is_dynamic() ? dynamic.size() : lengths.size(); }
+  size_t elements() const;  ///< at most, of a dynamic one
+  size_t bytes() const;     ///< of memory that holds it, gaps between rows included
+  bool is_standard() const;
+  size_t index(size_t element) const;  ///< of the element that comes `element`th row by row
+};
+
+struct migraphx_argument {
+  migraphx_shape shape = {};
+  std::shared_ptr<void> memory = {};
+  char* data() const { return static_cast<char*>(memory.get()); }
+};
+
+struct migraphx_target {
+  std::string name = {};
+};
+
+struct migraphx_program_parameter_shapes {
+  std::vector<std::pair<std::string, migraphx_shape>> list = {};  ///< in the order of the program
+};
+struct migraphx_program_parameters {
+  std::map<std::string, migraphx_argument, std::less<>> map = {};
+};
+struct migraphx_arguments {
+  std::vector<migraphx_argument> list = {};
+};
+struct migraphx_shapes {
+  std::vector<migraphx_shape> list = {};
+};
+
+struct migraphx_trace_info {
+  size_t index = 0;
+  std::string name = {};
+  migraphx_argument result = {};
+};
+
+struct migraphx_operation {
+  std::string name = {}, attributes = {};  ///< JSON
+};
+
+struct migraphx_onnx_options {
+  std::map<std::string, std::vector<size_t>> lengths = {};
+  std::map<std::string, std::vector<migraphx_dynamic_dimension>> ranges = {};
+  size_t default_length = 1;
+  std::optional<migraphx_dynamic_dimension> default_range = {};
+  std::string folder = {};
+};
+
+struct migraphx_file_options {
+  std::string format = "msgpack";
+};
+struct migraphx_compile_options {
+  bool offload_copy = false;
+};
+struct migraphx_tf_options {
+  std::vector<std::string> outputs = {};
+};
+struct migraphx_quantize_op_names {
+  std::vector<std::string> list = {};
+};
+struct migraphx_quantize_int8_options {
+  std::vector<std::string> operators = {};
+  std::vector<migraphx_program_parameters> samples = {};
+};
+struct migraphx_quantize_fp8_options {
+  std::vector<migraphx_program_parameters> samples = {};
+};
+
+namespace weft::mgx {
+
+/// A target that there is not, which has a status of its own.
+struct UnknownTarget : Error {
+  using Error::Error;
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& hint = {});         ///< E210, a bad parameter
+[[noreturn]] void not_supported(const std::string& what, const std::string& hint = {});  ///< E218
+
+/// Keeps and prints the exception in flight.
+migraphx_status status_of_current_exception() noexcept;
+
+/// Runs `body` and turns what it throws into a status; every call of migraphx.h is one.
+template <class Body>
+migraphx_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return migraphx_status_success;
+  } catch (...) {
+    return status_of_current_exception();
+  }
+}
+
+/// What a pointer of the caller's points to; a null one is refused.
+template <class T>
+T& given(T* pointer) {
+  if (!pointer) refuse("a pointer that must be given is NULL");
+  return *pointer;
+}
+
+template <class T>
+const T& item(const std::vector<T>& list, size_t index) {
+  if (index >= list.size())
+    refuse("item " + std::to_string(index) + " of " + std::to_string(list.size()) + " was asked for");
+  return list[index];
+}
+
+migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> lengths);
+/// Memory of its own, zeros.
+migraphx_argument make_argument(migraphx_shape shape);
+/// Element types, both ways; tuples and what Weft has not are refused.
+weft_dtype dtype_of(migraphx_shape_datatype_t type);
+migraphx_shape_datatype_t type_of(weft_dtype type);
+/// "float[1, 3, 224, 224]"
+std::string to_string(const migraphx_shape& shape);
+std::string name_of(migraphx_shape_datatype_t type);
+
+}  // namespace weft::mgx
+
+/// The two calls that every handle has.
+#define WEFT_MGX_HANDLE(name)                                                                                \
+  migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
+    return weft::mgx::guarded([&] { delete handle; });                                                       \
+  }                                                                                                          \
+  migraphx_status migraphx_##name##_assign_to(migraphx_##name##_t output, const_migraphx_##name##_t input) { \
+    return weft::mgx::guarded([&] { weft::mgx::given(output) = weft::mgx::given(input); });                  \
+  }
+/// The call that makes an empty one.
+#define WEFT_MGX_CREATE(name)                                                           \
+  migraphx_status migraphx_##name##_create(migraphx_##name##_t* handle) {               \
+    return weft::mgx::guarded([&] { weft::mgx::given(handle) = new migraphx_##name; }); \
+  }

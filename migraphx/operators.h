@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+/// MIGraphX's operators in terms of Weft's.
+namespace weft::mgx {
+
+/// The results of one instruction; several stand for a tuple.
+using Values = std::vector<weft_value>;
+
+/// A type of the graph, taken apart: "f32[batch,3]".
+struct ValueType {
+  std::string dtype = {};
+  std::vector<std::string> dims = {};
+
+  size_t rank() const { return dims.size(); }
+  /// "[batch, 3]"
+  std::string list() const;
+};
+ValueType type_of(const Graph& graph, weft_value value);
+/// "[a, b]" of texts or numbers.
+std::string list_of(const std::vector<std::string>& items);
+std::string list_of(const std::vector<int64_t>& items);
+
+/// Appends operator `name` of MIGraphX to the graph. Throws E214 for a name that is not known, with those that are
+/// nearest; E210 for operands or attributes that do not fit.
+Values append_operator(Graph& graph, const std::string& name, const std::string& attributes,
+                       std::span<const Values> operands);
+
+/// All names that append_operator takes, in alphabetical order.
+std::vector<std::string> operator_names();
+
+}  // namespace weft::mgx

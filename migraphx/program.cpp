@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "migraphx/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::mgx {
+namespace {
+
+const std::string output_prefix = "main:#output_";
+
+/// The memory of an argument as a tensor, rows brought together where it has gaps.
+Tensor tensor_of(const migraphx_argument& argument) {
+  const migraphx_shape& shape = argument.shape;
+  weft_dtype type = dtype_of(shape.type);
+  std::vector<int64_t> dims(shape.lengths.begin(), shape.lengths.end());
+  if (shape.is_standard())
+    return Tensor::view(type, {reinterpret_cast<std::byte*>(argument.data()), shape.bytes()}, dims);
+  size_t size = static_cast<size_t>(weft_dtype_bits(type)) / 8, count = shape.elements();
+  std::vector<std::byte> dense(count * size);
+  for (size_t i = 0; i < count; ++i)
+    std::memcpy(dense.data() + i * size, argument.data() + shape.index(i) * size, size);
+  return Tensor::copy(type, dense, dims);
+}
+
+/// MIGraphX writes a scalar as one axis of length 1; the program may have none.
+Tensor as_port(const Port& port, const migraphx_argument& argument) {
+  Tensor tensor = tensor_of(argument);
+  if (port.rank == 0 && tensor.dims().size() == 1 && tensor.dims()[0] == 1)
+    return Tensor::view(tensor.dtype(), tensor.bytes(), {});
+  return tensor;
+}
+
+const migraphx_argument& find(const migraphx_program_parameters& parameters, const char* name) {
+  auto found = parameters.map.find(std::string_view(name));
+  if (found != parameters.map.end()) return found->second;
+  std::string names;
+  for (const auto& [given, argument] : parameters.map) names += (names.empty() ? "" : ", ") + given;
+  refuse("parameter '" + std::string(name) + "' is missing", "given are: " + names);
+}
+
+/// A result as an argument that owns it. Memory that is shared with the program is copied, as it may be written to.
+migraphx_argument owned(Tensor tensor) {
+  std::vector<size_t> lengths(tensor.dims().begin(), tensor.dims().end());
+  migraphx_shape shape = make_shape(type_of(tensor.dtype()), lengths);
+  if (weft_tensor_is_shared(tensor.get())) {
+    migraphx_argument copy = make_argument(shape);
+    std::memcpy(copy.data(), tensor.bytes().data(), tensor.bytes().size());
+    return copy;
+  }
+  void* data = const_cast<std::byte*>(tensor.bytes().data());
+  auto keeper = std::make_shared<Tensor>(std::move(tensor));
+  return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
+}
+
+migraphx_shapes shapes_of(const std::vector<Port>& ports) {
+  migraphx_shapes shapes;
+  for (const Port& port : ports) shapes.list.push_back(shape_of(port));
+  return shapes;
+}
+
+migraphx_program_parameter_shapes named_shapes(const std::vector<Port>& ports) {
+  migraphx_program_parameter_shapes shapes;
+  for (const Port& port : ports) shapes.list.emplace_back(port.name, shape_of(port));
+  return shapes;
+}
+
+}  // namespace
+
+Graph Source::read() const {
+  if (!bytes) return Graph::read(path, options);
+  return Graph::read(std::as_bytes(std::span(bytes->data(), bytes->size())), options);
+}
+
+Compiled::Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes)
+    : bytes_(std::move(bytes)),
+      program_(std::move(program)),
+      gives_outputs_(gives_outputs),
+      inputs_(program_.inputs()),
+      outputs_(program_.outputs()) {}
+
+migraphx_program_parameter_shapes Compiled::parameters() const {
+  migraphx_program_parameter_shapes shapes = named_shapes(inputs_);
+  migraphx_shapes results = shapes_of(outputs_);
+  for (size_t i = 0; gives_outputs_ && i < results.list.size(); ++i) {
+    const migraphx_shape& shape = results.list[i];
+    if (!shape.is_dynamic() && shape.type != migraphx_shape_tuple_type)
+      shapes.list.emplace_back(output_prefix + std::to_string(i), shape);
+  }
+  return shapes;
+}
+
+migraphx_shapes Compiled::results() const { return shapes_of(outputs_); }
+
+Context Compiled::take() {
+  std::lock_guard lock(mutex_);
+  if (idle_.empty()) return program_.new_context();
+  Context context = std::move(idle_.back());
+  idle_.pop_back();
+  return context;
+}
+
+migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) {
+  std::vector<Tensor> inputs;
+  for (const Port& port : inputs_) inputs.push_back(as_port(port, find(parameters, port.name)));
+  RunOptions options{.outputs = std::vector<weft_buffer>(outputs_.size())};
+  std::vector<const migraphx_argument*> places(outputs_.size());
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    auto found = parameters.map.find(output_prefix + std::to_string(i));
+    if (found == parameters.map.end()) continue;
+    places[i] = &found->second;
+    options.outputs[i] = {places[i]->data(), places[i]->shape.bytes()};
+  }
+  Context context = take();
+  std::vector<Tensor> results = context.run(inputs, options);
+  migraphx_arguments arguments;
+  for (size_t i = 0; i < results.size(); ++i)
+    arguments.list.push_back(places[i] ? *places[i] : owned(std::move(results[i])));
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+  return arguments;
+}
+
+}  // namespace weft::mgx
+
+using namespace weft::mgx;
+
+migraphx_program& migraphx_program::operator=(const migraphx_program& other) {
+  if (this == &other) return *this;
+  source = other.source, precision = other.precision, made = other.made;
+  products = other.products, magnitudes = other.magnitudes;
+  modules.clear();
+  for (const auto& module : other.modules) modules.push_back(std::make_unique<migraphx_module>(*module));
+  return *this;
+}
+
+migraphx_module* migraphx_program::main() {
+  if (modules.empty()) modules.push_back(std::make_unique<migraphx_module>("main"));
+  modules[0]->is_read = source || made;
+  return modules[0].get();
+}
+
+weft::Graph migraphx_program::graph() const {
+  if (!source && modules.empty())
+    refuse("the program is empty", "parse a model, or add instructions to its main module");
+  weft::Graph graph = source ? source->read() : modules[0]->builder.build();
+  if (products) graph.quantize(products, magnitudes);
+  return graph;
+}
+
+void migraphx_program::compile(const std::string& target, bool offload_copy) {
+  if (made) refuse("the program is compiled already");
+  // What was written for an AMD GPU runs on the best that there is.
+  weft::CompileOptions options{.device = target == "gpu" ? "auto" : target, .precision = precision};
+  bool gives_outputs = target == "gpu" && !offload_copy;
+  made = std::make_shared<Compiled>(graph().compile(options), gives_outputs, source ? source->bytes : nullptr);
+}
+
+weft::mgx::Compiled& migraphx_program::compiled() const {
+  if (!made) refuse("the program is not compiled", "call migraphx_program_compile first");
+  return *made;
+}
+
+void migraphx_program::set_precision(weft_precision wanted) {
+  if (made) refuse("the program is compiled already", "its precision is settled before that");
+  if (precision != WEFT_PRECISION_F32 && precision != wanted) refuse("f16 and bf16 are asked for at once");
+  precision = wanted;
+}
+
+migraphx_program_parameter_shapes migraphx_program::parameters() const {
+  return made ? made->parameters() : named_shapes(graph().inputs());
+}
+
+migraphx_shapes migraphx_program::results() const { return made ? made->results() : shapes_of(graph().outputs()); }

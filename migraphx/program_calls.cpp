@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of migraphx.h that make, compile, run, save and load programs.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "migraphx/program.h"
+
+using namespace weft::mgx;
+
+namespace {
+
+/// "x=1,3,224,224", "x=1..8,3"
+std::string request(const std::string& name, const std::vector<migraphx_dynamic_dimension>& sizes) {
+  std::string text;
+  for (const auto& [min, max, optimals] : sizes) {
+    text += (text.empty() ? "" : ",") + std::to_string(min);
+    if (min < max) text += ".." + std::to_string(max);
+  }
+  return name + "=" + text;
+}
+
+std::vector<migraphx_dynamic_dimension> fixed(const std::vector<size_t>& lengths) {
+  std::vector<migraphx_dynamic_dimension> sizes;
+  for (size_t length : lengths) sizes.push_back({length, length, {}});
+  return sizes;
+}
+
+/// Sizes that the model leaves open and nothing was said about.
+std::vector<migraphx_dynamic_dimension> by_default(const weft::Port& port, const migraphx_onnx_options& options) {
+  std::vector<migraphx_dynamic_dimension> sizes;
+  migraphx_dynamic_dimension otherwise{options.default_length, options.default_length, {}};
+  for (const weft_dim& dim : weft::dims(port)) {
+    size_t value = static_cast<size_t>(dim.value);
+    sizes.push_back(dim.value < 0 ? options.default_range.value_or(otherwise)
+                                  : migraphx_dynamic_dimension{value, value, {}});
+  }
+  return sizes;
+}
+
+bool is_open(const weft::Port& port) {
+  return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
+}
+
+/// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for.
+std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
+  source.options.borrow = true;
+  source.options.fixed_defaults = {"*"};
+  for (const auto& [name, lengths] : options.lengths)
+    if (!lengths.empty()) source.options.shapes.push_back(request(name, fixed(lengths)));
+  for (const auto& [name, ranges] : options.ranges)
+    if (!options.lengths.contains(name)) source.options.shapes.push_back(request(name, ranges));
+  weft::Graph graph = source.read();
+  for (const weft::Port& port : graph.inputs())
+    if (is_open(port) && !options.ranges.contains(port.name) && !options.lengths.contains(port.name))
+      source.options.shapes.push_back(request(port.name, by_default(port, options)));
+  auto program = std::make_unique<migraphx_program>();
+  program->source = std::move(source);
+  return program;
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+bool equal_programs(const migraphx_program& a, const migraphx_program& b) {
+  if (a.made != b.made || a.precision != b.precision || a.products != b.products ||
+      a.source.has_value() != b.source.has_value())
+    return false;
+  if (a.made) return true;
+  if (!a.source) return a.graph().print() == b.graph().print();
+  const Source &x = *a.source, &y = *b.source;
+  bool same_model = x.bytes && y.bytes ? *x.bytes == *y.bytes : !x.bytes && !y.bytes && x.path == y.path;
+  return same_model && x.options.shapes == y.options.shapes;
+}
+
+}  // namespace
+
+WEFT_MGX_HANDLE(program)
+WEFT_MGX_HANDLE(trace_info)
+WEFT_MGX_CREATE(program)
+WEFT_MGX_CREATE(trace_info)
+
+migraphx_status migraphx_parse_onnx(migraphx_program_t* out, const char* name, migraphx_onnx_options_t options) {
+  return guarded([&] {
+    given(out);
+    *out = read({.path = &given(name)}, options ? *options : migraphx_onnx_options{}).release();
+  });
+}
+
+migraphx_status migraphx_parse_onnx_buffer(migraphx_program_t* out, const void* data, size_t size,
+                                           migraphx_onnx_options_t options) {
+  return guarded([&] {
+    given(out);
+    const char* bytes = &given(static_cast<const char*>(data));
+    Source source{.bytes = std::make_shared<const std::string>(bytes, size)};
+    if (options) source.options.folder = options->folder;
+    *out = read(std::move(source), options ? *options : migraphx_onnx_options{}).release();
+  });
+}
+
+migraphx_status migraphx_program_get_main_module(migraphx_module_t* out, migraphx_program_t program) {
+  return guarded([&] { given(out) = given(program).main(); });
+}
+
+migraphx_status migraphx_program_create_module(migraphx_module_t* out, migraphx_program_t program, const char* name) {
+  return guarded([&] {
+    given(program).main();
+    program->modules.push_back(std::make_unique<migraphx_module>(&given(name)));
+    given(out) = program->modules.back().get();
+  });
+}
+
+migraphx_status migraphx_program_compile(migraphx_program_t program, migraphx_target_t target,
+                                         migraphx_compile_options_t options) {
+  return guarded([&] { given(program).compile(given(target).name, options && options->offload_copy); });
+}
+
+migraphx_status migraphx_program_get_parameter_shapes(migraphx_program_parameter_shapes_t* out,
+                                                      migraphx_program_t program) {
+  return guarded([&] { given(out) = new migraphx_program_parameter_shapes(given(program).parameters()); });
+}
+
+migraphx_status migraphx_program_get_output_shapes(migraphx_shapes_t* out, migraphx_program_t program) {
+  return guarded([&] { given(out) = new migraphx_shapes(given(program).results()); });
+}
+
+migraphx_status migraphx_program_print(const_migraphx_program_t program) {
+  return guarded([&] {
+    bool is_loaded = given(program).made && !program->source && program->modules.empty();
+    print(is_loaded ? program->made->program().report() + "\n" : program->graph().print());
+  });
+}
+
+/// Instructions are in order from the first.
+migraphx_status migraphx_program_sort(migraphx_program_t program) {
+  return guarded([&] { given(program); });
+}
+
+migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program_t program,
+                                     migraphx_program_parameters_t params) {
+  return guarded([&] {
+    given(out);
+    *out = new migraphx_arguments(given(program).compiled().run(given(params)));
+  });
+}
+
+/// `s` is a stream of `name`'s kind; the run has ended when this returns, which is in the order of any stream.
+migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
+                                           migraphx_program_parameters_t params, void*, const char*) {
+  return migraphx_program_run(out, program, params);
+}
+
+/// Kernels hold many instructions each, so what a caller can be shown are the results.
+migraphx_status migraphx_program_run_trace(migraphx_arguments_t* out, migraphx_program_t program,
+                                           migraphx_program_parameters_t params, migraphx_trace_callback_t callback,
+                                           void* data) {
+  return guarded([&] {
+    given(out);
+    if (!callback) refuse("run_trace needs a callback");
+    auto results = std::make_unique<migraphx_arguments>(given(program).compiled().run(given(params)));
+    std::vector<weft::Port> ports = program->compiled().program().outputs();
+    for (size_t i = 0; i < ports.size(); ++i) {
+      migraphx_trace_info info{i, ports[i].name, results->list[i]};
+      if (callback(&info, data) != migraphx_status_success) refuse("the callback of run_trace failed");
+    }
+    *out = results.release();
+  });
+}
+
+migraphx_status migraphx_program_equal(bool* out, const_migraphx_program_t program, const_migraphx_program_t x) {
+  return guarded([&] { given(out) = equal_programs(given(program), given(x)); });
+}
+
+migraphx_status migraphx_program_experimental_get_context(migraphx_context_t* out, const_migraphx_program_t program) {
+  return guarded([&] { given(out) = &given(program).context; });
+}
+migraphx_status migraphx_context_finish(const_migraphx_context_t context) {
+  return guarded([&] { given(context); });
+}
+migraphx_status migraphx_context_get_queue(void** out, migraphx_context_t context) {
+  return guarded([&] { given(out) = given(context).queue; });
+}
+
+migraphx_status migraphx_trace_info_get_index(size_t* out, const_migraphx_trace_info_t trace_info) {
+  return guarded([&] { given(out) = given(trace_info).index; });
+}
+migraphx_status migraphx_trace_info_get_name(const char** out, const_migraphx_trace_info_t trace_info) {
+  return guarded([&] { given(out) = given(trace_info).name.c_str(); });
+}
+migraphx_status migraphx_trace_info_get_result(const_migraphx_argument_t* out, const_migraphx_trace_info_t trace_info) {
+  return guarded([&] { given(out) = &given(trace_info).result; });
+}
+
+migraphx_status migraphx_save(migraphx_program_t p, const char* name, migraphx_file_options_t) {
+  return guarded([&] { given(p).compiled().program().save(&given(name)); });
+}
+
+migraphx_status migraphx_load(migraphx_program_t* out, const char* name, migraphx_file_options_t) {
+  return guarded([&] {
+    given(out);
+    auto program = std::make_unique<migraphx_program>();
+    program->made = std::make_shared<Compiled>(weft::load(&given(name)), true, nullptr);
+    *out = program.release();
+  });
+}
