@@ -126,6 +126,39 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;
 }
 
+inline constexpr i64 winograd_budget = 384 * 1024;
+/// Winograd convolution (winograd.h): the image is cut into tiles of `out` x `out` results of the `out` + 2 squared
+/// pixels under them; a task is `mt` tiles of all images by `nc` output channels of a group. Rows of transformed pixels
+/// are `stride` units apart.
+struct WinogradBlocks {
+  i64 tiles_h, tiles_w, tiles, positions, mt, nc, m_blocks, n_blocks, stride, tasks;
+};
+constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups,
+                                         i64 channels_out, i64 units) {
+  WinogradBlocks b{};
+  b.tiles_h = ceil_div(height, out), b.tiles_w = ceil_div(width, out), b.tiles = batch * b.tiles_h * b.tiles_w;
+  b.positions = (out + 2) * (out + 2), b.stride = filled_stride(units);
+  const i64 tile_bytes = b.positions * (b.stride + tile.nr()) * 4;
+  const i64 most = clamp(winograd_budget / tile_bytes, 2 * tile.mr, 96);
+  b.m_blocks = ceil_div(b.tiles, most);
+  b.mt = at_least(round_up(ceil_div(b.tiles, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
+  b.m_blocks = ceil_div(b.tiles, b.mt);
+  const i64 panels = ceil_div(channels_out, tile.nr());
+  const i64 wide = at_least(ceil_div(panels * b.m_blocks * groups, 16), ceil_div(64, tile.nr()));  // about 16 tasks
+  b.n_blocks = at_least(ceil_div(panels, wide), 1);
+  b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
+  b.n_blocks = ceil_div(channels_out, b.nc);
+  b.tasks = groups * b.m_blocks * b.n_blocks;
+  return b;
+}
+
+/// Scratch bytes of a thread for winograd: transformed pixels, sums, results of a tile, and what stands outside.
+constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
+                               i64 units) {
+  const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, units);
+  return (b.positions * (b.mt * b.stride + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
+}
+
 /// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps:
 /// whole lines of `width` pixels unless one is far more than that.
 constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {

@@ -6,6 +6,7 @@
 #include "lower/lowering.h"
 #include "lower/mac.h"
 #include "lower/window.h"
+#include "lower/winograd.h"
 #include "ops/dot.h"
 
 namespace weft {
@@ -77,20 +78,23 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
   return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
 }
 
-View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value value) {
+/// Weights as the kernel wants them: a panel for each tap, or for each position of a transformed tile.
+View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value value, const WinogradChoice& winograd) {
   View from = lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
   Dim panels = ceildiv(w.channels_out, mac.tile.nr());
-  Dim elements = w.groups * w.taps() * panels * Dim(mac.tile.nr() * mac.group) * ceildiv(w.channels_in, mac.group);
+  Dim taps = winograd.out > 0 ? Dim((winograd.out + 2) * (winograd.out + 2)) : w.taps();
+  Dim elements = w.groups * taps * panels * Dim(mac.tile.nr() * mac.group) * ceildiv(w.channels_in, mac.group);
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
-  KernelBuilder kernel("pack.h");
+  KernelBuilder kernel(winograd.out > 0 ? "winograd.h" : "pack.h");
   std::string src = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, mac.packed, true);
   kernel.line("const PackB p{.batch = ", kernel.number(w.groups), ", .n = ", kernel.number(w.channels_out),
               ", .k = ", kernel.number(w.channels_in), ", .stride_batch = ", kernel.number(strides.group),
               ", .stride_k = ", kernel.number(strides.in), ", .stride_n = ", kernel.number(strides.out),
               ", .taps = ", triple(kernel, w.kernel), ", .stride_tap = ", triple(kernel, strides.taps, "0"), "};");
-  kernel.line("pack_b<", mac.name, ", ", mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ",
+  kernel.line(winograd.out > 0 ? "pack_winograd<" : "pack_b<", mac.name, ", ", mac.tile_name,
+              winograd.out > 0 ? ", " : "", winograd.form, ">(WEFT_LAUNCH, p, raw(", src, ") + ",
               kernel.number(from.offset), ", raw(", out, "));");
   kernel.set_tasks(
       cat(kernel.number(w.groups), " * tasks::ceil_div(", kernel.number(w.channels_out), ", ", mac.tile.nr(), ")"));
@@ -133,7 +137,7 @@ void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region,
 Dim work(const Window& w) { return w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2); }
 
 void lower_as_matrix_product(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {});
   bool in_place = reads_in_place(w, mac, x);
   KernelBuilder kernel("gemm.h");
   std::string m = rows_text(kernel, w), n = kernel.number(w.channels_out), k = kernel.number(w.channels_in);
@@ -187,8 +191,34 @@ std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region
   return cat(kernel.buffer(value.buffer, value.dtype, false), "[", kernel.size(value.offset), "]");
 }
 
-void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1]);
+void lower_winograd(Lowering& lowering, const Region& region, const Window& w, const WinogradChoice& choice,
+                    const View& x) {
+  const Mac& mac = choice.mac;
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], choice);
+  KernelBuilder kernel("winograd.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
+  kernel.line("constexpr auto tile = ", mac.tile_name, ";");
+  kernel.line("constexpr int W = tile.lanes;");
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  kernel.line("winograd<", mac.name, ", tile, ", choice.form, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
+              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
+  kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
+  emit_store(lowering, kernel, region, mac.sum);
+  kernel.line("});");
+  std::string arguments =
+      cat("(", mac.tile_name, ", ", choice.out, ", ", kernel.number(w.batch), ", ", kernel.number(w.out[0]), ", ",
+          kernel.number(w.out[1]), ", ", kernel.size(w.groups), ", ", kernel.number(w.channels_out),
+          ", tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, "))");
+  kernel.set_tasks(cat("tasks::winograd_blocks", arguments, ".tasks"), cat("tasks::winograd_scratch", arguments));
+  PlanStep step = kernel.finish(lowering.plan(), cat("winograd", choice.out, "_", mac.packed));
+  step.flops = work(w);
+  lowering.add_step(std::move(step), choice.why);
+}
+
+void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
+                   const std::string& why) {
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {});
   std::string mode = mode_of(w, mac, x);
   KernelBuilder kernel("conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
@@ -218,7 +248,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
                    cat("tasks::conv_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));
   step.flops = work(w);
-  lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode));
+  lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode, why.empty() ? "" : "; ", why));
 }
 
 }  // namespace
@@ -236,7 +266,9 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   if (lowering.on_gpu()) return lower_convolution_on_gpu(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
-  lower_general(lowering, region, w, mac, x);
+  WinogradChoice winograd = choose_winograd(lowering, i, w, mac, x);
+  if (winograd.out > 0) return lower_winograd(lowering, region, w, winograd, x);
+  lower_general(lowering, region, w, mac, x, winograd.why);
 }
 
 }  // namespace weft

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Convolutions of stride 1 with a 3x3 kernel by minimal filtering (A. Lavin and S. Gray, "Fast Algorithms for
+/// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
+/// pair of channels instead of 9 m^2, that is 4 times fewer for m = 4 and 2.25 times for m = 2. Channels last, CPU.
+///
+/// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
+/// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` is B^T along one side,
+/// `weights` G, `output` A^T, and `finish` what follows when both sides are done.
+#include "device.h"
+#include "gemm.h"
+#include "pack.h"
+#include "vec.h"
+#include "window.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// m = 4 for floats, with the points 0, +-sqrt(1/2), +-sqrt(2) and infinity: a third of the error of 0, +-1, +-2.
+struct WinogradFloat4 {
+  static constexpr int out = 4, size = 6;
+  static constexpr f64 root = 1.41421356237309504880;
+  using Wide = f64;
+
+  template <class V>
+  static WEFT_INLINE V fma(f64 c, V x, V y) {
+    return __builtin_elementwise_fma(V(static_cast<Elem<V>>(c)), x, y);
+  }
+  template <class V>
+  static WEFT_INLINE void input(const V (&d)[6], V (&v)[6]) {
+    const V near = fma(-2.0, d[2], d[4]), near_odd = fma(-2.0, d[1], d[3]);
+    const V far = fma(-0.5, d[2], d[4]), far_odd = fma(-0.5, d[1], d[3]);
+    v[0] = fma(-2.5, d[2], d[0]) + d[4];
+    v[1] = fma(root / 2, near_odd, near), v[2] = fma(-root / 2, near_odd, near);
+    v[3] = fma(root, far_odd, far), v[4] = fma(-root, far_odd, far);
+    v[5] = fma(-2.5, d[3], d[1]) + d[5];
+  }
+  template <class V>
+  static WEFT_INLINE void weights(const V (&g)[3], V (&u)[6]) {
+    const V near = fma(2.0, g[0], g[2]) * V(-1.0 / 3), far = fma(0.5, g[0], g[2]) * V(1.0 / 3);
+    u[0] = g[0], u[5] = g[2];
+    u[1] = fma(-root / 3, g[1], near), u[2] = fma(root / 3, g[1], near);
+    u[3] = fma(root / 6, g[1], far), u[4] = fma(-root / 6, g[1], far);
+  }
+  template <class V>
+  static WEFT_INLINE void output(const V (&m)[6], V (&y)[4]) {
+    const V near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
+    y[0] = m[0] + near + far;
+    y[1] = fma(root / 2, near_odd, far_odd * V(static_cast<Elem<V>>(root)));
+    y[2] = fma(0.5, near, far + far);
+    y[3] = fma(root / 4, near_odd, fma(2 * root, far_odd, m[5]));
+  }
+  template <class V>
+  static WEFT_INLINE V finish(V y) {
+    return y;
+  }
+};
+
+/// m = 2 for floats, with the points 0, +-1 and infinity.
+struct WinogradFloat2 {
+  static constexpr int out = 2, size = 4;
+  using Wide = f64;
+
+  template <class V>
+  static WEFT_INLINE void input(const V (&d)[4], V (&v)[4]) {
+    v[0] = d[0] - d[2], v[1] = d[1] + d[2], v[2] = d[2] - d[1], v[3] = d[3] - d[1];
+  }
+  template <class V>
+  static WEFT_INLINE void weights(const V (&g)[3], V (&u)[4]) {
+    u[0] = g[0], u[1] = (g[0] + g[1] + g[2]) * V(0.5), u[2] = (g[0] - g[1] + g[2]) * V(0.5), u[3] = g[2];
+  }
+  template <class V>
+  static WEFT_INLINE void output(const V (&m)[4], V (&y)[2]) {
+    y[0] = m[0] + m[1] + m[2], y[1] = m[1] - m[2] + m[3];
+  }
+  template <class V>
+  static WEFT_INLINE V finish(V y) {
+    return y;
+  }
+};
+
+/// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity B holds integers, and G does once its
+/// rows are scaled by 4, -6, -6, 24, 24, 1; A takes 24 over that scale, so that 576 times the result comes out. Pixels
+/// grow at most 100 times and weights 49 times: both fit 16 bits. Sums count modulo 2^32; 576 = 9 * 64 is taken off by
+/// the inverse of 9 and a shift, so results must fit 26 bits with their sign (the caller has to know).
+struct WinogradInt4 {
+  static constexpr int out = 4, size = 6;
+  using Wide = i32;
+
+  template <class V>
+  static WEFT_INLINE void input(const V (&d)[6], V (&v)[6]) {
+    const V near = d[4] - (d[2] << 2), near_odd = d[3] - (d[1] << 2);
+    const V far = d[4] - d[2], far_odd = (d[3] - d[1]) << 1;
+    v[0] = ((d[0] - d[2]) << 2) + far;
+    v[1] = near + near_odd, v[2] = near - near_odd, v[3] = far + far_odd, v[4] = far - far_odd;
+    v[5] = ((d[1] - d[3]) << 2) + (d[5] - d[3]);
+  }
+  template <class V>
+  static WEFT_INLINE void weights(const V (&g)[3], V (&u)[6]) {
+    const V near = g[0] + g[2], far = g[0] + g[2] * 4;
+    u[0] = g[0], u[1] = near + g[1], u[2] = near - g[1], u[3] = far + g[1] * 2, u[4] = far - g[1] * 2, u[5] = g[2];
+  }
+  template <class V>
+  static WEFT_INLINE void output(const V (&m)[6], V (&y)[4]) {
+    const V near = (m[1] + m[2]) << 2, near_odd = (m[1] - m[2]) << 2, far = m[3] + m[4], far_odd = (m[3] - m[4]) << 1;
+    y[0] = (m[0] << 2) + (m[0] << 1) - near + far;
+    y[1] = far_odd - near_odd;
+    y[2] = (far << 2) - near;
+    y[3] = (far_odd << 2) - near_odd + (m[5] << 4) + (m[5] << 3);
+  }
+  template <class V>
+  static WEFT_INLINE V finish(V y) {
+    return (y * 954437177) >> 6;
+  }
+};
+
+/// m = 2 for 8-bit integers, exactly: G without its halves, four times the result. Pixels grow at most 4 times, weights
+/// 9 times; results must fit 30 bits with their sign.
+struct WinogradInt2 {
+  static constexpr int out = 2, size = 4;
+  using Wide = i32;
+
+  template <class V>
+  static WEFT_INLINE void input(const V (&d)[4], V (&v)[4]) {
+    WinogradFloat2::input(d, v);
+  }
+  template <class V>
+  static WEFT_INLINE void weights(const V (&g)[3], V (&u)[4]) {
+    u[0] = g[0], u[1] = g[0] + g[1] + g[2], u[2] = g[0] - g[1] + g[2], u[3] = g[2];
+  }
+  template <class V>
+  static WEFT_INLINE void output(const V (&m)[4], V (&y)[2]) {
+    y[0] = (m[0] << 1) + m[1] + m[2], y[1] = m[1] - m[2] + (m[3] << 1);
+  }
+  template <class V>
+  static WEFT_INLINE V finish(V y) {
+    return y >> 2;
+  }
+};
+
+/// Applies `side` to the columns, then to the rows of a square of vectors: `from(i, j)` reads one, `to(i, j, v)` takes
+/// one; `between` has room for the columns.
+template <int In, int Out, class V, class Side, class From, class To>
+WEFT_INLINE void both_sides(V* between, const Side& side, const From& from, const To& to) {
+  WEFT_NO_UNROLL for (i64 j = 0; j < In; ++j) {
+    V x[In], y[Out];
+    WEFT_UNROLL for (int i = 0; i < In; ++i) x[i] = from(i, j);
+    side(x, y);
+    WEFT_UNROLL for (int i = 0; i < Out; ++i) between[i * In + j] = y[i];
+  }
+  WEFT_NO_UNROLL for (i64 i = 0; i < Out; ++i) {
+    V x[In], y[Out];
+    WEFT_UNROLL for (int j = 0; j < In; ++j) x[j] = between[i * In + j];
+    side(x, y);
+    WEFT_UNROLL for (int j = 0; j < Out; ++j) to(i, j, y[j]);
+  }
+}
+
+/// Pointers to the pixels under a tile, row by row; those outside the image point at `zeros`.
+template <class Form, class X>
+WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 image, i64 tile_y, i64 tile_x, const X* x, const X* zeros,
+                                    const X** to) {
+  const i64 y0 = tile_y * Form::out - s.pad[1], x0 = tile_x * Form::out - s.pad[2];
+  WEFT_NO_UNROLL for (i64 i = 0; i < Form::size; ++i, to += Form::size) {
+    const i64 y = y0 + i;
+    const bool inside = y >= 0 && y < s.in[1];
+    const X* line = x + ((image * s.in[1] + y) * s.in[2] + x0) * s.pixel;
+    WEFT_UNROLL for (int j = 0; j < Form::size; ++j) {
+      to[j] = inside && x0 + j >= 0 && x0 + j < s.in[2] ? line + j * s.pixel : zeros;
+    }
+  }
+}
+
+/// Transforms all channels of one tile: position p goes to `to + p * step`.
+template <class Form, class X>
+WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64 step) {
+  constexpr int W = native_lanes * 4 / int(sizeof(X)), N = Form::size;
+  using V = Vec<X, W>;
+  V between[N * N];
+  X last[N * N * W];
+  const X* moved[N * N];
+  WEFT_NO_UNROLL for (i64 c = 0; c < channels; c += W) {
+    const bool whole = c + W <= channels;
+    if (!whole) {  // the last channels, beside zeros
+      const Part part{static_cast<int>(channels - c)};
+      WEFT_NO_UNROLL for (i64 p = 0; p < N * N; ++p) {
+        store(last + p * W, load<W>(pixels[p] + c, part), Full{});
+        moved[p] = last + p * W;
+      }
+    }
+    const X* const* from = whole ? pixels : moved;
+    const i64 at = whole ? c : 0;
+    both_sides<N, N>(
+        between, [](const V(&d)[N], V(&v)[N]) WEFT_LAMBDA { Form::input(d, v); },
+        [&](i64 i, i64 j) WEFT_LAMBDA { return load<W>(from[i * N + j] + at, Full{}); },
+        [&](i64 i, i64 j, V v) WEFT_LAMBDA { store(to + (i * N + j) * step + c, v, Full{}); });
+  }
+}
+
+/// Sums of one tile to results: `sums` has a panel's columns for each position, `to` gets them for each pixel.
+template <class Form, GemmTile tile, class Acc>
+WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
+  constexpr int L = tile.lanes, N = Form::size, M = Form::out, nr = tile.nr();
+  using V = Vec<Acc, L>;
+  V between[M * N];
+  WEFT_NO_UNROLL for (int column = 0; column < nr; column += L) {
+    both_sides<N, M>(
+        between, [](const V(&m)[N], V(&y)[M]) WEFT_LAMBDA { Form::output(m, y); },
+        [&](i64 i, i64 j) WEFT_LAMBDA { return load<L>(sums + (i * N + j) * nr + column, Full{}); },
+        [&](i64 i, i64 j, V y) WEFT_LAMBDA { store(to + (i * M + j) * nr + column, Form::finish(y), Full{}); });
+  }
+}
+
+/// Products at all positions of `tiles` tiles with one panel; sums of a tile follow each other by position.
+template <class Mac, GemmTile tile>
+WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
+                                i64 units, const typename Mac::B* panel, typename Mac::Acc* sums) {
+  constexpr i64 most = 512;  // units: a piece of the panel stays in L1
+  constexpr int nr = tile.nr();
+  const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
+  WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr) {
+    WEFT_NO_UNROLL for (i64 k = 0; k < units || k == 0; k += most) {
+      const i64 length = least(units - k, most);
+      for (i64 at = 0; at < tiles;) {
+        const i64 left = tiles - at;
+        const int which = next_rows<tile>(left);
+        const i64 count = least(tile.rows(which), left);
+        const auto rows = tile_rows<Mac, tile>(v + at * stride, stride, left);
+        run_micro<Mac, tile>(which, cols, rows.at, 1, length, k, panel, sums + at * row, row, k == 0, ahead);
+        at += count;
+      }
+      panel += length * nr * Mac::group;
+    }
+  }
+}
+
+/// Calls visit(number, image, line, column) for `count` tiles from tile `first` on.
+template <class Visit>
+WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count, const Visit& visit) {
+  const Division line = divide_index(first, b.tiles_w), image = divide_index(line.quotient, b.tiles_h);
+  i64 x = line.rest, y = image.rest, at = image.quotient;
+  WEFT_NO_UNROLL for (i64 t = 0; t < count; ++t) {
+    visit(t, at, y, x);
+    if (++x < b.tiles_w) continue;
+    x = 0;
+    if (++y == b.tiles_h) y = 0, ++at;
+  }
+}
+
+/// Runs tasks [begin, end) of tasks::winograd_blocks(...). As `conv` (conv.h) for stride and dilation 1, a 3x3 kernel
+/// and at most two spatial dimensions; any groups, sizes and padding. X is Mac::Direct. `w`: packed by pack_winograd.
+/// `outside` is the value of padding. Scratch: tasks::winograd_scratch.
+template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
+WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
+                          const Store& store) {
+  using Unit = typename Mac::Unit;
+  using Acc = typename Mac::Acc;
+  static_assert(is_same<X, typename Mac::Direct>, "pixels come in the type that is multiplied");
+  constexpr int nr = tile.nr(), M = Form::out;
+  constexpr i64 positions = Form::size * Form::size;
+  const i64 units = tasks::gemm_units(s.channels_in, Mac::group);
+  const auto b = tasks::winograd_blocks(tile, M, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, units);
+  const i64 panel_size = positions * units * nr * Mac::group, step = b.mt * b.stride,
+            group_size = tasks::ceil_div(s.channels_out, nr) * panel_size;
+  Unit* transformed = static_cast<Unit*>(launch.args->scratch);
+  Acc* sums = reinterpret_cast<Acc*>(transformed + positions * step);
+  X* zeros = reinterpret_cast<X*>(sums + positions * (b.mt + tile.mr) * nr);
+  WEFT_NO_UNROLL for (i64 i = 0; i < s.channels_in; ++i) zeros[i] = outside;
+  i64 transformed_block = -1;
+  for_tasks(launch, b.tasks, [&](i64 task) WEFT_LAMBDA {
+    const i64 block = task / b.n_blocks, group = block / b.m_blocks, col0 = task % b.n_blocks * b.nc;
+    const i64 first = block % b.m_blocks * b.mt, count = least(b.mt, b.tiles - first);
+    if (transformed_block != block) {
+      transformed_block = block;
+      for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
+        const X* pixels[positions];
+        fill_tile_pointers<Form>(s, image, line, column, x + group * s.channels_in, zeros, pixels);
+        transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * b.stride),
+                             step * i64(sizeof(Unit) / sizeof(X)));
+      });
+    }
+    const i64 end = least(col0 + b.nc, s.channels_out);
+    WEFT_NO_UNROLL for (i64 col = col0; col < end; col += nr) {
+      multiply_panel<Mac, tile>(positions, count, s.channels_out - col, transformed, step, b.stride, units,
+                                w + group * group_size + col / nr * panel_size, sums);
+      for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
+        alignas(64) Acc results[M * M * nr];
+        finish_tile<Form, tile>(sums + t * positions * nr, results);
+        const i64 y0 = line * M, x0 = column * M, rows = least(M, s.out[1] - y0), cols = least(M, s.out[2] - x0);
+        WEFT_NO_UNROLL for (i64 y = 0; y < rows; ++y) {
+          store_tile<tile>(store, group, (image * s.out[1] + y0 + y) * s.out[2] + x0, cols, col, s.channels_out,
+                           results + y * M * nr, nr);
+        }
+      });
+    }
+  });
+}
+
+/// Transforms and packs weights: as pack_b with the taps {1, 3, 3}, each position of the transformed kernel being a
+/// tap. Sums of weights are made in Form::Wide and rounded once. Tasks: pack_b_tasks.
+template <class Mac, GemmTile tile, class Form, class L, class Src>
+WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
+  constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;
+  using Wide = typename Form::Wide;
+  using V = Vec<Wide, tile.lanes>;
+  const i64 panels = tasks::ceil_div(p.n, nr), position = tasks::gemm_units(p.k, G) * nr * G;
+  for_tasks(launch, p.batch * panels, [&](i64 task) WEFT_LAMBDA {
+    const i64 col = task % panels * nr, count = least(p.n - col, nr);
+    const Src* base = from + task / panels * p.stride_batch + col * p.stride_n;
+    typename Mac::B* out = to + task * N * N * position;
+    alignas(64) Wide taps[K * 9 * nr] = {}, made[N * N * nr];
+    V between[N * 3];
+    WEFT_NO_UNROLL for (i64 k0 = 0; k0 < tasks::round_up(p.k, G); k0 += K) {
+      WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time
+        WEFT_NO_UNROLL for (i64 i = 0; i < K * 9; ++i) {
+          const i64 k = k0 + i / 9, tap = i % 9;
+          taps[i * nr + j] =
+              k < p.k
+                  ? static_cast<Wide>(
+                        base[j * p.stride_n + k * p.stride_k + tap / 3 * p.stride_tap[1] + tap % 3 * p.stride_tap[2]])
+                  : Wide(0);
+        }
+      }
+      WEFT_NO_UNROLL for (i64 k = k0; k < least(k0 + K, tasks::round_up(p.k, G)); ++k) {
+        const Wide* kernel = taps + (k - k0) * 9 * nr;
+        WEFT_NO_UNROLL for (i64 at = 0; at < nr; at += tile.lanes) {
+          both_sides<3, N>(
+              between, [](const V(&g)[3], V(&u)[N]) WEFT_LAMBDA { Form::weights(g, u); },
+              [&](i64 i, i64 j) WEFT_LAMBDA { return load<tile.lanes>(kernel + (i * 3 + j) * nr + at, Full{}); },
+              [&](i64 i, i64 j, V u) WEFT_LAMBDA { store(made + (i * N + j) * nr + at, u, Full{}); });
+        }
+        WEFT_NO_UNROLL for (i64 i = 0; i < N * N; ++i) {
+          typename Mac::B* slot = out + i * position + k / G * nr * G + k % G;
+          WEFT_NO_UNROLL for (i64 j = 0; j < nr; ++j) slot[j * G] = static_cast<typename Mac::B>(made[i * nr + j]);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions that lowering computes by minimal filtering, against the reference: floats, and integers bit for bit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "compile.h"
+#include "cpu_compare.h"
+#include "ir/text.h"
+#include "ops/registry.h"
+
+using namespace weft;
+
+namespace {
+
+/// A constant of [out, in, 3, 3] small integers (8-bit ones up to `most`), scaled in f32.
+std::string weights(const char* type, int64_t out, int64_t in, int most) {
+  std::string text = cat("constant {value=", type, "[", out, ",", in, ",3,3]{");
+  unsigned state = 1;
+  for (int64_t i = 0; i < out * in * 9; ++i) {
+    state = state * 1664525 + 1013904223;
+    text += cat(i ? ", " : "", static_cast<int>(state >> 16) % (2 * most + 1) - most);
+  }
+  return text + "}}\n";
+}
+
+std::string floats(int64_t in, int64_t out, int64_t groups, const char* pads) {
+  return cat("program \"p\"\nsymbol n min=0\nsymbol h min=2\nsymbol k min=2\nmodule main {\n",
+             "  %x = parameter {name=\"x\", type=f32[n,h,k,", in, "]}\n  %w = ", weights("f32", out, in / groups, 5),
+             "  %c = convolution %x, %w {strides=[1, 1], dilations=[1, 1], ", pads, ", groups=", groups,
+             ", layout=channels_last}\n  %r = relu %c\n  return \"r\"=%r\n}\n");
+}
+
+std::string integers(int64_t in, int64_t out, int most) {
+  return cat("program \"p\"\nsymbol n min=0\nmodule main {\n", "  %x = parameter {name=\"x\", type=u8[n,", in,
+             ",9,7]}\n  %w = ", weights("i8", out, in, most),
+             "  %s = constant {value=f32[]{0.125}}\n  %z = constant {value=u8[]{3}}\n"
+             "  %ys = constant {value=f32[]{64}}\n  %yz = constant {value=u8[]{117}}\n"
+             "  %xd = dequantize %x, %s, %z {to=f32, axis=1, block=0}\n"
+             "  %wd = dequantize %w, %s {to=f32, axis=1, block=0}\n"
+             "  %c = convolution %xd, %wd {strides=[1, 1], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], "
+             "groups=1, layout=channels_first, type=f32}\n"
+             "  %q = quantize %c, %ys, %yz {to=u8, axis=1, block=0, saturate=true}\n  return \"q\"=%q\n}\n");
+}
+
+/// True when a kernel of the compiled program has a name that begins so.
+bool has_kernel(const std::string& text, std::string_view beginning) {
+  auto executable = compile(parse_program(text, make_op), {.device = "cpu", .threads = 1});
+  return std::ranges::any_of(executable->steps(),
+                             [&](const StepInfo& step) { return step.kernel.starts_with(beginning); });
+}
+
+const char* around = "pads_begin=[1, 1], pads_end=[1, 1]";
+
+}  // namespace
+
+TEST_CASE("cpu: 3x3 convolutions of stride 1 by minimal filtering") {
+  CHECK(has_kernel(floats(24, 20, 1, around), "winograd4_f32"));
+  CHECK(has_kernel(floats(3, 20, 1, around), "conv_f32"));  // few channels: transforms would cost more
+  compare_on_cpu(floats(24, 20, 1, around), {{{2, 9, 7, 24}}, {{1, 4, 12, 24}}, {{3, 2, 3, 24}}, {{0, 5, 5, 24}}});
+  compare_on_cpu(floats(24, 20, 1, "pads_begin=[0, 2], pads_end=[2, 0]"), {{{1, 5, 6, 24}}, {{2, 18, 33, 24}}});
+  compare_on_cpu(floats(34, 38, 2, around), {{{2, 6, 11, 34}}});
+}
+
+TEST_CASE("cpu: minimal filtering of integers is exact, in the tile that their bounds allow") {
+  compare_quantized_on_cpu(integers(24, 20, 127), {{{2, 24, 9, 7}}, {{1, 24, 9, 7}}, {{0, 24, 9, 7}}});
+  const std::string many = integers(300, 17, 127);  // sums to 255 * 9 * 300 * 64 are beyond 25 bits
+  CHECK(!has_kernel(many, "winograd4"));
+  compare_quantized_on_cpu(many, {{{1, 300, 9, 7}}});
+}
