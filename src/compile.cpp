@@ -12,7 +12,9 @@
 #include "frontends/onnx/reader.h"
 #include "lower/lower.h"
 #include "passes/channels_last.h"
+#include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
+#include "passes/inline_control.h"
 #include "passes/integer_products.h"
 #include "passes/passes.h"
 #include "passes/pipeline.h"
@@ -166,6 +168,14 @@ std::shared_ptr<Executable> compile_for_chip(Job job, const Chip& chip, const Ru
     run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
   run("fold_scales", fold_scales);
   run("expand_quantize", expand_quantize);
+  constexpr int64_t widest_gpu_head = 256;
+  if (chip.kind != ChipKind::x86) {
+    run("write_out_loops", write_out_loops);
+    run("expand_grouped", expand_grouped);
+  }
+  run("expand_attention", [&](Module& module) {
+    return expand_attention(module, chip.kind == ChipKind::x86 ? INT64_MAX : widest_gpu_head);
+  });
   run("channels_last", channels_last);
   run("rows_last", rows_last);
   LowerOptions lowering;

@@ -108,9 +108,10 @@ struct AttentionWave {
   }
 };
 
+/// A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN.
 /// T is f16, bf16 or f32; D, a multiple of 16, is at least d and dv; `Keys` are taken at a time. The launch has whole
 /// waves; blocks: batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
-template <class T, int D, int Keys, class L, class P, class KeysOf, class Score, class Store>
+template <class T, int D, int Keys, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
                                const Score& score, const Store& store) {
   using Core = MatrixCore<T>;
@@ -189,7 +190,8 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
         const i64 col = j * 16 + Core::col(i);
         const int at = Core::slot(i);
         if (first + wave_row + Core::row(i) >= all_rows || col >= z.dv) continue;
-        store(batch, head[at], query[at], col, state.sum[at] == 0 ? f32(0) : state.out[j].v[i] / state.sum[at], Full{});
+        const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
+        store(batch, head[at], query[at], col, state.sum[at] == 0 ? none : state.out[j].v[i] / state.sum[at], Full{});
       }
     }
   });

@@ -124,9 +124,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
               ", .v = ", strides_text(kernel, v), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, v) : GpuAttention{};
-  std::string function = lowering.on_gpu()
-                             ? cat("attention_gpu<", kernel_type(q.dtype), ", ", gpu.d, ", ", gpu.keys, ">")
-                             : "attention<tile>";
+  std::string function = lowering.on_gpu() ? cat("attention_gpu<", kernel_type(q.dtype), ", ", gpu.d, ", ", gpu.keys,
+                                                 ", ", op.nan_rows, ">")
+                                           : cat("attention<tile, ", op.nan_rows, ">");
   kernel.line(function, "(WEFT_LAUNCH, s, ", qp, ", ", kp, ", ", vp, ",");
   std::string last = op.causal ? cat("least(", keys, ", most(query + ", kernel.size(op.offset), " + 1, 0))") : keys;
   kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");

@@ -81,6 +81,16 @@ std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place)
   return cat("FilledRows{[&]([[maybe_unused]] i64 at, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return ", load, "; }}");
 }
 
+/// The packed matrix of batch `at`: its own, or the one that data chooses (none for a negative number).
+std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot, const std::string& b,
+                      const Dim& elements) {
+  if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));
+  View which = lowering.contiguous_view_of(dot.inputs[2]);
+  std::string number = cat(kernel.buffer(which.buffer, DType::i64, false), "[", kernel.size(which.offset), " + at]");
+  return cat("chosen_matrix(WEFT_LAUNCH, raw(", b, "), ", number, ", ", kernel.size(elements), ", ",
+             kernel.size(dot.inputs[1].dims()[0]), ")");
+}
+
 }  // namespace
 
 void lower_dot(Lowering& lowering, const Region& region) {
@@ -100,7 +110,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
   kernel.line("constexpr auto tile = ", p.mac.tile_name, ";");
   kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", p.mac.name, ", tile>(WEFT_LAUNCH, {", batch, ", ", m, ", ", n, ", ", k, "}, ", a, ",");
-  kernel.line("    [&](i64 at) WEFT_LAMBDA { return raw(", b, ") + at * ", kernel.size(packed_batch), "; },");
+  kernel.line("    [&](i64 at) WEFT_LAMBDA { return ", matrix_at(lowering, kernel, dot, b, packed_batch), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", p.mac.sum);
@@ -109,7 +119,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
                               p.mac.group, "), ", !in_place);
   kernel.set_tasks(cat("tasks::gemm_blocks", arguments, ").tasks"),
                    cat("tasks::gemm_scratch", arguments, ", ", bits(p.mac.sum) / 8, ")"));
-  PlanStep step = kernel.finish(lowering.plan(), cat("dot_", p.mac.packed));
+  PlanStep step = kernel.finish(lowering.plan(), cat(dot.op.name(), "_", p.mac.packed));
   step.flops = p.batch * p.m * p.n * p.k * Dim(2);
   lowering.add_step(std::move(step), in_place ? "packed B, A read in place" : "packed B, A converted block by block");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/product.h"
 
+#include "ops/dot.h"
+
 namespace weft {
 
 Batch leading(const View& view, size_t count) {
@@ -51,7 +53,7 @@ Product as_product(Lowering& lowering, const Region& region) {
   p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // weights say it as a number
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
-  if (is_repeated(leading(p.b, rank - 2))) {
+  if (!dot.is<GroupedDot>() && is_repeated(leading(p.b, rank - 2))) {
     if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(dot.inputs[0]);
     p.batch_axes = 0;
   }

@@ -51,12 +51,13 @@ void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> s
   }
 }
 
-/// exp(score - max) / sum in place; zeros when every score is -inf.
-void softmax(std::span<double> scores) {
+/// exp(score - max) / sum in place; when every score is -inf, zeros or NaN.
+void softmax(std::span<double> scores, bool nan_rows) {
   double highest = minus_infinity, sum = 0;
   for (double s : scores) highest = s > highest || std::isnan(s) ? s : highest;
   for (double& s : scores) sum += s = highest == minus_infinity ? 0 : std::exp(s - highest);
-  for (double& s : scores) s = sum == 0 ? 0 : s / sum;
+  double none = nan_rows ? std::numeric_limits<double>::quiet_NaN() : 0;
+  for (double& s : scores) s = sum == 0 ? none : s / sum;
 }
 
 std::vector<double> turned(const double* k, int64_t rows, int64_t columns) {
@@ -86,7 +87,7 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
           add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
         for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j)
           row[static_cast<size_t>(j)] = minus_infinity;
-        softmax(row);
+        softmax(row, nan_rows);
       }
       multiply_add(scores.data(), v.as<double>().data() + from * n * width, out.data() + head * m * width, m, n, width);
     }

@@ -50,4 +50,30 @@ std::vector<Wide> Dot::evaluate(std::span<const Wide> in) const {
   return {make_wide(type, dims, std::move(sums))};
 }
 
+Types GroupedDot::infer(Operands in) const {
+  operand_count(name, in, 3, 3);
+  const Shape &a = tensor(name, in, 0), &b = tensor(name, in, 1), &which = tensor(name, in, 2);
+  if (a.rank() != 3 || b.rank() != 3 || which.rank() != 1)
+    refuse("E151", "grouped_dot: ", a, ", ", b, " and ", which, " must have ranks 3, 3 and 1");
+  if (!is_float(a.dtype) || !is_float(b.dtype) || which.dtype != DType::i64)
+    refuse("E141", "grouped_dot: ", a, ", ", b, " and ", which, " must be two floats and i64");
+  require_equal(a.dims[0], which.dims[0], "grouped_dot: batches and their groups");
+  require_equal(a.dims[2], b.dims[1], "grouped_dot: inner sizes");
+  return {Shape{type, {a.dims[0], a.dims[1], b.dims[2]}}};
+}
+
+std::vector<Wide> GroupedDot::evaluate(std::span<const Wide> in) const {
+  const Wide &a = in[0], &b = in[1];
+  int64_t batches = a.dims[0], m = a.dims[1], k = a.dims[2], n = b.dims[2];
+  std::vector<double> out(static_cast<size_t>(batches * m * n), 0.0);
+  for (int64_t i = 0; i < batches; ++i) {
+    int64_t group = in[2].as<int64_t>()[static_cast<size_t>(i)];
+    if (group < 0) continue;
+    if (group >= b.dims[0]) refuse("E301", "grouped_dot: group ", group, " of ", b.dims[0]);
+    multiply_add(a.as<double>().data() + i * m * k, b.as<double>().data() + group * k * n, out.data() + i * m * n, m, k,
+                 n);
+  }
+  return {make_wide(type, {batches, m, n}, std::move(out))};
+}
+
 }  // namespace weft

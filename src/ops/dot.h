@@ -15,6 +15,18 @@ struct Dot {
   bool operator==(const Dot&) const = default;
 };
 
+/// Products with a matrix for each batch that data chooses, as of experts: a[batch, m, k] * b[which[batch]] -> [batch,
+/// m, n]; b[groups, k, n], which i64[batch]. Where which is negative the result's elements are not defined (0 on ref),
+/// and must not be read.
+struct GroupedDot {
+  static constexpr std::string_view name = "grouped_dot";
+  DType type = DType::f32;
+  static auto fields() { return std::tuple{Field{"type", &GroupedDot::type}}; }
+  Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
+  bool operator==(const GroupedDot&) const = default;
+};
+
 /// Where the channel axis is: x[batch, channel, spatial...] or x[batch, spatial..., channel].
 enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
@@ -86,17 +98,19 @@ struct Pool {
 /// q[batch, heads, m, d], k[batch, kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; heads is a
 /// multiple of kv_heads and head h reads key/value head h / (heads / kv_heads). With a mask it is the fourth operand,
 /// broadcastable to [batch, heads, m, n]: floats are added, bool false means -inf. Row i sees key j only if
-/// j <= i + offset (causal). softcap c > 0 replaces a score s by c * tanh(s / c) before the mask. A row that sees no
-/// key gives 0.
+/// j <= i + offset (causal). softcap c > 0 replaces a score s by c * tanh(s / c) before the mask. A row of which
+/// every score is -inf gives 0, or NaN as a softmax does (nan_rows).
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
   bool causal = false;
   Dim offset = 0;
   double softcap = 0;
+  bool nan_rows = false;
   static auto fields() {
     return std::tuple{Field{"scale", &Attention::scale}, Field{"causal", &Attention::causal},
-                      Field{"offset", &Attention::offset}, Field{"softcap", &Attention::softcap}};
+                      Field{"offset", &Attention::offset}, Field{"softcap", &Attention::softcap},
+                      Field{"nan_rows", &Attention::nan_rows}};
   }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;

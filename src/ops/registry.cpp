@@ -36,9 +36,9 @@ std::span<const OpInfo* const> infos() {
 
 std::span<const OpInfo* const> all_ops() {
   return infos<Parameter, Constant, Sizes, Bind, If, Loop, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast,
-               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, Convolution, Pool, Attention,
-               Gather, GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize, Dequantize,
-               NonMaxSuppression, Custom>();
+               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot, Convolution,
+               Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize,
+               Dequantize, NonMaxSuppression, Custom>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

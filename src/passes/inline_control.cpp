@@ -13,6 +13,7 @@ namespace weft {
 namespace {
 
 constexpr size_t most_written_out = 256;  // instructions that a loop may come to
+constexpr size_t most_without_loops = 200'000;
 
 using Renaming = std::map<std::string, Dim>;
 using Values = std::vector<Value>;
@@ -127,11 +128,11 @@ bool has_open_rows(const Instruction& i, const Loop& op) {
   return false;
 }
 
-bool write_out_loop(Module& module, Instruction& i) {
+bool write_out_loop(Module& module, Instruction& i, size_t most) {
   const Loop op = *i.as<Loop>();
   const Module& body = *i.modules[0];
   auto trips = op.conditional ? std::nullopt : op.trips.constant();
-  bool is_short = trips && *trips <= static_cast<int64_t>(most_written_out / std::max<size_t>(body.size(), 1));
+  bool is_short = trips && *trips <= static_cast<int64_t>(most / std::max<size_t>(body.size(), 1));
   if (!is_short || has_control(body) || has_open_rows(i, op)) return false;
   ReplaceScope scope(module, i);
   auto carried = static_cast<size_t>(op.carried);
@@ -180,8 +181,14 @@ bool inline_control(Module& module) {
   bool changed = false;
   for (Instruction& i : module) {
     if (i.is<If>()) changed |= inline_if(module, i) || sink_constants(i);
-    else if (i.is<Loop>()) changed |= write_out_loop(module, i) || sink_constants(i);
+    else if (i.is<Loop>()) changed |= write_out_loop(module, i, most_written_out) || sink_constants(i);
   }
+  return changed;
+}
+
+bool write_out_loops(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) changed |= i.is<Loop>() && write_out_loop(module, i, most_without_loops);
   return changed;
 }
 

@@ -128,6 +128,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
       attention.offset = *offset;
     } else {
       operands.push_back(with_heads(module, *masked->mask));
+      attention.nan_rows = probabilities.def == softmax;  // unless a select puts 0 there
     }
   }
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);

@@ -147,23 +147,24 @@ TEST_CASE("attention with 16-bit storage") {
   }
 }
 
-TEST_CASE("attention without keys gives zeros, with all keys hidden NaN") {
+TEST_CASE("attention without keys gives zeros, with all keys hidden zeros or NaN") {
   const AttentionSizes s{.queries = 2, .keys = 0, .d = 4, .dv = 4, .q = {8, 8, 4}, .k = {0, 0, 4}, .v = {0, 0, 4}};
   std::vector<f32> q(8, 1.f), k(16, 1.f), y(8, 5.f);
-  const auto run = [&](const AttentionSizes& sizes, f32 mask) {
+  const auto run = [&]<bool nan_rows>(const AttentionSizes& sizes, f32 mask) {
     const auto blocks = tasks::attention_blocks(native_tile, 1, 1, 2, sizes.keys);
     std::vector<f32> scratch(static_cast<size_t>(tasks::attention_scratch_bytes(native_tile, blocks, 4, 4) / 4), NAN);
     const weft::LaunchArgs args{.scratch = scratch.data()};
-    attention<native_tile>(
+    attention<native_tile, nan_rows>(
         Launch<>{&args, 0, blocks.tasks}, sizes, q.data(), k.data(), k.data(),
         [&](i64, i64, i64) { return KeyRange{0, sizes.keys}; },
         [&](i64, i64, i64, i64, auto raw, auto) { return raw + mask; },
         [&](i64, i64, i64 query, i64 col, auto value, auto lanes) { store(y.data() + query * 4 + col, value, lanes); });
     return y[0];
   };
-  CHECK(run(s, 0) == 0);
+  CHECK(run.operator()<true>(s, 0) == 0);
   AttentionSizes four = s;
   four.keys = 4;
-  CHECK(run(four, 0) == 1);
-  CHECK(std::isnan(run(four, -infinite)));
+  CHECK(run.operator()<true>(four, 0) == 1);
+  CHECK(std::isnan(run.operator()<true>(four, -infinite)));
+  CHECK(run.operator()<false>(four, -infinite) == 0);
 }

@@ -39,3 +39,18 @@ TEST_CASE("cpu: what has no kernel is refused with its node before anything is c
                                   {}),
                        doctest::Contains("node 4 'matmul' (MatMul): f16 by f32 into f32"), Error);
 }
+
+TEST_CASE("cpu: products with matrices that data choose") {
+  for (const char* type : {"f32", "f64", "f16"}) {
+    compare_on_cpu(
+        cat("program \"p\"\nsymbol b min=0\nsymbol m min=0\nmodule main {\n",
+            "  %x = parameter {name=\"x\", type=", type, "[b,m,20]}\n", "  %w = parameter {name=\"w\", type=", type,
+            "[5,33,20]}\n", "  %which = parameter {name=\"which\", type=i64[b]}\n",
+            "  %t = transpose %w {permutation=[0, 2, 1]}\n  %d = grouped_dot %x, %t, %which {type=", type,
+            "}\n  %y = relu %d\n  return \"y\"=%y\n}\n"),
+        {{{3, 7, 20}, {5, 33, 20}, {3}},
+         {{9, 1, 20}, {5, 33, 20}, {9}},
+         {{0, 4, 20}, {5, 33, 20}, {0}},
+         {{2, 0, 20}, {5, 33, 20}, {2}}});
+  }
+}

@@ -52,6 +52,8 @@ module main {
   %no = normalize %x {axis=1, epsilon=1e-12, centred=false}
   %tk = top_k %x {k=3, axis=2, largest=false}
   %dt = dot %x, %x2 {type=f32}
+  %wh = iota {dims=[batch], axis=0, type=i64}
+  %gd = grouped_dot %x, %x2, %wh {type=f32}
   %cn = convolution %image, %w {strides=[2, 1], dilations=[1, 2], pads_begin=[1, 1], pads_end=[0, 1], groups=1, transposed=false, output_padding=[], layout=channels_first, type=f32}
   %po = pool %image {fn=max, kernel=[3, 3], strides=[2, 2], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], round_up=true, count_include_pad=false, p=2, indices=true, layout=channels_first}
   %at = attention %image, %image, %image {scale=0.125, causal=true, offset=seq, softcap=30}
