@@ -48,6 +48,7 @@ enum class __attribute__((may_alias)) f8e4m3fn : u8 {};
 enum class __attribute__((may_alias)) f8e4m3fnuz : u8 {};
 enum class __attribute__((may_alias)) f8e5m2 : u8 {};
 enum class __attribute__((may_alias)) f8e5m2fnuz : u8 {};
+enum class __attribute__((may_alias)) f8e8m0 : u8 {};
 
 template <class A, class B>
 inline constexpr bool is_same = false;

@@ -70,6 +70,40 @@ WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
     return convert<To>(v);
   }
 }
+/// To an 8-bit float, where what is too large becomes infinity or NaN.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> cast_without_saturation(V v) {
+  if constexpr (is_same<Elem<V>, f64>) return cast_without_saturation<To>(rounded_to_odd(v));
+  else return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::template encode<false>(convert<f32>(v))));
+}
+/// To integers of `bits` < 8 bits, each in a byte To of its own: the rules of `cast`.
+template <int bits, class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> cast_to_part(V v) {
+  using R = Vec<To, lanes_of<V>>;
+  if constexpr (is_real<Elem<V>>) {
+    constexpr i32 low = is_signed<To> ? -(1 << (bits - 1)) : 0, high = low + (1 << bits) - 1;
+    const auto from_low = select(v > V(low), v, V(low)), within = select(from_low < V(high), from_low, V(high));
+    return convert<To>(convert<i32>(select(v == v, within, V(0))));
+  } else {
+    const R shifted = convert<To>(convert<u8>(v) << (8 - bits));
+    return shifted >> (8 - bits);
+  }
+}
+/// To the numbers that f4e2m1 has, 0 to 6 with a sign, halves to even and saturating; NaN gives -0.
+template <class V>
+WEFT_INLINE Vec<f32, lanes_of<V>> cast_to_f4(V v) {
+  if constexpr (is_same<Elem<V>, f64>) return cast_to_f4(rounded_to_odd(v));
+  else {
+    using F = Vec<f32, lanes_of<V>>;
+    using U = Vec<u32, lanes_of<V>>;
+    const F x = convert<f32>(v), size = bits_to<f32>(bits_to<u32>(x) & U(0x7fffffff));
+    F r = select(size < F(4), round_even(size), round_even(size * F(0.5f)) * F(2));
+    r = select(size < F(2), round_even(size * F(2)) * F(0.5f), r);
+    r = select(r < F(6), r, F(6));
+    const U number = bits_to<u32>(r) | (bits_to<u32>(x) & U(0x80000000));
+    return bits_to<f32>(select(x == x, number, U(0x80000000)));
+  }
+}
 template <class V>
 WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
@@ -118,6 +152,11 @@ WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
     fault->offset = index, fault->size = limit;
   }
   return 0;
+}
+/// Matrix number `which` of `count` that are `elements` apart, null for a negative number; one out of range is noted.
+template <class L, class T>
+WEFT_INLINE T* chosen_matrix(const L& launch, T* all, i64 which, i64 elements, i64 count) {
+  return which < 0 ? nullptr : all + checked_index(launch, which, count) * elements;
 }
 /// Elements x[index] for neighbouring indices.
 template <int N, class Launch, class P, class I, class L>

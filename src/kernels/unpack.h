@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Elements of 2 or 4 bits, the first in the low bits of its byte, to bytes (i8 extends the sign) or, for f4e2m1, to
-/// f32.
+/// f32; and back.
 #include "device.h"
 #include "tasks.h"
 
@@ -33,6 +33,32 @@ WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
       if constexpr (is_same<T, f32>) to[i] = f4_number(bits);
       else if constexpr (is_same<T, i8>) to[i] = i8(i32(bits << (32 - Bits)) >> (32 - Bits));
       else to[i] = T(bits);
+    }
+  });
+}
+
+/// The four bits of a number that f4e2m1 has.
+WEFT_INLINE u32 f4_bits(f32 x) {
+  const u32 sign = __builtin_bit_cast(u32, x) >> 28 & 8;
+  const f32 size = x < 0 ? -x : x;
+  return sign | (size < 2 ? u32(size * 2) : size < 4 ? 4 + u32(size >= 3) : 6 + u32(size >= 6));
+}
+
+/// The low bits of bytes, or numbers of f4e2m1, to packed elements; what is left of the last byte is 0. Tasks as above.
+template <int Bits, class L, class From, class To>
+WEFT_INLINE void pack(const L& launch, i64 count, From from, To to) {
+  constexpr int per_byte = 8 / Bits;
+  for_items(launch, ceil_div(count, unpack_chunk), [&](i64 task) WEFT_LAMBDA {
+    const i64 last = least((task + 1) * unpack_chunk, count);
+    for (i64 i = task * unpack_chunk; i < last; i += per_byte) {
+      u32 byte = 0;
+      for (int part = 0; part < per_byte && i + part < last; ++part) {
+        u32 bits;
+        if constexpr (is_same<Pointee<decltype(from)>, f32>) bits = f4_bits(from[i + part]);
+        else bits = u32(from[i + part]) & ((1u << Bits) - 1);
+        byte |= bits << (part * Bits);
+      }
+      to[i / per_byte] = u8(byte);
     }
   });
 }

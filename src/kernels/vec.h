@@ -34,6 +34,10 @@ template <>
 struct BitsOf<f8e5m2fnuz> {
   using type = u8;
 };
+template <>
+struct BitsOf<f8e8m0> {
+  using type = u8;
+};
 template <class T>
 inline constexpr bool is_packed = !is_same<T, typename BitsOf<T>::type>;
 
@@ -444,8 +448,9 @@ struct Float8 {
     const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
     return select(nan, F(__builtin_nanf("")), x);
   }
-  /// Nearest even; what is too large becomes the largest finite value (saturating, as ONNX's default), NaN stays NaN.
-  template <class F>
+  /// Nearest even; what is too large becomes the largest finite value (saturating, as ONNX's default), or infinity, or
+  /// NaN where there is none; NaN stays NaN.
+  template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;
     const U bits = bits_to<u32>(x), sign = (bits >> 24) & U(0x80), low = U(bits & U(0x7fffffff));
@@ -458,10 +463,30 @@ struct Float8 {
     const U rebias = U(u32(127 - Bias) << 23);
     const U normal = (low - rebias + U((1u << (drop - 1)) - 1) + ((low >> drop) & U(1))) >> drop;
     U r = select(magnitude < F(smallest_normal), tiny, normal);
-    r = select(magnitude >= F(480.0f * 256.0f), U(max_bits), r);
-    r = select(r > U(max_bits), U(max_bits), r);
+    constexpr u32 over = saturate ? max_bits : HasInf ? 0x7c : nan_bits;
+    const auto is_over = (magnitude >= F(480.0f * 256.0f)) | (r > U(max_bits));
+    r = select(is_over, U(over), r);
     r = Fnuz ? select(r == U(0), r, r | sign) : r | sign;
+    if constexpr (over == nan_bits) r = select(is_over, U(nan_bits), r);
     return select(x != x, U(nan_bits), r);
+  }
+};
+/// f8e8m0: powers of two from 2^-127 on, no sign, no zero; 255 is NaN.
+struct PowerOfTwo {
+  template <class U>
+  static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
+    const U power = select(bits == U(0), U(0x00400000), bits << 23);
+    return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
+  }
+  /// The next power of two above; negative numbers give NaN.
+  template <bool saturate = true, class F>
+  static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
+    using U = Vec<u32, lanes_of<F>>;
+    const U bits = bits_to<u32>(x), exponent = (bits >> 23) & U(255), mantissa = bits & U(0x7fffff);
+    const U part = select(mantissa > select(exponent == U(0), U(0x400000), U(0)), U(1), U(0));
+    const U up = exponent + part;
+    const U r = select(up > U(254), U(saturate ? 254 : 255), up);
+    return select((x != x) | (x < F(0)), U(255), select(x == F(0), U(0), r));
   }
 };
 template <class T>
@@ -482,12 +507,29 @@ template <>
 struct Float8Of<f8e5m2fnuz> {
   using type = Float8<2, 16, true, false>;
 };
+template <>
+struct Float8Of<f8e8m0> {
+  using type = PowerOfTwo;
+};
 
-/// Any element type to any other, lane by lane.
+/// f64 -> f32 rounded to odd: what is inexact gets an odd last bit. Rounding that again to a type of at most 22 bits
+/// gives what rounding once would (Boldo and Melquiond, "When double rounding is odd", 2005).
+template <class V>
+WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
+  using U = Vec<u32, lanes_of<V>>;
+  const auto near = convert_plain<f32>(x);
+  const V back = convert_plain<f64>(near), size = select(x < V(0), -x, x), found = select(back < V(0), -back, back);
+  U bits = bits_to<u32>(near);
+  bits = select(found > size, bits - U(1), bits);
+  return bits_to<f32>(select((found < size) | (found > size), bits | U(1), bits));
+}
+
+/// Any element type to any other, lane by lane; f64 is rounded once, whatever it becomes.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
   using From = Elem<V>;
   if constexpr (is_same<To, From>) return v;
+  else if constexpr (is_same<From, f64> && (is_same<To, f16> || is_packed<To>)) return convert<To>(rounded_to_odd(v));
   else if constexpr (is_same<From, bf16>) return convert<To>(bf16_to_f32(bits_of<bf16>(v)));
   else if constexpr (is_packed<From>) {
     return convert<To>(Float8Of<From>::type::decode(convert_plain<u32>(bits_of<From>(v))));

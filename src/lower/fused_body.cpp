@@ -247,16 +247,15 @@ const char* rounding_function(Value x) {
 }
 
 /// The expression of a conversion; narrow floats round even though the value stays in a wider register.
-std::string conversion_text(const std::string& x, DType from, const Convert& op) {
+std::string conversion_text(const std::string& x, const Convert& op) {
   if (op.to == DType::boolean) return cat("cast_to_bool(", x, ")");
-  std::string to = kernel_type(op.to), wide = kernel_type(compute_type(op.to));
+  if (op.to == DType::f4e2m1) return cat("cast_to_f4(", x, ")");
+  std::string wide = kernel_type(compute_type(op.to));
+  if (is_packed_type(op.to)) return cat("cast_to_part<", bits(op.to), ", ", wide, ">(", x, ")");
+  std::string to = kernel_type(op.to);
   if (compute_type(op.to) == op.to) return cat("cast<", to, ">(", x, ")");
-  if (!op.saturate && bits(op.to) == 8) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E149",
-                 .what = cat("convert from ", from, " to ", op.to, " without saturation has no kernel")});
-  }
-  return cat("convert<", wide, ">(cast<", to, ">(", x, "))");
+  std::string function = !op.saturate && bits(op.to) == 8 ? "cast_without_saturation" : "cast";
+  return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
 }  // namespace
@@ -276,7 +275,7 @@ void FusedBody::emit(const Instruction& i) {
                operand(parts[1], type), ", ", operand(parts[2], type), ")");
     kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
-    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), i.inputs[0].dtype(), *op);
+    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), *op);
   } else if (const auto* op = i.as<Bitcast>()) {
     DType from = i.inputs[0].dtype();
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");

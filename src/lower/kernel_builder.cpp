@@ -10,7 +10,7 @@ namespace weft {
 
 std::string kernel_type(DType type) {
   if (type == DType::boolean) return "u8";
-  bool addressable = bits(type) >= 8 && !is_complex(type) && type != DType::string && type != DType::f8e8m0;
+  bool addressable = bits(type) >= 8 && !is_complex(type) && type != DType::string;
   if (!addressable) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E149",

@@ -44,14 +44,14 @@ std::string why_no_product(const Instruction& i, DType result) {
 
 /// An element type that kernels cannot address, among operands and results.
 std::string why_no_type(const Instruction& i) {
-  auto refused = [](const Type& type) {
+  auto refused = [&](const Type& type) {
     if (!type.is_tensor()) return std::string("values that are not tensors");
     DType t = type.shape.dtype;
-    return is_packed_type(t) || is_complex(t) || t == DType::string || t == DType::f8e8m0 ? cat("elements of ", t) : "";
+    bool is_narrow = is_packed_type(t) && !i.is<Convert>();
+    return is_narrow || is_complex(t) || t == DType::string ? cat("elements of ", t) : "";
   };
   for (const Value& input : i.inputs) {
-    bool unpacked = i.is<Convert>() && input.type().is_tensor() && is_packed_type(input.dtype());
-    if (std::string why = refused(input.type()); !why.empty() && !unpacked) return why;
+    if (std::string why = refused(input.type()); !why.empty()) return why;
   }
   for (const Type& type : i.types) {
     if (std::string why = refused(type); !why.empty()) return why;
@@ -68,6 +68,7 @@ std::string why_unsupported(const Instruction& i) {
   if (is_pointwise(i)) return {};
   if (!lowering_of(i)) return "no kernel for this operator";
   if (const auto* dot = i.as<Dot>()) return why_no_product(i, dot->type);
+  if (const auto* dot = i.as<GroupedDot>()) return why_no_product(i, dot->type);
   if (const auto* convolution = i.as<Convolution>()) return why_no_product(i, convolution->type);
   if (i.is<Resize>() && i.types[0].shape.rank() == 0) return "resizing a scalar";
   if (combines_bool(i)) return "combining booleans";

@@ -42,9 +42,11 @@ class LayoutChange {
     for (Instruction& i : module_) {
       Value last = rewritten(i);
       if (!last) continue;
-      Value first = turned_back(i, last);
-      last_of_[first.def] = last;
-      module_.replace({&i, 0}, first);
+      for (uint32_t k = 0; k < i.types.size(); ++k) {
+        Value result{last.def, k}, first = turned_back(i, result);
+        last_of_[first.def] = result;
+        module_.replace({&i, k}, first);
+      }
       changed_ = true;
     }
     return changed_;
@@ -53,10 +55,10 @@ class LayoutChange {
  private:
   /// The channels-last form of a result, or nothing where the instruction stays.
   Value rewritten(Instruction& i) {
-    if (i.types.size() != 1 || !i.types[0].is_tensor()) return {};
+    if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
-    if (const auto* op = i.as<Pool>(); op && !op->indices) return windowed(i, *op);
-    if (!carries(i)) return {};
+    if (const auto* op = i.as<Pool>()) return windowed(i, *op);
+    if (i.types.size() != 1 || !carries(i)) return {};
     return followed(i);
   }
 

@@ -2,7 +2,6 @@
 // Elements narrower than a byte as inputs and constants on the CPU, against their reference meaning.
 #include <doctest/doctest.h>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "cpu_compare.h"
 
@@ -26,9 +25,28 @@ TEST_CASE("cpu: packed constants convert when the program is loaded") {
   }
 }
 
-TEST_CASE("cpu: results that are packed are refused") {
-  CHECK_THROWS_WITH_AS(run_on_cpu("program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[2]}\n"
-                                  "  %y = convert %x {to=i4}\n  return \"y\"=%y\n}\n",
-                                  {}),
-                       doctest::Contains("elements of i4"), Error);
+TEST_CASE("cpu: results that are packed") {
+  for (const char* type : {"u4", "i4", "u2", "i2", "f4e2m1"}) {
+    compare_on_cpu(cat("program \"p\"\nsymbol n min=0\nmodule main {\n  %x = parameter {name=\"x\", type=f32[n,3]}\n",
+                       "  %i = parameter {name=\"i\", type=i32[n,3]}\n  %t = transpose %x {permutation=[1, 0]}\n",
+                       "  %y = convert %t {to=", type, "}\n  %z = convert %i {to=", type, "}\n",
+                       "  %r = transpose %z {permutation=[1, 0]}\n  return \"y\"=%y, \"z\"=%z, \"r\"=%r\n}\n"),
+                   {{{5, 3}, {5, 3}}, {{1, 3}, {1, 3}}, {{0, 3}, {0, 3}}, {{11001, 3}, {11001, 3}}});
+  }
+}
+
+TEST_CASE("cpu: to floats of 8 bits and to f16 from f64, rounded once") {
+  for (const char* type : {"f16", "bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0"}) {
+    for (const char* from : {"f32", "f64"}) {
+      for (const char* saturate : {"true", "false"}) {
+        compare_on_cpu(
+            cat("program \"p\"\nsymbol n min=0\nmodule main {\n  %x = parameter {name=\"x\", type=", from,
+                "[n]}\n  %l = constant {value=", from, "[]{1024}}\n  %s = constant {value=", from,
+                "[]{0.001953125}}\n  %lb = broadcast %l {dims=[n]}\n  %sb = broadcast %s {dims=[n]}\n",
+                "  %g = mul %x, %lb\n  %h = mul %x, %sb\n  %y = convert %g {to=", type, ", saturate=", saturate,
+                "}\n  %z = convert %h {to=", type, ", saturate=", saturate, "}\n  return \"y\"=%y, \"z\"=%z\n}\n"),
+            {{{0}}, {{7}}, {{4001}}});
+      }
+    }
+  }
 }
