@@ -453,7 +453,27 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-bool known_less_equal(const Dim& a, const Dim& b) { return (a - b).upper_bound() <= 0; }
+/// True when `dim` is not below 0 even with one of the operands in the place of a maximum in it (or of a minimum that is
+/// taken off).
+static bool is_positive_without_choice(const Dim& dim) {
+  for (const DimTerm& term : DimAlgebra::terms(dim)) {
+    if (term.factors.size() != 1) continue;
+    const DimAtom& atom = *term.factors[0];
+    bool is_greatest = atom.kind == AtomKind::max && term.coefficient == 1,
+         is_least_off = atom.kind == AtomKind::min && term.coefficient == -1;
+    if (!is_greatest && !is_least_off) continue;
+    Dim choice = DimAlgebra::of(atom.kind, is_greatest ? "max" : "min", atom.a, atom.b);
+    Dim rest = is_greatest ? dim - choice : dim + choice;
+    for (const Dim& one : {atom.a, atom.b}) {
+      if ((is_greatest ? rest + one : rest - one).lower_bound() >= 0) return true;
+    }
+  }
+  return false;
+}
+
+bool known_less_equal(const Dim& a, const Dim& b) {
+  return (a - b).upper_bound() <= 0 || is_positive_without_choice(b - a);
+}
 
 std::string to_string(const Dim& dim) {
   std::string text;

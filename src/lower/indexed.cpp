@@ -58,8 +58,11 @@ void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t cou
   kernel.line("  if (!inside) from = -1;");
 }
 
-/// The result begins as a copy of x.
+/// The result begins as a copy of x, which may have been computed there.
 View copied_operand(Lowering& lowering, const Region& region) {
+  Value result{region.anchor, 0}, x = region.anchor->inputs[0];
+  if (lowering.has_view(result) && lowering.has_view(x) && lowering.view_of(x).buffer == lowering.view_of(result).buffer)
+    return lowering.view_of(result);
   View y = lowering.new_result({region.anchor, 0});
   lowering.copy_into(region.anchor->inputs[0], y, "what no update meets");
   return y;

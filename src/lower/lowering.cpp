@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/glob.h"
@@ -149,7 +150,7 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
 void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
-    if (slots[i] < 0 || is_leaf(*value.def)) continue;
+    if (slots[i] < 0 || is_leaf(*value.def) || is_packed_type(value.dtype())) continue;
     auto& chosen = slots_[value.def];
     chosen.resize(value.def->types.size(), -1);
     if (chosen[value.index] < 0) chosen[value.index] = slots[i];
@@ -199,6 +200,21 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   step.source = value.source();
   add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
   return contiguous_view(to.buffer, {wide, packed.dims});
+}
+
+/// Elements with a byte or more of their own to an output of narrower ones.
+void Lowering::pack(const View& wide, int output, Value value) {
+  DType type = value.dtype();
+  Dim count = product(wide.dims);
+  KernelBuilder kernel("unpack.h");
+  std::string from = kernel.buffer(wide.buffer, wide.dtype, false), to = kernel.buffer(output, DType::u8, true);
+  kernel.line("pack<", bits(type), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, " + ", kernel.size(wide.offset),
+              ", ", to, ");");
+  constexpr int gpu_chunk = 16;  // kernels/unpack.h
+  set_items(kernel, ceildiv(count, gpu_chunk), cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
+  PlanStep step = kernel.finish(plan_, cat("pack_", type));
+  step.source = value.source();
+  add_step(std::move(step), "elements narrower than a byte are packed", false);
 }
 
 View Lowering::view_of(Value value) {
@@ -306,7 +322,22 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   return part;
 }
 
+/// The scatter that is a value's only reader and begins with it: the value is computed where the scatter writes.
+static Instruction* scatter_over(Value value) {
+  if (value.def->users.size() != 1 || value.def->types.size() != 1) return nullptr;
+  Instruction* user = value.def->users[0];
+  bool is_scatter = user->is<ScatterElements>() || user->is<ScatterNd>();
+  return is_scatter && user->inputs[0] == value && user->types[0] == value.type() ? user : nullptr;
+}
+
 View Lowering::new_result(Value value) {
+  Instruction* scatter = region_load_time_ || may_narrow_ || slot_of(value) ? nullptr : scatter_over(value);
+  if (scatter && value.def->parent == scatter->parent && !has_view(scatter->result())) {
+    bool may_place = std::exchange(may_place_, false);  // a scatter writes to a whole buffer
+    View whole = new_result(scatter->result());
+    may_place_ = may_place;
+    return views_[value.def].emplace_back(whole);
+  }
   if (auto part = part_of_concat(value)) {
     auto& views = views_[value.def];
     views.resize(value.def->types.size());
@@ -314,7 +345,8 @@ View Lowering::new_result(Value value) {
   }
   auto slot = region_load_time_ ? std::nullopt : slot_of(value);
   Shape shape = value.shape();
-  if (!slot && !region_load_time_) shape.dtype = stored_type(shape.dtype);
+  if (is_packed_type(shape.dtype)) shape.dtype = compute_type(shape.dtype);
+  else if (!slot && !region_load_time_) shape.dtype = stored_type(shape.dtype);
   if (slot) written_.insert(*slot);
   int buffer = slot ? *slot
                     : new_buffer({.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
@@ -331,7 +363,7 @@ View Lowering::new_result(Value value) {
 
 View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
   View view = new_result(value);
-  if (!region_load_time_ && slot_of(value)) return view;
+  if (!region_load_time_ && (slot_of(value) || scatter_over(value))) return view;
   Dim stride = 1;
   for (size_t i = stored.size(); i-- > 0;) {
     view.strides[stored[i]] = stride;
@@ -372,8 +404,9 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
 static bool converts_stores(const Region& region) {
   if (!region.anchor) return true;
   const Instruction& i = *region.anchor;
-  return i.is<Dot>() || i.is<Convolution>() || i.is<Attention>() || i.is<Gather>() || i.is<Concat>() ||
-         i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() || (i.is<Pool>() && !i.as<Pool>()->indices);
+  return i.is<Dot>() || i.is<GroupedDot>() || i.is<Convolution>() || i.is<Attention>() || i.is<Gather>() ||
+         i.is<Concat>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() ||
+         (i.is<Pool>() && !i.as<Pool>()->indices);
 }
 
 bool Lowering::is_kept(const Region& region) const {
@@ -441,6 +474,11 @@ void Lowering::write_results(const Module& module, const std::vector<int>& slots
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] < 0 || written_.contains(slots[i])) continue;
     Value value = module.results()[i].value;
+    const PlanBuffer& place = plan_.buffers[static_cast<size_t>(slots[i])];
+    if (is_packed_type(place.shape.dtype)) {
+      pack(contiguous_view_of(value), slots[i], value);
+      continue;
+    }
     View from = view_of(value);
     copy(from, contiguous_view(slots[i], value.shape()), value, "a result that is a view, an input or another result",
          false);
@@ -472,7 +510,9 @@ int Lowering::add_control(PlanStep step) {
 }
 
 int Lowering::new_working_buffer(const Shape& shape, const std::string& name) {
-  return new_buffer({.kind = BufferKind::arena, .shape = shape, .bytes = bytes_of(shape), .value = name});
+  Shape wide = shape;
+  if (is_packed_type(wide.dtype)) wide.dtype = compute_type(wide.dtype);
+  return new_buffer({.kind = BufferKind::arena, .shape = wide, .bytes = bytes_of(wide), .value = name});
 }
 
 void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& decided,
@@ -500,6 +540,7 @@ void Lowering::lower_body(const Module& body, const std::vector<View>& parameter
 
 LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<Dot>()) return is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot;
+  if (anchor.is<GroupedDot>()) return lower_dot;
   if (anchor.is<Convolution>()) return lower_convolution;
   if (anchor.is<Pool>()) return lower_pool;
   if (anchor.is<Attention>()) return lower_attention;
@@ -537,10 +578,6 @@ static void refuse_unsupported(const Program& program, const Chip& chip) {
       list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
                   ": ", why);
     }
-  }
-  for (const Result& result : program.main().results()) {
-    if (result.value.type().is_tensor() && is_packed_type(result.value.dtype()))
-      list += cat(list.empty() ? "" : "\n   ", "output '", result.name, "': elements of ", result.value.dtype());
   }
   if (list.empty()) return;
   throw Error({.kind = ErrorKind::unsupported,

@@ -109,6 +109,7 @@ class Lowering {
   bool has_value(const Dim& dim) const;
   View constant_view(Value value);
   View unpacked(const View& packed, Value value, bool load_time);
+  void pack(const View& wide, int output, Value value);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   int new_buffer(PlanBuffer buffer);
   std::optional<int> slot_of(Value value) const;

@@ -7,15 +7,41 @@
 namespace weft {
 namespace {
 
+/// The one axis that is longer at its end, where nothing else is padded or cut.
+std::optional<size_t> grown_axis(const Pad& op, const Dims& from) {
+  std::optional<size_t> axis;
+  for (size_t a = 0; a < op.after.size(); ++a) {
+    if (!known_equal(op.before[a], 0)) return std::nullopt;
+    if (known_equal(op.after[a], 0)) continue;
+    if (axis || !known_less_equal(from[a], from[a] + op.after[a])) return std::nullopt;
+    axis = a;
+  }
+  return axis;
+}
+
+View repeated(View scalar, const Dims& dims) {
+  scalar.dims = dims;
+  scalar.strides.assign(dims.size(), 0);
+  return scalar;
+}
+
+/// The operand, then the fill behind it. When no room is asked for at run time, the operand may be there already.
+void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& whole) {
+  View from = lowering.view_of(i.inputs[0]), fill = lowering.view_of(i.inputs[1]);
+  lowering.copy_view(from, part_of(whole, axis, 0, from.dims[axis]), i.inputs[0], "the inside of a padding");
+  if (is_whole(from) && is_whole(whole) && !lowering.is_load_time(i.inputs[0]) && from.dtype == whole.dtype)
+    lowering.plan().steps.back().moves = from.buffer;
+  View room = part_of(whole, axis, from.dims[axis], i.as<Pad>()->after[axis]);
+  lowering.copy_view(repeated(fill, room.dims), room, i.inputs[1], "the fill of a padding");
+}
+
 /// The fill first, then the operand over it; what negative padding cuts off is left out.
 void pad_with_constant(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();
   View whole = lowering.new_result({region.anchor, 0});
-  View fill = lowering.view_of(i.inputs[1]);
-  fill.dims = whole.dims;
-  fill.strides.assign(whole.dims.size(), 0);
-  lowering.copy_view(fill, whole, i.inputs[1], "the fill of a padding");
+  if (auto axis = grown_axis(op, i.inputs[0].dims())) return grow(lowering, i, *axis, whole);
+  lowering.copy_view(repeated(lowering.view_of(i.inputs[1]), whole.dims), whole, i.inputs[1], "the fill of a padding");
   View from = lowering.view_of(i.inputs[0]), to = whole;
   for (size_t axis = 0; axis < to.dims.size(); ++axis) {
     Dim cut_before = max(Dim(0) - op.before[axis], 0), cut_after = max(Dim(0) - op.after[axis], 0);

@@ -23,7 +23,8 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
   const PlanStep& step = plan.steps[at];
   bool is_move = step.moves == input;
   if (is_move && step.moves_apart) return {};
-  if (!known_equal(from.bytes, to.bytes)) return cat("it has ", from.bytes, " bytes, the output ", to.bytes);
+  bool may_be_equal = known_equal(from.bytes, to.bytes) || (is_move && !known_different(from.bytes, to.bytes));
+  if (!may_be_equal) return cat("it has ", from.bytes, " bytes, the output ", to.bytes);
   auto begins = static_cast<size_t>(to.first_step);
   if (begins != at) return cat(plan.steps[begins].source, " writes the output before the input is moved there");
   size_t changed = at;

@@ -172,8 +172,6 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
                 const Launcher& launcher) const {
-    auto at = [&](int id) { return memory[static_cast<size_t>(id)]; };
-    if (step.moves >= 0 && at(step.moves) == at(step.outputs[0])) return;  // it is there already
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     KernelFault fault;
@@ -463,6 +461,13 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
+  /// True when what a step would move lies at its places already: in one memory, and as large as the result or apart.
+  bool is_there(const PlanStep& step) const {
+    if (step.moves < 0) return false;
+    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    return memory_[from] == memory_[to] && (step.moves_apart || bound_.buffer_bytes[from] == bound_.buffer_bytes[to]);
+  }
+
   void execute(const RunOptions& options) {
     std::optional<Workers> callers;
     if (options.executor) callers.emplace(*options.executor);
@@ -502,7 +507,7 @@ class CpuContext final : public Context {
     switch (step.kind) {
       case StepKind::kernel:
         for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
-        program_->run_step(step, bound_.steps[index], memory_, launcher);
+        if (!is_there(step)) program_->run_step(step, bound_.steps[index], memory_, launcher);
         break;
       case StepKind::sizes:
         set_sizes(step, [&](int id, int element) { return read<int64_t>(id, element); }, values_);

@@ -12,6 +12,18 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
+/// True when the step that brings the input into the output leaves it where it is whatever the sizes are.
+bool is_moved_apart(const Plan& plan, const InPlace& pair) {
+  auto is_buffer = [&](int id, BufferKind kind, int index) {
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    return buffer.kind == kind && buffer.index == index;
+  };
+  return std::ranges::any_of(plan.steps, [&](const PlanStep& step) {
+    return step.moves_apart && is_buffer(step.moves, BufferKind::input, pair.input) &&
+           is_buffer(step.outputs[0], BufferKind::output, pair.output);
+  });
+}
+
 }  // namespace
 
 std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> inputs, size_t index,
@@ -23,7 +35,8 @@ std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> 
   if (found.size() != 1 || inputs[found[0]].data.data() != memory.data()) return found;
   InPlace pair{static_cast<int>(found[0]), static_cast<int>(index)};
   bool may_share = std::ranges::find(plan.in_place, pair) != plan.in_place.end();
-  return may_share ? std::vector<size_t>() : found;
+  bool fits = inputs[found[0]].data.size() == memory.size() || (may_share && is_moved_apart(plan, pair));
+  return may_share && fits ? std::vector<size_t>() : found;
 }
 
 void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t index) {
@@ -40,7 +53,9 @@ const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, siz
   auto found = std::ranges::find(plan.donations, static_cast<int>(index), &Donation::output);
   if (found == plan.donations.end() || !found->why_not.empty()) return nullptr;
   auto input = static_cast<size_t>(found->input);
-  bool will_do = input < given.size() && given[input].data.data() && given[input].data.size() >= bytes;
+  if (input >= given.size() || !given[input].data.data()) return nullptr;
+  size_t room = given[input].data.size();
+  bool will_do = room == bytes || (room > bytes && is_moved_apart(plan, {found->input, found->output}));
   return will_do ? &given[input] : nullptr;
 }
 

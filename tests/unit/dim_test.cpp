@@ -178,3 +178,13 @@ TEST_CASE("dim: overflow, division by zero and text that is no size are errors")
   CHECK(parse_dim("ceildiv(a, 2) * (b - 1) + mod(c, 3)", symbol_of) == ceildiv(a, 2) * (b - 1) + mod(c, 3));
   CHECK(parse_dim("a / 2", symbol_of) == floordiv(a, 2));
 }
+
+TEST_CASE("dim: a maximum is at least each of its operands, a minimum at most") {
+  Dim p = Dim::symbol({.name = "p"}), q = Dim::symbol({.name = "q"}), r = Dim::symbol({.name = "r"});
+  CHECK(known_less_equal(p, max(p, q)));
+  CHECK(known_less_equal(p + r, max(p, q) + r));
+  CHECK(known_less_equal(min(p, q), q));
+  CHECK_FALSE(known_less_equal(max(p, q), p));
+  CHECK_FALSE(known_less_equal(r, max(p, q)));
+  CHECK(max(p, max(p, q)) == max(p, q));
+}

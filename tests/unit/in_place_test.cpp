@@ -53,6 +53,23 @@ module main {
 }
 )--";
 
+/// A cache with room, which is made longer only where that is too little.
+const char* const roomy = R"--(
+symbol past min=1 max=64
+symbol total min=1 max=64
+module main {
+  %cache = parameter {name="cache", type=f32[past,4]}
+  %upto = parameter {name="upto", type=f32[total]}
+  %slot = parameter {name="slot", type=i64[1,4]}
+  %row = parameter {name="row", type=f32[1,4]}
+  %zero = constant {value=f32[]{0}}
+  %wide = pad %cache, %zero {before=[0, 0], after=[max(past, total) - past, 0], mode=constant}
+  %next = scatter_elements %wide, %slot, %row {axis=0, fn=replace}
+  %sum = reduce %upto {axes=[0], fn=sum}
+  return "next"=%next, "sum"=%sum
+}
+)--";
+
 struct Step {
   Floats cache = Floats(32), row{1, 2, 3, 4};
   int64_t slot = 3;
@@ -186,5 +203,23 @@ module main {
     Floats old = x;
     CHECK(values_of(context.run({weft::view<float>(x, {4, 4})})[0]) == wanted);
     CHECK(x == (text == same ? wanted : old));
+  }
+}
+
+TEST_CASE("a cache that has room for the next row is updated in place, one that has not is made longer") {
+  weft::Context context = compile(roomy, {"cache=next"}).new_context();
+  for (auto [past, total] : {std::pair{8, 5}, {8, 8}, {3, 5}}) {
+    Floats memory(64, -1), upto(static_cast<size_t>(total), 1), row{7, 8, 9, 10};
+    std::iota(memory.begin(), memory.begin() + past * 4, 0.0f);
+    std::vector<int64_t> slot(4, total - 1);
+    Floats wanted(memory.begin(), memory.begin() + past * 4);
+    wanted.resize(static_cast<size_t>(std::max(past, total)) * 4);
+    std::ranges::copy(row, wanted.begin() + (total - 1) * 4);
+    auto outputs = context.run(
+        {weft::view<float>(std::span(memory).first(static_cast<size_t>(past) * 4), {past, 4}),
+         weft::view<float>(upto, {total}), weft::view<int64_t>(slot, {1, 4}), weft::view<float>(row, {1, 4})},
+        {.outputs = {{memory.data(), wanted.size() * 4}, {}}});
+    CHECK(values_of(outputs[0]) == wanted);
+    CHECK(Floats(memory.begin(), memory.begin() + std::ssize(wanted)) == wanted);
   }
 }
