@@ -20,7 +20,7 @@ from onnx import numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("WEFT_BIN", ROOT / "build/release/bin"))
 CASES_AT_ONCE = 200
-LEAST_RIGHT = 1783  # of the cases of onnx 1.23.2
+LEAST_RIGHT = 1798  # of the cases of onnx 1.23.2
 ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range")
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
 LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}

@@ -70,6 +70,17 @@ Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t
   return {is_flat ? join_heads(y) : y};
 }
 
+Expr scalar(Call& c, const Dim& d) { return reshape(sizes(c, {d}), {}); }
+
+Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity) {
+  if (!known_equal(capacity, past.dims()[2])) {
+    Pad room{.before = Dims(4, 0), .after = {0, 0, capacity - past.dims()[2], 0}};
+    past = {&c, c.emit(room, {past, number(c, past.dtype(), 0)})};
+  }
+  Expr position = broadcast(start + along(iota(c, fresh.dims()[2]), 2, 4), fresh.dims());
+  return {&c, c.emit(ScatterElements{.axis = 2}, {past, position, fresh})};
+}
+
 Expr repeat_heads(Expr x, const Dim& heads) {
   const Dims d = x.dims();
   if (known_equal(d[1], heads)) return x;

@@ -11,6 +11,18 @@ Expr split_heads(Call& c, Expr x, int64_t heads);
 /// [batch, heads, tokens, size] -> [batch, tokens, heads * size].
 Expr join_heads(Expr x);
 
+/// Query, key and value as heads.
+struct Heads {
+  Expr q, k, v;
+};
+
+/// A size as an i64 scalar.
+Expr scalar(Call& c, const Dim& d);
+
+/// Where a cache of the size that its caller gave ends: `fresh` is written into each row of `past` from that row's own
+/// start on; the result holds `capacity` tokens.
+Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity);
+
 /// Turns the first `rotary` elements (0: all) of each head of x[batch, heads, tokens, size]. The caches are
 /// [positions, rotary / 2], or with no positions given [batch, tokens, rotary / 2].
 Expr rotary_embedding(Call& c, Expr x, Value positions, Expr cosine, Expr sine, int64_t rotary, bool interleaved);

@@ -217,7 +217,8 @@ void Call::ignore(std::string_view name) const { find(name); }
 
 void Call::check_attributes() const {
   for (size_t i = 0; i < used_.size(); ++i) {
-    if (!used_[i])
+    bool is_hint = opset_ < 6 && node_.attributes[i].name == "consumed_inputs";  // of memory, in the first versions
+    if (!used_[i] && !is_hint)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].name), "' that it does not know"));
   }
 }

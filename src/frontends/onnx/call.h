@@ -113,12 +113,16 @@ class Call {
   mutable std::vector<bool> used_;
 };
 
-/// How one operator is translated.
+/// How one operator is translated, and what of it is refused (docs/operators.md lists that).
 struct Operator {
   std::string_view domain;
   std::string_view name;
   Values (*translate)(Call&);
+  std::string_view limits = {};
 };
+
+/// Every operator of every domain, by name.
+std::vector<Operator> all_operators();
 
 // Each file of operators gives its part of the table.
 std::span<const Operator> elementwise_operators();
@@ -127,6 +131,11 @@ std::span<const Operator> layout_operators();
 std::span<const Operator> network_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> microsoft_attention_operators();
+std::span<const Operator> microsoft_cached_operators();
+std::span<const Operator> microsoft_expert_operators();
+std::span<const Operator> microsoft_generation_operators();
+std::span<const Operator> microsoft_hybrid_operators();
+std::span<const Operator> microsoft_packed_operators();
 std::span<const Operator> quantized_operators();
 std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();

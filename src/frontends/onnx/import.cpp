@@ -22,11 +22,29 @@ using Key = std::pair<std::string_view, std::string_view>;
 const std::map<Key, Operator>& operators() {
   static const std::map<Key, Operator> table = [] {
     std::map<Key, Operator> all;
-    for (auto part :
-         {elementwise_operators(), math_operators(), layout_operators(), network_operators(), attention_operators(),
-          microsoft_attention_operators(), quantized_operators(), indexing_operators(), image_operators(),
-          sampling_operators(), control_operators(), recurrent_operators(), signal_operators(), einsum_operators(),
-          tree_operators(), classical_operators(), training_operators(), selection_operators()}) {
+    for (auto part : {elementwise_operators(),
+                      math_operators(),
+                      layout_operators(),
+                      network_operators(),
+                      attention_operators(),
+                      microsoft_attention_operators(),
+                      microsoft_cached_operators(),
+                      microsoft_expert_operators(),
+                      microsoft_generation_operators(),
+                      microsoft_packed_operators(),
+                      microsoft_hybrid_operators(),
+                      quantized_operators(),
+                      indexing_operators(),
+                      image_operators(),
+                      sampling_operators(),
+                      control_operators(),
+                      recurrent_operators(),
+                      signal_operators(),
+                      einsum_operators(),
+                      tree_operators(),
+                      classical_operators(),
+                      training_operators(),
+                      selection_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }
@@ -35,6 +53,16 @@ const std::map<Key, Operator>& operators() {
   }();
   return table;
 }
+
+}  // namespace
+
+std::vector<Operator> all_operators() {
+  std::vector<Operator> list;
+  for (const auto& [key, op] : operators()) list.push_back(op);
+  return list;
+}
+
+namespace {
 
 std::string full_name(std::string_view domain, std::string_view name) {
   return domain.empty() ? printable(name) : cat(printable(domain), ":", printable(name));

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "frontends/onnx/attention.h"
+#include "frontends/onnx/importer.h"
+#include "frontends/onnx/loops.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 
@@ -79,19 +81,27 @@ Values swiglu(Call& c) {
   return {gate * sigmoid(alpha == 1 ? gate : gate * alpha) * arg(c, 1)};
 }
 
-/// A depthwise convolution that sees only the past, and the last k - 1 inputs for the next call.
+/// A depthwise convolution that sees only the past, and the last (k - 1) * dilation inputs for the next call.
+/// onnxruntime's form may have taps apart, and channels last.
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
+  if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");
+  if (c.integer("state_window", 0) != 0) c.unsupported("with state_window is not supported");
+  int64_t dilation = c.integer("dilation", 1);
+  if (dilation < 1) c.fail("E145", cat("dilation must be >=1, is ", dilation));
+  bool is_last = c.flag("channels_last");
+  auto turned = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
+  if (x.rank() == 3) x = turned(x);
   if (x.rank() != 3 || w.rank() != 3 || !w.dims()[2].is_constant() || !w.dims()[0].is_constant()) {
     c.fail("E140", cat("needs x[batch, channels, length] and a fixed w[channels, 1, k], has ", x.value.shape(), " and ",
                        w.value.shape()));
   }
-  int64_t reach = w.dims()[2].value() - 1;
+  int64_t reach = (w.dims()[2].value() - 1) * dilation;
   Dims before = {x.dims()[0], x.dims()[1], reach};
-  Expr history = c.has_input(3) ? arg(c, 3) : full(c, x.dtype(), before, 0);
+  Expr history = c.has_input(3) ? turned(arg(c, 3)) : full(c, x.dtype(), before, 0);
   Expr all = concat(c, {history, x}, 2);
   Convolution op{.strides = {1},
-                 .dilations = {1},
+                 .dilations = {dilation},
                  .pads_begin = {0},
                  .pads_end = {0},
                  .groups = w.dims()[0].value(),
@@ -103,42 +113,72 @@ Values causal_conv_with_state(Call& c) {
     c.fail("E145", cat("activation '", printable(activation), "' is not none, silu or swish"));
   }
   if (activation != "none") y = y * sigmoid(y);
-  return {y, slice(all, 2, x.dims()[2], reach)};
+  return {turned(y), turned(slice(all, 2, x.dims()[2], reach))};
 }
 
-/// A recurrence over tokens with a matrix of state for each head; written out token by token, so their number is fixed.
+/// A recurrence over tokens with a matrix of state for each head, [batch, heads, dk, dv]; computed in f32 or wider.
 Values linear_attention(Call& c) {
   int64_t q_heads = c.integer("q_num_heads"), heads = c.integer("kv_num_heads");
   c.ignore("chunk_size");
+  if (c.integer("state_window", 0) != 0) c.unsupported("with state_window is not supported");
   std::string rule = c.text("update_rule", "gated_delta");
   bool gated = rule.starts_with("gated"), delta = rule.ends_with("delta");
   if (!gated && !delta && rule != "linear") c.fail("E145", cat("update_rule '", printable(rule), "' is unknown"));
-  Expr q = split_heads(c, arg(c, 0), q_heads), k = split_heads(c, arg(c, 1), heads),
-       v = split_heads(c, arg(c, 2), heads);
-  Dim batch = q.dims()[0], dk = k.dims()[3], dv = v.dims()[3];
-  auto steps = q.dims()[2].constant();
-  constexpr int64_t most_steps = 256;
-  if (!steps || *steps > most_steps)
-    c.unsupported(cat("over ", q.dims()[2], " tokens is not supported: at most ", most_steps, ", a fixed number"));
-  double scale = head_scale(c, q);
-  Expr state = c.has_input(3) ? arg(c, 3) : full(c, q.dtype(), {batch, heads, dk, dv}, 0);
+  DType type = c.dtype(), wide = type == DType::f64 ? type : DType::f32;
   // Gates: [batch, tokens, heads * (dk or 1)] or, for the rate, one for all heads.
-  auto per_head = [&](size_t i) {
-    Expr g = arg(c, i);
-    if (known_equal(g.dims()[2], 1)) return reshape(g, {batch, 1, *steps, 1});
-    return split_heads(c, g, heads);
+  auto per_head = [&](size_t i, int64_t count) {
+    Expr x = convert(arg(c, i), wide);
+    if (i > 2 && known_equal(x.dims()[2], 1)) return reshape(x, {x.dims()[0], 1, x.dims()[1], 1});
+    return split_heads(c, x, count);
   };
-  Values outputs;
-  for (int64_t t = 0; t < *steps; ++t) {
-    auto token = [&](Expr x) { return slice(x, 2, t, 1); };
-    auto column = [](Expr x) { return transpose(x, {0, 1, 3, 2}); };
-    if (gated) state = state * exp(column(token(per_head(4))));
-    Expr added = token(v);
-    if (delta) added = (added - matmul(token(k), state)) * token(per_head(5));
-    state = state + matmul(column(token(k)), added);
-    outputs.push_back(matmul(token(q) * scale, repeat_heads(state, q_heads)));
-  }
-  return {join_heads(concat(c, outputs, 2)), state};
+  Expr q = per_head(0, q_heads), k = per_head(1, heads), v = per_head(2, heads);
+  q = q * head_scale(c, q);
+  Dims start = {q.dims()[0], heads, k.dims()[3], v.dims()[3]};
+  Expr state = c.has_input(3) ? convert(arg(c, 3), wide) : full(c, wide, start, 0);
+  Value decay = gated ? exp(per_head(4, heads)).value : Value{}, rate = delta ? per_head(5, heads).value : Value{};
+  auto column = [](Expr x) { return transpose(x, {0, 1, 3, 2}); };
+  Values y = loop_over(c, q.dims()[2], {state}, 1, [&](Call& body, const Dim& trip, const Values& carried) {
+    auto token = [&](Value x) { return slice(inside(body, x), 2, trip, 1); };
+    Expr now{&body, carried[0]}, key = token(k), added = token(v);
+    if (gated) now = now * column(token(decay));
+    if (delta) added = (added - matmul(key, now)) * token(rate);
+    now = now + matmul(column(key), added);
+    Expr asked = repeat_heads(token(q), std::max(q_heads, heads)),
+         state_of_all = repeat_heads(now, std::max(q_heads, heads));
+    return Values{now, row_at(matmul(asked, state_of_all), 2, 0)};
+  });
+  Expr rows = transpose(Expr{&c, y[1]}, {1, 2, 0, 3});  // [tokens, batch, heads, dv]
+  return {convert(join_heads(rows), type), convert({&c, y[0]}, type)};
+}
+
+/// Attention whose scores and probabilities pass through graphs of the node's own.
+Values flex_attention(Call& c) {
+  Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
+  for (size_t input : {0, 1, 2}) expect_rank(c, input, 4);
+  double scale = head_scale(c, q);
+  DType type = q.dtype(), wide = c.element("softmax_precision", type == DType::f64 ? type : DType::f32);
+  bool has_score_mod = c.has("score_mod"), has_prob_mod = c.has("prob_mod");
+  if (!has_score_mod && !has_prob_mod) return {c.emit(Attention{.scale = scale, .nan_rows = true}, {q, k, v})};
+  auto modified = [&](std::string_view name, Expr x) {
+    const Graph& graph = c.graph(name);
+    if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
+      c.fail("E158", cat("needs one input and output in ", name));
+    Scope scope = c.scope().inner(c.module());
+    scope.values[graph.inputs[0].name] = x;
+    Values results = c.importer().body(graph, scope);
+    if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
+    Expr y{&c, results.at(0)};
+    GuardCollector guards(c.module());
+    if (y.rank() != 4 || y.dtype() != wide) c.fail("E158", cat("has a ", name, " that gives ", y.value.shape()));
+    for (size_t a = 0; a < 4; ++a) require_equal(y.dims()[a], x.dims()[a], "FlexAttention: sizes of modified scores");
+    return y;
+  };
+  k = repeat_heads(k, q.dims()[1]), v = repeat_heads(v, q.dims()[1]);
+  Expr s = matmul(convert(q, wide), transpose(convert(k, wide), {0, 1, 3, 2})) * scale;
+  if (has_score_mod) s = modified("score_mod", s);
+  Expr p{&c, c.emit(Softmax{.axis = 3}, {s})};
+  if (has_prob_mod) p = modified("prob_mod", p);
+  return {convert(matmul(p, convert(v, wide)), type)};
 }
 
 constexpr Operator table[] = {
@@ -146,7 +186,10 @@ constexpr Operator table[] = {
     {"", "RotaryEmbedding", rotary},
     {"", "SwiGLU", swiglu},
     {"", "CausalConvWithState", causal_conv_with_state},
+    {"com.microsoft", "CausalConvWithState", causal_conv_with_state, "ndim 1; no state_window"},
     {"", "LinearAttention", linear_attention},
+    {"com.microsoft", "LinearAttention", linear_attention, "no state_window"},
+    {"ai.onnx.preview", "FlexAttention", flex_attention},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
+#include "frontends/onnx/loops.h"
 #include "ir/control.h"
 
 namespace weft::onnx {
@@ -115,29 +116,22 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// What a Loop and a Scan have in common.
-struct LoopForm {
-  Dim trips = INT64_MAX;
-  Value condition = {};          ///< before the first trip; null when there is none
-  bool gives_condition = false;  ///< the graph's first output
-  Values carried = {};
-  size_t rows = 0;
-  /// The inputs of the graph, made from the number of the trip and the carried values.
-  std::function<Values(Scope& scope, const Dim& trip, const Values& carried)> inputs = {};
-};
-
-void bind_inputs(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
+/// A graph as the body of a loop.
+Values graph_results(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
   if (inputs.size() != graph.inputs.size()) {
     c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
   }
   for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+  Values results = c.importer().body(graph, scope);
+  if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
+  return results;
 }
 
 /// Builds one loop. The sizes of carried values are taken as they are before the first trip; where the body then gives
 /// another size, it is a symbol of its own and the body is built again.
 class LoopImport {
  public:
-  LoopImport(Call& c, const Graph& graph, LoopForm form) : c_(c), graph_(graph), form_(std::move(form)) {
+  LoopImport(Call& c, LoopForm form) : c_(c), form_(std::move(form)) {
     for (const Value& value : form_.carried) types_.push_back(value.type());
     require_tensors(c, form_.carried, "values");
     int64_t most = form_.trips.upper_bound();
@@ -159,9 +153,7 @@ class LoopImport {
     Scope scope = c_.scope().inner(*body_);
     Values carried;
     for (const Type& type : types_) carried.push_back(body_->parameter(cat("carried", carried.size()), type));
-    bind_inputs(c_, scope, graph_, form_.inputs(scope, op_.counter, carried));
-    results_ = c_.importer().body(graph_, scope);
-    if (!scope.failed.empty()) c_.fail("E158", "has a faulty body");
+    results_ = form_.body(scope, op_.counter, carried);
     size_t wanted = first() + types_.size() + form_.rows;
     if (results_.size() != wanted)
       c_.fail("E158", cat("has a body with ", results_.size(), " results where ", wanted, " belong"));
@@ -242,7 +234,6 @@ class LoopImport {
   }
 
   Call& c_;
-  const Graph& graph_;
   LoopForm form_;
   Loop op_;
   Types types_;  // of the carried values in the body
@@ -265,13 +256,13 @@ Values loop(Call& c) {
     c.fail("E158",
            cat("has a body with ", body.outputs.size(), " results where ", 1 + form.carried.size(), " or more belong"));
   form.rows = body.outputs.size() - 1 - form.carried.size();
-  form.inputs = [](Scope& scope, const Dim& trip, const Values& carried) {
+  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
     Module& module = *scope.module;
     Values inputs = {weft::reshape(module, weft::sizes(module, {trip}), {}), constant(module, DType::boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
-    return inputs;
+    return graph_results(c, scope, body, inputs);
   };
-  return LoopImport(c, body, std::move(form)).run();
+  return build_loop(c, std::move(form));
 }
 
 /// The `i`-th of `numbers`, or 0.
@@ -298,7 +289,8 @@ Values scan_once(Call& c, Values inputs, size_t states) {
   LoopForm form{.trips = length,
                 .carried = Values(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)),
                 .rows = c.output_count() - states};
-  form.inputs = [&](Scope& scope, const Dim& trip, const Values& carried) {
+  const Graph& graph = c.graph("body");
+  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
     Module& module = *scope.module;
     Values now = carried;
     for (size_t i = 0; states + i < inputs.size(); ++i) {
@@ -310,9 +302,9 @@ Values scan_once(Call& c, Values inputs, size_t states) {
       dims.erase(dims.begin() + axis);
       now.push_back(weft::reshape(module, row, dims));
     }
-    return now;
+    return graph_results(c, scope, graph, now);
   };
-  Values results = LoopImport(c, c.graph("body"), std::move(form)).run();
+  Values results = build_loop(c, std::move(form));
   for (size_t k = states; k < results.size(); ++k) {
     Expr rows{&c, results[k]};
     if (entry(out_back, k - states)) rows = reversed(rows);
@@ -362,12 +354,14 @@ Values scan(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "If", if_then_else},
+    {"", "If", if_then_else, "branches that give tensors of different ranks need a condition known while compiling"},
     {"", "Loop", loop},
-    {"", "Scan", scan},
+    {"", "Scan", scan, "opset 8: no sequence lengths, a fixed batch of at most 4,096"},
 };
 
 }  // namespace
+
+Values build_loop(Call& c, LoopForm form) { return LoopImport(c, std::move(form)).run(); }
 
 std::span<const Operator> control_operators() { return table; }
 

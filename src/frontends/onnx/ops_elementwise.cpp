@@ -18,13 +18,28 @@ void refuse_constant_zero(Call& c) {
   if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
 }
 
+/// The operands of a function of two. Before opset 7 the second is laid along the first from `axis` on, or at its end,
+/// and only if `broadcast` says so.
+Values two_operands(Call& c) {
+  Values in = c.inputs();
+  if (c.opset() >= 7) return in;
+  bool spreads = c.flag("broadcast");
+  int64_t rank = in[0].rank(), own = in[1].rank();
+  if (!c.has("axis")) return in;
+  int64_t axis = c.axis(c.integer("axis"), rank);
+  if (!spreads || axis + own > rank) c.fail("E151", cat("cannot lay ", in[1].shape(), " along ", in[0].shape()));
+  Dims dims = in[1].dims();
+  dims.resize(static_cast<size_t>(rank - axis), 1);
+  return {in[0], reshape(Expr{&c, in[1]}, dims)};
+}
+
 /// Any function whose row in elementwise.def has the node's name in its onnx column.
 Values from_table(Call& c) {
   const auto fns = all_fns();
   auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);
   c.expect_inputs(static_cast<size_t>(row->arity), static_cast<size_t>(row->arity));
   if (row - fns.begin() == static_cast<std::ptrdiff_t>(Fn::div)) refuse_constant_zero(c);
-  return {apply(static_cast<Fn>(row - fns.begin()), c, c.inputs())};
+  return {apply(static_cast<Fn>(row - fns.begin()), c, row->arity == 2 ? two_operands(c) : c.inputs())};
 }
 
 Values variadic(Call& c, Fn fn) {
@@ -39,9 +54,11 @@ Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<d
 
 /// Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
 Values power(Call& c) {
-  Expr x = arg(c, 0);
+  c.expect_inputs(2, 2);
+  Values in = two_operands(c);
+  Expr x{&c, in[0]}, y{&c, in[1]};
   DType wide = is_float(x.dtype()) ? x.dtype() : DType::f64;
-  return {convert(pow(convert(x, wide), convert(arg(c, 1), wide)), x.dtype())};
+  return {convert(pow(convert(x, wide), convert(y, wide)), x.dtype())};
 }
 
 Values modulo(Call& c) {
@@ -99,9 +116,11 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
+/// Before opset 7 the slopes are those of the channels, whatever the rank.
 Values prelu(Call& c) {
-  Expr x = arg(c, 0);
-  return {select(x < 0, x * arg(c, 1), x)};
+  Expr x = arg(c, 0), slope = arg(c, 1);
+  bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;
+  return {select(x < 0, x * (are_channels ? along(slope, 1, x.rank()) : slope), x)};
 }
 
 Values thresholded_relu(Call& c) {
@@ -190,14 +209,26 @@ void refuse_conversion(Call& c, DType from, DType to) {
     c.unsupported(cat("from ", from, " to ", to, " is not supported"));
 }
 
+/// The powers of two that f8e8m0 takes for x when it does not round up: the one below, or the nearer one.
+Expr power_of_two(Call& c, Expr x, bool nearest) {
+  x = convert(x, DType::f32);
+  Expr bits{&c, c.emit(Bitcast{.to = DType::i32}, {x})};
+  constexpr double smallest_normal = 0x00800000, half = 0x00400000, infinite = 0x7f800000;
+  Expr raised = nearest ? bits + select(bits < smallest_normal, like(bits, half - 1), like(bits, half)) : bits;
+  Expr whole = raised - floor_mod(raised, smallest_normal);  // without the mantissa
+  Expr power{&c, c.emit(Bitcast{.to = DType::f32}, {whole})};
+  return select((bits > 0) & (bits < infinite), power, x);
+}
+
 Value casted(Call& c, DType to) {
   Expr x = arg(c, 0);
   refuse_conversion(c, x.dtype(), to);
   bool saturate = c.flag("saturate", true);
   std::string rounding = c.text("round_mode", "up");
-  if (rounding != "up" && to == DType::f8e8m0)
-    c.unsupported(cat("with round_mode '", printable(rounding), "' is not supported"));
+  if (rounding != "up" && rounding != "down" && rounding != "nearest")
+    c.fail("E145", cat("round_mode '", printable(rounding), "' is not up, down or nearest"));
   if (x.dtype() == to) return x;
+  if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
   // Floats to integers narrower than a byte wrap, as integers do.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
@@ -246,8 +277,8 @@ constexpr Operator special[] = {
     {"", "Shrink", shrink},
     {"", "IsInf", is_inf},
     {"", "Identity", identity},
-    {"", "Cast", cast},
-    {"", "CastLike", cast_like},
+    {"", "Cast", cast, "no complex numbers"},
+    {"", "CastLike", cast_like, "no complex numbers"},
     {"", "BitCast", bit_cast},
     {"", "Dropout", dropout},
     {"com.microsoft", "Gelu", [](Call& c) -> Values { return {gelu(arg(c, 0))}; }},

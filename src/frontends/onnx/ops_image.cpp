@@ -140,7 +140,7 @@ Values resize(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "Resize", resize},
+    {"", "Resize", resize, "a size that is free needs a scale that is a fraction of powers of two"},
     {"", "Upsample", upsample},
 };
 

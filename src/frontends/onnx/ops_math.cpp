@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "frontends/onnx/expr.h"
+#include "frontends/onnx/loops.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
 
@@ -132,6 +132,7 @@ Values gemm(Call& c) {
   if (a.rank() != 2 || b.rank() != 2)
     c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
   double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
+  if (c.opset() < 7) c.ignore("broadcast");  // sizes tell
   if (c.flag("transA")) a = swap_last(a);
   if (c.flag("transB")) b = swap_last(b);
   Expr y = matmul(a, b);
@@ -143,7 +144,14 @@ Values gemm(Call& c) {
 Values fused_matmul(Call& c) {
   Expr a = arg(c, 0), b = arg(c, 1);
   double alpha = c.number("alpha", 1);
-  if (c.flag("transBatchA") || c.flag("transBatchB")) c.unsupported("with transposed batches is not supported");
+  // The batch axes of such a matrix stand between its rows and columns: [m, batch.., k] -> [batch.., m, k].
+  auto batch_first = [](Expr x) {
+    auto order = every_axis(x.rank());
+    std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
+    return transpose(x, order);
+  };
+  if (c.flag("transBatchA")) a = batch_first(a);
+  if (c.flag("transBatchB")) b = batch_first(b);
   if (c.flag("transA")) a = swap_last(a);
   if (c.flag("transB")) b = swap_last(b);
   Expr y = matmul(a, b);
@@ -242,30 +250,65 @@ Values one_hot(Call& c) {
   return {select(equal(along(iota(c, depth), axis, rank), wrapped), on, off)};
 }
 
-/// The determinant of x[..., n, n] without the rows before `row` and with only these columns, by the first row.
-Expr minor_of(Expr x, int64_t row, const std::vector<int64_t>& columns) {
-  auto element = [&](int64_t column) { return slice(slice(x, x.rank() - 2, row, 1), x.rank() - 1, column, 1); };
-  if (columns.size() == 1) return element(columns[0]);
-  Expr sum = like(x, 0);
-  for (size_t i = 0; i < columns.size(); ++i) {
-    auto rest = columns;
-    rest.erase(rest.begin() + static_cast<ptrdiff_t>(i));
-    Expr term = element(columns[i]) * minor_of(x, row + 1, rest);
-    sum = i % 2 ? sum - term : sum + term;
-  }
-  return sum;
+/// One step of elimination on matrices m[batch, n, w] with partial pivoting (Golub and Van Loan, "Matrix computations",
+/// 3.4): row `at` is swapped with the one below that has the largest element in column `at`.
+struct Pivoted {
+  Expr matrix;  ///< rows swapped
+  Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
+  Expr factor;  ///< what times row `at` clears the column in each row, before masking: [batch, n, 1]
+  Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
+  Expr row;     ///< numbers of the rows, [1, n, 1], and of row `at`
+  Expr number;
+};
+
+Pivoted pivoted(Call& b, Expr m, const Dim& at) {
+  const Dims d = m.dims();
+  Expr row = along(iota(b, d[1]), 1, 3), number = reshape(sizes(b, {at}), {});
+  Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
+  Expr best{&b, b.emit(ArgReduce{.axis = 1}, {size})};  // [batch, 1, 1]
+  Expr from = select(equal(row, number), best, select(equal(row, best), number, row));
+  Expr swapped{&b, b.emit(GatherElements{.axis = 1}, {m, broadcast(from, d)})};
+  Expr pivot = slice(slice(swapped, 1, at, 1), 2, at, 1);
+  Expr factor = slice(swapped, 2, at, 1) / select(equal(pivot, 0), 1, pivot);
+  return {swapped, pivot, factor, select(equal(best, number), like(m, 1), like(m, -1)), row, number};
+}
+
+/// Matrices [.., n, n] as [batch, n, n].
+Expr square_matrices(Call& c, Expr x) {
+  int64_t rank = x.rank();
+  if (rank < 2) c.fail("E140", cat("needs matrices, has ", x.value.shape()));
+  Dims lead(x.dims().begin(), x.dims().end() - 2);
+  Dim n = x.dims().back();
+  GuardCollector guards(c.module());
+  require_equal(x.dims()[x.dims().size() - 2], n, "rows and columns of square matrices");
+  return reshape(x, {product(lead), n, n});
 }
 
 Values determinant(Call& c) {
-  Expr x = arg(c, 0);
-  constexpr int64_t most = 5;
-  auto n = x.rank() < 2 ? std::nullopt : x.dims().back().constant();
-  if (!n || *n < 1 || *n > most)
-    c.unsupported(cat("of ", x.value.shape(), " is not supported: square, at most ", most, " rows"));
-  if (!known_equal(x.dims()[x.dims().size() - 2], *n))
-    c.fail("E151", cat("needs square matrices, has ", x.value.shape()));
-  Dims dims(x.dims().begin(), x.dims().end() - 2);
-  return {reshape(minor_of(x, 0, every_axis(*n)), dims)};
+  Expr x = arg(c, 0), m = square_matrices(c, x);
+  Dim batch = m.dims()[0], n = m.dims()[1];
+  Values start = {m, full(c, x.dtype(), {batch, 1, 1}, 1)};
+  Values y = loop_over(c, n, start, 0, [](Call& b, const Dim& at, const Values& now) {
+    Pivoted p = pivoted(b, {&b, now[0]}, at);
+    Expr cleared = p.matrix - select(p.row > p.number, p.factor, 0) * slice(p.matrix, 1, at, 1);
+    return Values{cleared, Expr{&b, now[1]} * p.sign * p.pivot};
+  });
+  return {reshape(Expr{&c, y[1]}, Dims(x.dims().begin(), x.dims().end() - 2))};
+}
+
+/// Gauss and Jordan: the unit matrix goes through the steps that make a unit matrix of x.
+Values inverse(Call& c) {
+  Expr x = arg(c, 0), m = square_matrices(c, x);
+  Dim batch = m.dims()[0], n = m.dims()[1];
+  Expr unit = convert(equal(along(iota(c, n), 0, 2), along(iota(c, n), 1, 2)), x.dtype());
+  Values start = {concat(c, {m, broadcast(with_rank(unit, 3), {batch, n, n})}, 2)};
+  Values y = loop_over(c, n, start, 0, [](Call& b, const Dim& at, const Values& now) {
+    Pivoted p = pivoted(b, {&b, now[0]}, at);
+    Expr own = slice(p.matrix, 1, at, 1), is_own = equal(p.row, p.number);
+    Expr cleared = p.matrix - select(is_own, 0, p.factor) * own;
+    return Values{select(is_own, cleared / p.pivot, cleared)};
+  });
+  return {reshape(slice(Expr{&c, y[0]}, 2, n, n), x.dims())};
 }
 
 Values lp_normalization(Call& c) {
@@ -375,12 +418,13 @@ constexpr Operator table[] = {
     {"", "MatMulInteger", matmul_integer},
     {"", "Trilu", trilu},
     {"com.microsoft", "Trilu", trilu},
-    {"com.microsoft", "CDist", distances},
+    {"com.microsoft", "CDist", distances, "euclidean and sqeuclidean"},
     {"", "EyeLike", eye_like},
     {"", "Range", range},
     {"com.microsoft", "Range", range},
     {"", "OneHot", one_hot},
     {"", "Det", determinant},
+    {"com.microsoft", "Inverse", inverse},
     {"", "LpNormalization", lp_normalization},
     {"", "MeanVarianceNormalization", mean_variance_normalization},
     {"", "NegativeLogLikelihoodLoss", nll_loss},

@@ -2,7 +2,6 @@
 // com.microsoft's attention operators, which exporters of onnxruntime put in the place of whole blocks of nodes.
 
 #include <cmath>
-#include <limits>
 
 #include "frontends/onnx/attention.h"
 #include "ops/dot.h"
@@ -11,8 +10,6 @@
 
 namespace weft::onnx {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 Values rotary(Call& c) {
   if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
@@ -30,25 +27,9 @@ Values rotary(Call& c) {
   return rotary_node(c, positions, 2, 3, heads);
 }
 
-struct Heads {
-  Expr q, k, v;
-};
-
 /// Numbers of one size: [batch] or a scalar -> broadcastable to [batch, heads, rows, keys], i64.
 Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
-}
-Expr scalar(Call& c, const Dim& d) { return reshape(sizes(c, {d}), {}); }
-
-/// Where a cache of the size that its caller gave ends: `fresh` is written into each row of `past` from that row's own
-/// start on; the result holds `capacity` tokens.
-Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity) {
-  if (!known_equal(capacity, past.dims()[2])) {
-    Pad room{.before = Dims(4, 0), .after = {0, 0, capacity - past.dims()[2], 0}};
-    past = {&c, c.emit(room, {past, number(c, past.dtype(), 0)})};
-  }
-  Expr position = broadcast(start + along(iota(c, fresh.dims()[2]), 2, 4), fresh.dims());
-  return {&c, c.emit(ScatterElements{.axis = 2}, {past, position, fresh})};
 }
 
 /// The keys that count, from lengths [batch] (or [3 * batch + 2], which begins with them), ends and starts [2 * batch],
@@ -254,114 +235,6 @@ Values quantized_attention(Call& c) {
   return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
-/// What GroupQueryAttention reads: packed or apart, each head normalised if the node has weights for that.
-Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads) {
-  Expr q = arg(c, 0);
-  auto normalised = [&](Expr x, size_t weight) {
-    if (!c.has_input(weight)) return x;
-    Expr mean = reduce(ReduceFn::mean, x * x, {3});
-    return x * rsqrt(mean + c.number("qk_norm_epsilon", 1e-6)) * arg(c, weight);
-  };
-  Heads h{q, q, q};
-  if (c.has_input(1)) {
-    h = {split_heads(c, q, heads), split_heads(c, arg(c, 1), kv_heads), split_heads(c, arg(c, 2), kv_heads)};
-  } else {
-    auto size = exact_divide(q.dims()[2], heads + 2 * kv_heads);
-    if (!size) c.fail("E151", cat("cannot split ", q.value.shape(), " into ", heads, " + 2 * ", kv_heads, " heads"));
-    h = {split_heads(c, slice(q, 2, 0, *size * heads), heads),
-         split_heads(c, slice(q, 2, *size * heads, *size * kv_heads), kv_heads),
-         split_heads(c, slice(q, 2, *size * (heads + kv_heads), *size * kv_heads), kv_heads)};
-  }
-  if (c.has_input(14) != c.has_input(15)) c.fail("E140", "needs both weights of the norms of q and k, or none");
-  if (!c.has_input(14)) c.ignore("qk_norm_epsilon");
-  return {normalised(h.q, 14), normalised(h.k, 15), h.v};
-}
-
-/// A key more whose score is `sink` for every row, and whose value is 0: a softmax that may look at nothing.
-Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
-  auto longer = [&](Expr x) {
-    Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
-    return Expr{&c, c.emit(one, {x, like(x, 0)})};
-  };
-  h.k = longer(h.k), h.v = longer(h.v);
-  Dims dims = mask.dims(), column = mask.dims();
-  dims[1] = column[1] = h.q.dims()[1], column[3] = 1;
-  return concat(c, {broadcast(mask, dims), broadcast(reshape(sink, {sink.value.shape().elements(), 1, 1}), column)}, 3);
-}
-
-void refuse_odd_grouped_attention(Call& c) {
-  for (auto name : {"k_quant_type", "v_quant_type"}) {
-    if (c.text(name, "NONE") != "NONE") c.unsupported(cat("with ", name, " is not supported"));
-  }
-  if (c.has_input(12) || c.has_input(13)) c.unsupported("with a quantised cache is not supported");
-  c.ignore("kv_cache_bit_width");
-  if (c.flag("sliding_window_cache")) c.unsupported("with sliding_window_cache is not supported");
-}
-
-/// Tokens in a row and where its first new one stands: seqlens_k is the number of valid keys less one. A prompt starts
-/// at position 0 however long its row is.
-struct Rows {
-  Expr length, start;  ///< [batch, 1, 1, 1]
-  Dim capacity;        ///< of the cache afterwards
-};
-
-Rows grouped_rows(Call& c, const Dim& batch, const Dim& rows) {
-  Dim past = c.has_input(3) ? c.input(3).dims()[2] : Dim(0);
-  Expr length = reshape(convert(arg(c, 5), DType::i64) + 1.0, {batch, 1, 1, 1});
-  Expr count = scalar(c, rows), total = reshape(convert(arg(c, 6), DType::i64), {});
-  auto known_total = known_contents(c.input(6));
-  Dim longest = known_total && known_total->size() == 1 ? known_total->front() : past + rows;
-  return {length, select(equal(total, count), 0, length - count), max(past, longest)};
-}
-
-Expr turned(Call& c, Expr x, Value positions) {
-  Dim rotary = c.input(7).dims()[1] * 2;
-  int64_t part = known_equal(rotary, x.dims()[3]) ? 0 : rotary.constant().value_or(0);
-  return rotary_embedding(c, x, positions, arg(c, 7), arg(c, 8), part, c.flag("rotary_interleaved"));
-}
-
-/// Attention whose caches [batch, kv_heads, tokens, size] may have room behind the last token; rows of a batch may
-/// differ in length.
-Values group_query_attention(Call& c) {
-  refuse_odd_grouped_attention(c);
-  Heads h = grouped_heads(c, c.integer("num_heads"), c.integer("kv_num_heads"));
-  Dim batch = h.q.dims()[0], rows = h.q.dims()[2];
-  Rows at = grouped_rows(c, batch, rows);
-  c.flag("rotary_interleaved");
-  if (c.flag("do_rotary")) {
-    Expr positions = reshape(at.start, {batch, 1}) + along(iota(c, rows), 1, 2);
-    if (c.has_input(9)) positions = arg(c, 9);
-    h.q = turned(c, h.q, positions), h.k = turned(c, h.k, positions);
-  } else {
-    c.optional_input(9);
-  }
-  if (c.has_input(3)) {
-    h.k = written(c, arg(c, 3), h.k, at.start, at.capacity), h.v = written(c, arg(c, 4), h.v, at.start, at.capacity);
-  }
-  Values present = {h.k, h.v};
-  Dim keys = h.k.dims()[2];
-  bool causal = c.flag("causal", true);
-  int64_t window = c.integer("local_window_size", -1);  // keys that a row sees, itself included
-  Expr sees = causal ? visible(c, {.causal = true, .left = window > 0 ? window - 1 : -1}, rows, keys, at.start)
-                     : along(iota(c, keys), 3, 4) < at.length;
-  Value mask = additive(sees, h.q.dtype());
-  if (c.has_input(10)) mask = Expr{&c, mask} + padded_mask(arg(c, 10), keys, h.q.dtype());
-  double scale = head_scale(c, h.q), softcap = c.number("softcap", 0);
-  bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
-  int64_t shown = c.integer("qk_output", 0);
-  if (c.has_input(11) || is_smooth) {
-    Expr sink = c.has_input(11) ? convert(arg(c, 11), h.q.dtype()) : full(c, h.q.dtype(), {1}, 0);
-    mask = with_sink(c, h, {&c, mask}, sink);
-  }
-  if (shown == 0 || !c.wants_output(3)) {
-    Value y = c.emit(Attention{.scale = scale, .softcap = softcap}, {h.q, h.k, h.v, mask});
-    return {join_heads({&c, y}), present[0], present[1]};
-  }
-  Scores y = spelt_out(h.q, h.k, h.v, mask, scale, softcap, shown == 1 ? 2 : 3);
-  Expr scores = slice(y.scores, 3, 0, keys);
-  return {join_heads(y.result), present[0], present[1], select(equal(scores, -infinity), 0, scores)};
-}
-
 /// T5's bias of the scores: a learnt number for each head and bucket of distances, [1, heads, queries, keys]. Half of
 /// the buckets hold one distance each, the others grow with its logarithm up to max_distance.
 Values relative_position_bias(Call& c) {
@@ -395,14 +268,13 @@ Values gated_relative_position_bias(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"com.microsoft", "Attention", packed_attention},
-    {"com.microsoft", "QAttention", quantized_attention},
+    {"com.microsoft", "Attention", packed_attention, "no do_rotary, no past_present_share_buffer"},
+    {"com.microsoft", "QAttention", quantized_attention, "no do_rotary, no past_present_share_buffer"},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
-    {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias},
-    {"com.microsoft", "GroupQueryAttention", group_query_attention},
+    {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias, "no token offset"},
     {"com.microsoft", "MultiHeadAttention", multi_head_attention},
-    {"com.microsoft", "RelativePositionBias", relative_position_bias},
-    {"com.microsoft", "RotaryEmbedding", rotary},
+    {"com.microsoft", "RelativePositionBias", relative_position_bias, "a fixed number of buckets"},
+    {"com.microsoft", "RotaryEmbedding", rotary, "no is_packed_batching, no scale"},
 };
 
 }  // namespace

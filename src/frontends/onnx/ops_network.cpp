@@ -341,7 +341,8 @@ Values batch_normalization(Call& c) {
        variance = convert(arg(c, 4), wide);
   double epsilon = c.number("epsilon", 1e-5f), momentum = c.number("momentum", 0.9f);
   if (!c.flag("spatial", true)) c.unsupported("with spatial = 0 is not supported");
-  if (!c.flag("training_mode")) return {batch_normalized(x, scale, bias, mean, variance, epsilon)};
+  bool trains = c.opset() < 7 ? !c.flag("is_test") : c.flag("training_mode");
+  if (!trains) return {batch_normalized(x, scale, bias, mean, variance, epsilon)};
   std::vector<int64_t> axes = spatial_axes(x.rank());
   axes.insert(axes.begin(), 0);
   Moments now = moments(convert(x, wide), axes);
@@ -491,14 +492,14 @@ Values skip_normalization(Call& c, bool centred) {
 }
 
 constexpr Operator table[] = {
-    {"", "Conv", conv},
+    {"", "Conv", conv, "a weight of fixed sizes"},
     {"", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
     {"com.microsoft", "FusedConv", fused_conv},
     {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
     {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},
-    {"", "ConvTranspose", conv_transpose},
+    {"", "ConvTranspose", conv_transpose, "a weight of fixed sizes"},
     {"", "ConvInteger", conv_integer},
     {"", "MaxPool", max_pool},
     {"", "AveragePool", average_pool},
@@ -508,7 +509,7 @@ constexpr Operator table[] = {
     {"", "GlobalLpPool", global_lp_pool},
     {"", "MaxUnpool", max_unpool},
     {"", "Col2Im", col2im},
-    {"", "BatchNormalization", batch_normalization},
+    {"", "BatchNormalization", batch_normalization, "no spatial = 0"},
     {"", "InstanceNormalization", instance_normalization},
     {"", "LayerNormalization", layer_normalization},
     {"", "RMSNormalization", rms_normalization},
@@ -518,8 +519,10 @@ constexpr Operator table[] = {
     {"com.microsoft", "GroupNorm", [](Call& c) { return diffusion_group_norm(c, false); }},
     {"com.microsoft", "SkipGroupNorm", [](Call& c) { return diffusion_group_norm(c, true); }},
     {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
-    {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); }},
-    {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); }},
+    {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); },
+     "no outputs 1 and 2 (mean and deviation)"},
+    {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); },
+     "no outputs 1 and 2 (mean and deviation)"},
 };
 
 }  // namespace

@@ -320,9 +320,10 @@ constexpr Operator table[] = {
     {"com.microsoft", "QLinearWhere", qlinear_where},
     {"com.microsoft", "QGemm", quantized_gemm},
     {"com.microsoft", "DynamicQuantizeMatMul", dynamic_quantize_matmul},
-    {"com.microsoft", "MatMulNBits", matmul_nbits},
+    {"com.microsoft", "MatMulNBits", matmul_nbits, "2, 4 or 8 bits; no weights packed for a provider"},
     {"com.microsoft", "MatMulBnb4", matmul_bnb4},
-    {"com.microsoft", "GatherBlockQuantized", gather_block_quantized},
+    {"com.microsoft", "GatherBlockQuantized", gather_block_quantized,
+     "2, 4 or 8 bits; no blocks along the gathered axis"},
 };
 
 }  // namespace

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks, written out step by step: the number of steps is fixed.
+// Recurrent networks: a loop over the steps for each direction.
 #include <algorithm>
 
-#include "frontends/onnx/expr.h"
+#include "frontends/onnx/loops.h"
 
 namespace weft::onnx {
 namespace {
-
-constexpr int64_t most_steps = 1024;
 
 using Activation = Expr (*)(Expr, double, double);
 
@@ -65,15 +63,8 @@ struct Network {
   bool batch_first = c.flag("layout");
   Expr x = batch_first ? transpose(arg(c, 0), {1, 0, 2}) : arg(c, 0);
   int64_t directions = direction == "bidirectional" ? 2 : 1;
-  Dim batch = x.dims()[1];
+  Dim steps = x.dims()[0], batch = x.dims()[1];
 
-  int64_t steps() const {
-    const Dim& count = x.dims()[0];
-    if (!count.is_constant() || count.value() > most_steps || count.value() < 1) {
-      c.unsupported(cat("over ", count, " steps is not supported: 1-", most_steps, ", a fixed number"));
-    }
-    return count.value();
-  }
   bool is_reverse(int64_t d) const { return direction == "reverse" || d == 1; }
   /// The part of an input that belongs to direction d.
   Expr part(size_t input, int64_t d) const {
@@ -95,40 +86,74 @@ struct Network {
   Expr clipped(Expr v) const { return clip > 0 ? min(max(v, -clip), clip) : v; }
   /// Columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, g * hidden, hidden); }
-  /// `now` for rows that are still running at this step, else `before`.
-  Expr running(Expr now, Expr before, int64_t step) const {
-    if (!c.has_input(4)) return now;
-    return select(reshape(convert(arg(c, 4), DType::i64), {batch, 1}) > static_cast<double>(step), now, before);
-  }
 };
 
-/// One direction: all states, and the last ones.
+/// What a step reads beside the state, made before the loop.
+struct Weights {
+  Value recurrent = {};  ///< [hidden, gates * hidden]
+  Value bias = {};       ///< of the recurrence, [gates * hidden]
+  Value peepholes = {};  ///< [3 * hidden], or null
+  Value lengths = {};    ///< of the rows, [batch, 1], or null
+};
+
+/// One step of one direction, inside the loop's body.
+struct Step {
+  const Network& n;
+  Call& body;
+  const std::vector<Gate>& act;
+  const Weights& weights;
+  Expr projected;  ///< x w + biases (in a GRU only that of the inputs), [batch, gates * hidden]
+
+  Expr weight() const { return inside(body, weights.recurrent); }
+  Expr bias() const { return inside(body, weights.bias); }
+};
+
+/// The new hidden and cell state.
+using Cell = void (*)(const Step& step, Expr& hidden, Expr& cell);
+
+Weights weights_of(const Network& n, int64_t d) {
+  Call& c = n.c;
+  Weights w{.recurrent = transpose(n.part(2, d), {1, 0}), .bias = n.bias(d, 1)};
+  if (c.has_input(7)) w.peepholes = n.part(7, d);
+  if (c.has_input(4)) w.lengths = reshape(convert(arg(c, 4), DType::i64), {n.batch, 1});
+  return w;
+}
+
+/// x backwards along its first axis.
+Expr backwards(Expr x) {
+  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  op.starts[0] = x.dims()[0] - 1;
+  op.steps[0] = -1;
+  return {x.call, x.call->emit(op, {x})};
+}
+
+/// One direction: all hidden states [steps, batch, hidden], the last hidden and cell state.
 struct Track {
-  Values states;  ///< by step
-  Expr hidden, cell;
+  Expr states, hidden, cell;
 };
-
-/// The new hidden and cell state from x w + bias of one step.
-using Cell = void (*)(const Network&, const std::vector<Gate>&, int64_t d, Expr projected, Expr& hidden, Expr& cell);
 
 Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, Cell cell_of, bool has_cell) {
   Call& c = n.c;
-  Expr w = transpose(n.part(1, d), {1, 0});
-  Expr projected = matmul(n.x, w) + n.bias(d, 0);
-  Track track{{}, n.initial(5, d), has_cell ? n.initial(6, d) : n.initial(5, d)};
-  int64_t steps = n.steps();
-  track.states.resize(static_cast<size_t>(steps));
-  for (int64_t i = 0; i < steps; ++i) {
-    int64_t at = n.is_reverse(d) ? steps - 1 - i : i;
-    Expr row = reshape(slice(projected, 0, at, 1), {n.batch, n.gate_count * n.hidden});
-    Expr hidden = track.hidden, cell = track.cell;
-    cell_of(n, gate, d, row, hidden, cell);
-    track.hidden = n.running(hidden, track.hidden, at);
-    track.cell = n.running(cell, track.cell, at);
-    Expr shown = n.running(hidden, full(c, hidden.dtype(), {}, 0), at);
-    track.states[static_cast<size_t>(at)] = reshape(shown, {1, 1, n.batch, n.hidden});
-  }
-  return track;
+  Expr projected = matmul(n.x, transpose(n.part(1, d), {1, 0})) + n.bias(d, 0);
+  bool is_gru = n.gate_count == 3;  // which multiplies a part of the recurrence before it is added
+  if (!is_gru) projected = projected + n.bias(d, 1);
+  Weights weights = weights_of(n, d);
+  Values carried = {n.initial(5, d)};
+  if (has_cell) carried.push_back(n.initial(6, d));
+  Values y = loop_over(c, n.steps, carried, 1, [&](Call& body, const Dim& trip, const Values& before) {
+    Dim at = n.is_reverse(d) ? n.steps - 1 - trip : trip;
+    Step step{n, body, gate, weights, row_at(inside(body, projected), 0, at)};
+    Expr past{&body, before[0]}, past_cell{&body, before.back()}, hidden = past, cell = past_cell, shown = past;
+    cell_of(step, hidden, cell);
+    shown = hidden;
+    if (weights.lengths) {  // rows that have ended keep their state and show zeros
+      Expr runs = inside(body, weights.lengths) > reshape(sizes(body, {at}), {});
+      shown = select(runs, hidden, 0), hidden = select(runs, hidden, past), cell = select(runs, cell, past_cell);
+    }
+    return has_cell ? Values{hidden, cell, shown} : Values{hidden, shown};
+  });
+  Expr states{&c, y.back()};
+  return {n.is_reverse(d) ? backwards(states) : states, {&c, y[0]}, {&c, has_cell ? y[1] : y[0]}};
 }
 
 Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& names, Cell cell, bool has_cell) {
@@ -144,7 +169,7 @@ Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& 
   for (int64_t d = 0; d < n.directions; ++d) {
     std::vector<Gate> own(gate.begin() + d * std::ssize(names), gate.begin() + (d + 1) * std::ssize(names));
     Track track = run_direction(n, own, d, cell, has_cell);
-    by_direction.push_back(concat(c, track.states, 0));
+    by_direction.push_back(reshape(track.states, {n.steps, 1, n.batch, n.hidden}));
     hidden.push_back(reshape(track.hidden, {1, n.batch, n.hidden}));
     cells.push_back(reshape(track.cell, {1, n.batch, n.hidden}));
   }
@@ -153,39 +178,34 @@ Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& 
   return {transpose(y, {2, 0, 1, 3}), transpose(last, {1, 0, 2}), transpose(last_cell, {1, 0, 2})};
 }
 
-Expr recurrent(const Network& n, int64_t d, Expr hidden) {
-  return matmul(hidden, transpose(n.part(2, d), {1, 0})) + n.bias(d, 1);
-}
-
-void rnn_cell(const Network& n, const std::vector<Gate>& f, int64_t d, Expr projected, Expr& hidden, Expr&) {
-  hidden = f[0](n.clipped(projected + recurrent(n, d, hidden)));
+void rnn_cell(const Step& s, Expr& hidden, Expr&) {
+  hidden = s.act[0](s.n.clipped(s.projected + matmul(hidden, s.weight())));
 }
 
 /// Gates z, r, h.
-void gru_cell(const Network& n, const std::vector<Gate>& f, int64_t d, Expr projected, Expr& hidden, Expr&) {
-  Expr past = recurrent(n, d, hidden);
-  Expr z = f[0](n.clipped(n.gate(projected, 0) + n.gate(past, 0)));
-  Expr r = f[0](n.clipped(n.gate(projected, 1) + n.gate(past, 1)));
-  Expr reset = r * n.gate(past, 2);
-  if (!n.c.flag("linear_before_reset")) {
-    Expr weight = transpose(slice(n.part(2, d), 0, 2 * n.hidden, n.hidden), {1, 0});
-    reset = matmul(r * hidden, weight) + n.gate(n.bias(d, 1), 2);
-  }
-  Expr h = f[1](n.clipped(n.gate(projected, 2) + reset));
+void gru_cell(const Step& s, Expr& hidden, Expr&) {
+  const Network& n = s.n;
+  bool is_linear = n.c.flag("linear_before_reset");
+  int64_t gates = is_linear ? 3 : 2;
+  Expr past = matmul(hidden, slice(s.weight(), 1, 0, gates * n.hidden)) + slice(s.bias(), 0, 0, gates * n.hidden);
+  Expr z = s.act[0](n.clipped(n.gate(s.projected, 0) + n.gate(past, 0)));
+  Expr r = s.act[0](n.clipped(n.gate(s.projected, 1) + n.gate(past, 1)));
+  Expr reset = is_linear ? r * n.gate(past, 2) : matmul(r * hidden, n.gate(s.weight(), 2)) + n.gate(s.bias(), 2);
+  Expr h = s.act[1](n.clipped(n.gate(s.projected, 2) + reset));
   hidden = (1.0 - z) * h + z * hidden;
 }
 
 /// Gates i, o, f, c, with peepholes from the cell.
-void lstm_cell(const Network& n, const std::vector<Gate>& act, int64_t d, Expr projected, Expr& hidden, Expr& cell) {
-  Expr sum = projected + recurrent(n, d, hidden);
+void lstm_cell(const Step& s, Expr& hidden, Expr& cell) {
+  const Network& n = s.n;
+  Expr sum = s.projected + matmul(hidden, s.weight());
   auto peep = [&](Expr v, int64_t g, Expr from) {
-    if (!n.c.has_input(7)) return v;
-    return v + from * slice(n.part(7, d), 0, g * n.hidden, n.hidden);
+    return s.weights.peepholes ? v + from * n.gate(inside(s.body, s.weights.peepholes), g) : v;
   };
-  Expr i = act[0](n.clipped(peep(n.gate(sum, 0), 0, cell)));
-  Expr forget = n.c.flag("input_forget") ? 1.0 - i : act[0](n.clipped(peep(n.gate(sum, 2), 2, cell)));
-  cell = forget * cell + i * act[1](n.clipped(n.gate(sum, 3)));
-  hidden = act[0](n.clipped(peep(n.gate(sum, 1), 1, cell))) * act[2](cell);
+  Expr i = s.act[0](n.clipped(peep(n.gate(sum, 0), 0, cell)));
+  Expr forget = n.c.flag("input_forget") ? 1.0 - i : s.act[0](n.clipped(peep(n.gate(sum, 2), 2, cell)));
+  cell = forget * cell + i * s.act[1](n.clipped(n.gate(sum, 3)));
+  hidden = s.act[0](n.clipped(peep(n.gate(sum, 1), 1, cell))) * s.act[2](cell);
 }
 
 constexpr Operator table[] = {

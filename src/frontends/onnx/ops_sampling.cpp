@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images read between their pixels: GridSample, AffineGrid, RoiAlign.
+// Images read between their pixels: GridSample, AffineGrid, RoiAlign, DeformConv.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "base/tensor.h"
 #include "frontends/onnx/expr.h"
+#include "frontends/onnx/window.h"
 #include "ops/indexed.h"
 
 namespace weft::onnx {
@@ -180,7 +183,40 @@ std::vector<Tap> region_taps(Call& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// Each of `count` regions cut into out_h x out_w bins, each the mean (or largest) of ratio x ratio samples.
+/// How a region is cut along one axis: bins of `ratio` samples, or with ratio 0 as many as the region's own length asks
+/// for, up to `most`.
+struct Cut {
+  Expr position;  ///< [regions, bins * most]
+  Expr weight;    ///< of a sample in its bin's mean, 0 where the region has fewer: [regions, bins * most]
+};
+
+Cut cut(Call& c, Expr low, Expr length, int64_t bins, const Dim& most, Value own) {
+  Dim count = low.dims()[0];
+  Dims all = {count, bins, most}, flat = {count, most * Dim(bins)};
+  Expr bin = convert(along(iota(c, bins), 1, 3), length.dtype()), sample = along(iota(c, most), 2, 3);
+  Expr number = own ? Expr{&c, own} : reshape(sizes(c, {most}), {});  // of samples: [regions, 1, 1]
+  Expr real = convert(number, length.dtype());
+  auto per_region = [&](Expr x) { return reshape(x, {count, 1, 1}); };
+  Expr step = per_region(length) / static_cast<double>(bins);
+  Expr position = per_region(low) + step * (bin + (convert(sample, length.dtype()) + 0.5) / max(real, 1));
+  Expr weight = select(sample < number, 1.0 / max(real, 1), like(real, 0));
+  return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
+}
+
+/// Samples of each region along an axis when the node leaves their number open: ceil(length / bins), [regions, 1, 1].
+Expr adaptive_ratio(Expr length, int64_t bins) {
+  Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
+  return reshape(max(ratio, 0), {length.dims()[0], 1, 1});
+}
+
+/// The greatest element, as a size.
+Dim greatest(Call& c, Expr ratio) {
+  Expr all = reshape(ratio, {ratio.dims()[0]});
+  Expr most = reduce(ReduceFn::max, concat(c, {all, full(c, DType::i64, {1}, 1)}, 0), {0});
+  return c.sizes_or_bound(most, {std::nullopt}).at(0);
+}
+
+/// Each of `count` regions cut into out_h x out_w bins, each the mean (or largest) of its samples.
 Values roi_align(Call& c) {
   Expr x = arg(c, 0), rois = arg(c, 1), batch = convert(arg(c, 2), DType::i64);
   int64_t out_h = c.integer("output_height", 1), out_w = c.integer("output_width", 1),
@@ -189,21 +225,24 @@ Values roi_align(Call& c) {
   std::string mode = c.text("mode", "avg");
   bool half_pixel =
       c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
-  if (ratio < 1) c.unsupported("with sampling_ratio 0, which adapts to each region, is not supported");
   if (out_h < 1 || out_w < 1) c.fail("E145", cat("output sizes must be >=1, are ", out_h, " and ", out_w));
   if (mode != "avg" && mode != "max") c.fail("E145", cat("mode '", printable(mode), "' is not avg or max"));
   Dim count = rois.dims()[0];
-  double offset = half_pixel ? 0.5 : 0;
-  auto side = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1}) * scale - offset; };
-  auto samples = [&](Expr low, Expr high, int64_t bins) {  // [count, bins * ratio]
-    Expr length = half_pixel ? high - low : max(high - low, 1);
-    Expr step = (convert(iota(c, bins * ratio), x.dtype()) + 0.5) / static_cast<double>(bins * ratio);
-    return low + length * along(step, 1, 2);
+  auto side = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1}) * scale - (half_pixel ? 0.5 : 0.0); };
+  Dim rows_each = ratio, columns_each = ratio;
+  auto cut_axis = [&](int64_t first, int64_t bins, Dim& each) {
+    Expr low = side(first), length = side(first + 2) - low;
+    if (!half_pixel) length = max(length, 1);
+    if (ratio > 0) return cut(c, low, length, bins, each, {});
+    Expr own = adaptive_ratio(length, bins);
+    each = greatest(c, own);
+    return cut(c, low, length, bins, each, own);
   };
-  Expr y = reshape(samples(side(1), side(3), out_h), {count, out_h * ratio, 1});
-  Expr z = reshape(samples(side(0), side(2), out_w), {count, 1, out_w * ratio});
+  Cut down = cut_axis(1, out_h, rows_each), across = cut_axis(0, out_w, columns_each);
+  Dim rows = rows_each * Dim(out_h), columns = columns_each * Dim(out_w);
+  Expr y = reshape(down.position, {count, rows, 1}), z = reshape(across.position, {count, 1, columns});
   Expr image = channels_last(x);
-  Dims points = {count, out_h * ratio, out_w * ratio};
+  Dims points = {count, rows, columns};
   Expr row = broadcast(reshape(batch, {count, 1, 1}), points);
   std::optional<Expr> result;
   for (const Tap& a : region_taps(c, y, image.dims()[1])) {
@@ -215,16 +254,119 @@ Values roi_align(Call& c) {
       result = !result ? term : mode == "avg" ? *result + term : max(*result, term);
     }
   }
-  Expr bins = reshape(*result, {count, out_h, ratio, out_w, ratio, image.dims()[3]});
-  ReduceFn fn = mode == "avg" ? ReduceFn::mean : ReduceFn::max;
-  return {channels_second(reduce(fn, bins, {2, 4}, false))};
+  Expr share = reshape(down.weight, {count, rows, 1}) * reshape(across.weight, {count, 1, columns});
+  share = with_last_axis(broadcast(share, points));
+  auto reduced = [&](ReduceFn fn, Expr v) {
+    Expr bins = reshape(v, {count, out_h, rows_each, out_w, columns_each, v.dims().back()});
+    return reduce(fn, bins, {2, 4}, false);
+  };
+  if (mode == "avg") return {channels_second(reduced(ReduceFn::sum, *result * share))};
+  constexpr double lowest = -std::numeric_limits<double>::infinity();
+  Expr largest = reduced(ReduceFn::max, select(share > 0, *result, lowest));
+  return {channels_second(select(equal(largest, lowest), 0, largest))};
+}
+
+/// The largest element of each bin of regions (batch, x1, y1, x2, y2) with whole pixels as corners; 0 for an empty bin.
+Values max_roi_pool(Call& c) {
+  Expr x = arg(c, 0), rois = arg(c, 1);
+  auto pooled = c.integers("pooled_shape");
+  if (x.rank() != 4 || rois.rank() != 2 || pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1)
+    c.fail("E151", cat("has x ", x.value.shape(), ", rois ", rois.value.shape(), " and pooled_shape ", pooled));
+  double scale = c.number("spatial_scale", 1);
+  constexpr double lowest = -std::numeric_limits<double>::infinity();
+  Dim count = rois.dims()[0];
+  auto column = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1, 1}); };
+  Expr image{&c, c.emit(Gather{.axis = 0}, {x, convert(reshape(column(0), {count}), DType::i64)})};
+  // Which pixels of an axis belong to each bin: [regions, bins, size].
+  auto members = [&](int64_t first, int64_t bins, const Dim& size) {
+    Expr start = floor(column(first) * scale + 0.5), end = floor(column(first + 2) * scale + 0.5);
+    Expr length = max(end - start + 1.0, 1) / static_cast<double>(bins);
+    Expr bin = along(convert(iota(c, bins), x.dtype()), 1, 3), pixel = along(convert(iota(c, size), x.dtype()), 2, 3);
+    return (pixel >= start + floor(bin * length)) & (pixel < start + ceil((bin + 1.0) * length));
+  };
+  const Dims d = image.dims();
+  Expr rows = reshape(members(2, pooled[0], d[2]), {count, 1, pooled[0], d[2], 1});
+  Expr y = select(rows, reshape(image, {count, d[1], 1, d[2], d[3]}), lowest);
+  y = reduce(ReduceFn::max, y, {3}, false);  // [regions, channels, bins, width]
+  Expr columns = reshape(members(1, pooled[1], d[3]), {count, 1, 1, pooled[1], d[3]});
+  y = select(columns, reshape(y, {count, d[1], pooled[0], 1, d[3]}), lowest);
+  y = reduce(ReduceFn::max, y, {4}, false);
+  return {select(equal(y, lowest), 0, y)};
+}
+
+/// Which position along axis `axis` of the kernel each of its taps has, in the order of the kernel's elements.
+Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t dilation) {
+  int64_t all = 1, after = 1;
+  for (size_t a = 0; a < kernel.size(); ++a) {
+    all *= kernel[a];
+    if (a > axis) after *= kernel[a];
+  }
+  std::vector<int64_t> positions;
+  for (int64_t k = 0; k < all; ++k) positions.push_back(k / after % kernel[axis] * dilation);
+  return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
+}
+
+/// Convolution whose taps are moved by offsets that the data gives, and read between pixels: the patches that the taps
+/// see, times the weights. x[n, channels, in..], w[outputs, channels / groups, kernel..], offset[n, offset groups *
+/// taps * axes, out..].
+Values deform_conv(Call& c) {
+  Expr x = arg(c, 0), w = arg(c, 1), offset = arg(c, 2);
+  size_t axes = x.dims().size() - 2;
+  if (x.rank() < 3 || w.rank() != x.rank() || offset.rank() != x.rank())
+    c.fail("E151", cat("has x ", x.value.shape(), ", w ", w.value.shape(), ", offset ", offset.value.shape()));
+  int64_t groups = c.integer("group", 1), parts = c.integer("offset_group", 1), taps = 1;
+  if (groups < 1 || parts < 1) c.fail("E145", cat("groups must be >=1, are ", groups, " and ", parts));
+  std::vector<int64_t> kernel;
+  for (size_t a = 0; a < axes; ++a) {
+    if (!w.dims()[a + 2].is_constant()) c.unsupported("needs weights of a fixed size");
+    kernel.push_back(w.dims()[a + 2].value());
+    taps *= kernel.back();
+  }
+  if (auto given = c.integers("kernel_shape"); !given.empty() && given != kernel)
+    c.fail("E151", cat("has kernel_shape ", given, " and weights ", w.value.shape()));
+  Window window = read_window(c, Dims(x.dims().begin() + 2, x.dims().end()), kernel);
+  Dim batch = x.dims()[0], channels = x.dims()[1], own = floordiv(channels, parts);
+  Dims out(offset.dims().begin() + 2, offset.dims().end());
+  GuardCollector guards(c.module());
+  require_equal(channels, own * Dim(parts), "DeformConv: channels of the offset groups");
+  require_equal(offset.dims()[1], parts * taps * static_cast<int64_t>(axes), "DeformConv: offsets");
+  for (size_t a = 0; a < axes; ++a) {
+    Dim room = x.dims()[a + 2] + window.pads_begin[a] + window.pads_end[a] - window.dilations[a] * (kernel[a] - 1) - 1;
+    require_equal(out[a], floordiv(room, window.strides[a]) + 1, "DeformConv: sizes of the offsets");
+  }
+  Dims images = {batch * Dim(parts), own}, points = {batch * Dim(parts), taps}, moves = points;
+  images.insert(images.end(), x.dims().begin() + 2, x.dims().end());
+  moves.push_back(static_cast<int64_t>(axes));
+  points.insert(points.end(), out.begin(), out.end());
+  moves.insert(moves.end(), out.begin(), out.end());
+  Expr image = channels_last(reshape(x, images)), shift = reshape(offset, moves);
+  auto rank = std::ssize(points);
+  std::vector<std::vector<Tap>> places;
+  for (size_t a = 0; a < axes; ++a) {
+    auto axis = static_cast<int64_t>(a);
+    Expr tap{&c, constant(c.module(), tap_positions(kernel, a, window.dilations[a]))};
+    Expr start = along(iota(c, out[a]), axis + 2, rank) * static_cast<double>(window.strides[a]);
+    Expr pad = reshape(sizes(c, {window.pads_begin[a]}), {});
+    Expr base = convert(start + along(tap, 1, rank) - pad, x.dtype());
+    Expr moved = broadcast(base, points) + reshape(slice(shift, 2, axis, 1), points);
+    places.push_back(taps_of(c, moved, x.dims()[a + 2], {.aligned = false, .padding = "zeros"}, "linear"));
+  }
+  Expr patches = sampled(c, image, places);  // [batch * parts, taps, out.., own]
+  if (c.has_input(4)) patches = patches * with_last_axis(reshape(arg(c, 4), points));
+  Dim pixels_out = product(out), outputs = w.dims()[0], inputs = w.dims()[1] * Dim(taps);
+  Expr columns = transpose(reshape(patches, {batch * Dim(parts), taps, pixels_out, own}), {0, 3, 1, 2});
+  columns = reshape(columns, {batch, groups, inputs, pixels_out});
+  Expr y = matmul(reshape(w, {1, groups, floordiv(outputs, groups), inputs}), columns);
+  Dims result = {batch, outputs};
+  result.insert(result.end(), out.begin(), out.end());
+  y = reshape(y, result);
+  return {c.has_input(3) ? y + along(arg(c, 3), 1, y.rank()) : y};
 }
 
 constexpr Operator table[] = {
-    {"", "GridSample", grid_sample},
-    {"com.microsoft", "GridSample", grid_sample},
-    {"", "AffineGrid", affine_grid},
-    {"", "RoiAlign", roi_align},
+    {"", "GridSample", grid_sample},  {"com.microsoft", "GridSample", grid_sample},
+    {"", "AffineGrid", affine_grid},  {"", "RoiAlign", roi_align},
+    {"", "MaxRoiPool", max_roi_pool}, {"", "DeformConv", deform_conv, "a weight of fixed sizes"},
 };
 
 }  // namespace

@@ -144,7 +144,7 @@ constexpr Operator table[] = {
     {"", "HannWindow", [](Call& c) { return cosine_window(c, 0.5, -0.5, 0); }},
     {"", "HammingWindow", [](Call& c) { return cosine_window(c, 25.0 / 46, -21.0 / 46, 0); }},
     {"", "BlackmanWindow", [](Call& c) { return cosine_window(c, 0.42, -0.5, 0.08); }},
-    {"", "DFT", dft},
+    {"", "DFT", dft, "no inverse of a real input that is onesided"},
     {"", "STFT", stft},
     {"", "MelWeightMatrix", mel_weight_matrix},
 };

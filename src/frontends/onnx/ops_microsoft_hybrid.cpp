@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// com.microsoft's operators around linear attention and vision-language models: norms with gates, and positions of
+// three kinds. Where onnxruntime computes in f32 whatever the type, so does this.
+#include <algorithm>
+
+#include "base/tensor.h"
+#include "frontends/onnx/attention.h"
+#include "ops/indexed.h"
+
+namespace weft::onnx {
+namespace {
+
+/// x[i] without the first axis.
+Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
+
+Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
+
+/// x / rms(x) over the last axis cut into pieces of `size`, [.., n, size].
+Expr normalized(Expr x, const Dim& size, double epsilon) {
+  Dims cut = x.dims();
+  cut.back() = floordiv(cut.back(), size);
+  cut.push_back(size);
+  x = reshape(convert(x, DType::f32), cut);
+  return x * rsqrt(reduce(ReduceFn::mean, x * x, {std::ssize(cut) - 1}) + epsilon);
+}
+
+Values gated_norm(Call& c) {
+  Expr x = arg(c, 0), scale = convert(arg(c, 1), DType::f32), gate = convert(arg(c, 2), DType::f32);
+  std::string activation = c.text("activation", "silu");
+  if (activation != "silu" && activation != "swish" && activation != "sigmoid")
+    c.fail("E145", cat("activation '", printable(activation), "' is not silu, swish or sigmoid"));
+  Expr y = reshape(normalized(x, scale.dims()[0], c.number("epsilon", 1e-6f)) * scale, x.dims());
+  Expr gated = activation == "sigmoid" ? sigmoid(gate) : gate * sigmoid(gate);
+  return {convert(y * gated, x.dtype())};
+}
+
+Values branchwise_norm(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t branches = c.integer("num_branches", 0);
+  Dim size = branches > 0 ? floordiv(x.dims().back(), branches) : x.dims().back();
+  Expr y = normalized(x, size, c.number("epsilon", 1e-5f));
+  if (branches == 0) y = reshape(y, x.dims());
+  if (c.has_input(1)) {
+    Expr scale = convert(arg(c, 1), DType::f32);
+    bool is_flat = scale.rank() == 1 && !known_equal(scale.dims()[0], size);
+    y = y * (is_flat ? reshape(scale, {floordiv(scale.dims()[0], size), size}) : scale);
+  }
+  return {convert(reshape(y, x.dims()), x.dtype())};
+}
+
+Values attention_gate(Call& c) {
+  Expr a = convert(arg(c, 0), DType::f32);
+  Expr decay = convert(softplus(a + arg(c, 1)) * arg(c, 2), c.dtype(0));
+  if (!c.wants_output(1)) return {decay};
+  return {decay, convert(sigmoid(convert(arg(c, 3), DType::f32)), c.dtype(3))};
+}
+
+Values gated_add(Call& c) { return {arg(c, 0) + arg(c, 1) * arg(c, 2)}; }
+
+Values scaled_silu(Call& c) {
+  Expr x = arg(c, 0), wide = convert(x, DType::f32);
+  double alpha = c.number("alpha", 1);
+  Expr z = c.has_input(1) ? wide * convert(reshape(arg(c, 1), {}), DType::f32) : wide * alpha;
+  return {convert(z * sigmoid(z), x.dtype())};
+}
+
+/// Rotary embedding whose angles come from three streams of positions [3, batch, tokens], each for its section of the
+/// angles, or the three in turn.
+Values three_way_rotary(Call& c) {
+  if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
+  if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
+  Expr positions = arg(c, 1), cosine = arg(c, 2), sine = arg(c, 3);
+  auto sections = c.integers("mrope_section");
+  auto half = cosine.dims()[1].constant();
+  if (!half || sections.size() != 3 || sections[0] + sections[1] + sections[2] != *half)
+    c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles"));
+  int64_t layout = c.integer("mrope_layout", 0);
+  if (layout != 0 && layout != 1) c.fail("E145", cat("mrope_layout must be 0 or 1, is ", layout));
+  std::vector<int64_t> stream;  // of each angle
+  for (int64_t i = 0; i < *half; ++i) {
+    int64_t chunk = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
+    int64_t turn = i % 3 > 0 && i < 3 * sections[static_cast<size_t>(i % 3)] ? i % 3 : 0;
+    stream.push_back(layout == 0 ? chunk : turn);
+  }
+  auto angles = [&](Expr table) {
+    Expr all{&c, c.emit(Gather{.axis = 0}, {table, positions})};  // [3, batch, tokens, half]
+    std::optional<Expr> mixed;
+    for (int64_t s = 0; s < 3; ++s) {
+      std::vector<int64_t> own;
+      for (int64_t of : stream) own.push_back(of == s);
+      Tensor flags = make_tensor(DType::i64, {*half}, std::span<const int64_t>(own));
+      Expr mine = Expr{&c, constant(c.module(), flags)} > 0, part = row_of(all, s);
+      mixed = mixed ? select(mine, part, *mixed) : part;
+    }
+    return *mixed;
+  };
+  Expr x = arg(c, 0);
+  int64_t heads = c.integer("num_heads", 0), rotary = c.integer("rotary_embedding_dim", 0);
+  bool is_flat = x.rank() == 3;
+  if (is_flat && heads == 0) {
+    auto found = exact_divide(x.dims()[2], 2 * *half);
+    heads = found ? found->constant().value_or(0) : 0;
+  }
+  Expr split = is_flat ? split_heads(c, x, heads) : x;
+  if (rotary && known_equal(split.dims()[3], rotary)) rotary = 0;
+  Expr y = rotary_embedding(c, split, {}, angles(cosine), angles(sine), rotary, c.flag("interleaved"));
+  return {is_flat ? join_heads(y) : y};
+}
+
+constexpr Operator table[] = {
+    {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm},
+    {"com.microsoft", "GatedAdd", gated_add},
+    {"com.microsoft", "GatedRMSNorm", gated_norm},
+    {"com.microsoft", "LinearAttentionGate", attention_gate},
+    {"com.microsoft", "MRotaryEmbedding", three_way_rotary, "no is_packed_batching, no scale"},
+    {"com.microsoft", "ScaledSiLU", scaled_silu},
+};
+
+}  // namespace
+
+std::span<const Operator> microsoft_hybrid_operators() { return table; }
+
+}  // namespace weft::onnx

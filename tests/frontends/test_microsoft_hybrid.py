@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""com.microsoft's operators around linear attention: ref and cpu answer what onnxruntime's CPU provider answers."""
+import numpy as np
+import pytest
+
+from test_microsoft import BATCH, HEADS, SIZE, TOKENS, WIDTH, floats, judge
+
+
+@pytest.mark.parametrize("activation", ["silu", "sigmoid"])
+def test_gated_norm(activation):
+    judge("GatedRMSNorm", [floats(BATCH, TOKENS, WIDTH), floats(SIZE), floats(BATCH, TOKENS, WIDTH) / 2],
+          {"activation": activation, "epsilon": 1e-5})
+
+
+@pytest.mark.parametrize("scale", [None, (3 * SIZE,), (3, SIZE), (SIZE,)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_branchwise_norm(scale, flat):
+    x = floats(BATCH, TOKENS, 3 * SIZE) if flat else floats(BATCH, TOKENS, 3, SIZE)
+    judge("BranchwiseRMSNorm", [x, floats(*scale)] if scale else [x], {"num_branches": 3 if flat else 0})
+
+
+def test_gates():
+    judge("GatedAdd", [floats(3, 4, 8), floats(3, 4, 8) + 1, floats(3, 4, 1)])
+    judge("ScaledSiLU", [floats(3, 8)], {"alpha": 1.7})
+    judge("ScaledSiLU", [floats(3, 8), np.float32(0.3)])
+    judge("LinearAttentionGate", [floats(2, 3, HEADS), floats(HEADS), -np.abs(floats(HEADS)), floats(2, 3, HEADS) + 1], outputs=["d", "b"])
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+@pytest.mark.parametrize("tokens", [1, 70])
+def test_linear_attention(rule, tokens):
+    q, k, v = (floats(BATCH, tokens, WIDTH) / 4 + i / 8 for i in range(3))
+    inputs = [q, k, v, floats(BATCH, HEADS, SIZE, SIZE)]
+    inputs.append(-np.abs(floats(BATCH, tokens, HEADS)) if rule.startswith("gated") else None)
+    inputs.append(np.abs(floats(BATCH, tokens, HEADS)) / 4 if rule.endswith("delta") else None)
+    while inputs[-1] is None:
+        inputs.pop()
+    judge("LinearAttention", inputs, {"q_num_heads": HEADS, "kv_num_heads": HEADS, "update_rule": rule}, ["y", "state"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_causal_convolution(last, dilation):
+    channels, taps = 6, 4
+    dims = lambda length: (BATCH, length, channels) if last else (BATCH, channels, length)
+    judge("CausalConvWithState", [floats(*dims(9)), floats(channels, 1, taps), floats(channels), floats(*dims((taps - 1) * dilation)) + 1],
+          {"activation": "silu", "dilation": dilation, "channels_last": last}, ["y", "state"])
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_three_way_rotary(layout, interleaved):
+    tables = [np.cos(floats(32, SIZE // 2)), np.sin(floats(32, SIZE // 2))]
+    positions = np.random.default_rng(0).integers(0, 32, (3, BATCH, TOKENS))
+    judge("MRotaryEmbedding", [floats(BATCH, TOKENS, WIDTH), positions, *tables],
+          {"num_heads": HEADS, "mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved})
