@@ -5,18 +5,32 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
+#include "frontends/onnx/call.h"
 #include "ops/elementwise.h"
 
 namespace weft::driver {
 
+/// One line each, tab-separated: tools/operators.py reads it.
+static void list_onnx() {
+  for (const onnx::Operator& op : onnx::all_operators())
+    print(cat(op.domain.empty() ? "ai.onnx" : op.domain, "\t", op.name, "\t", op.limits));
+}
+
 int ops_verb(Words words) {
   CommandLine line(
       {.name = "ops",
-       .purpose = "List the operators that programs are made of, as in the text form and in the graph builder.",
-       .examples = {"weft ops", "weft ops --elementwise"}});
-  bool only_elementwise = false;
+       .purpose =
+           "List the operators that programs are made of, as in the text form and in the graph builder, or those of "
+           "model files.",
+       .examples = {"weft ops", "weft ops --elementwise", "weft ops --onnx"}});
+  bool only_elementwise = false, of_models = false;
   line.flag("--elementwise", only_elementwise, "only the elementwise functions, with their meaning");
+  line.flag("--onnx", of_models, "the operators of ONNX files: domain, name, what is refused");
   if (!line.parse(words)) return exit_done;
+  if (of_models) {
+    list_onnx();
+    return exit_done;
+  }
   if (!only_elementwise) {
     std::vector<std::vector<std::string>> rows{{"operator"}};
     for (const OpInfo* op : all_ops()) rows.push_back({std::string(op->name)});
