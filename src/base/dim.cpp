@@ -453,8 +453,8 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True when `dim` is not below 0 even with one of the operands in the place of a maximum in it (or of a minimum that is
-/// taken off).
+/// True when `dim` is not below 0 even with one of the operands in the place of a maximum in it (or of a minimum that
+/// is taken off).
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;
