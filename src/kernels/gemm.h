@@ -214,7 +214,7 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
 }
 
 /// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null
-/// where nothing is to be computed; `store(batch, row, col,
+/// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col,
 /// Vec<Acc, lanes>, lanes)` takes each finished vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
 template <class Mac, GemmTile tile, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
@@ -223,7 +223,7 @@ WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const 
     const i64 per_batch = blocks.m_blocks * blocks.n_blocks, batch = task / per_batch, block = task % per_batch;
     const i64 mb = blocks.n_outer ? block % blocks.m_blocks : block / blocks.n_blocks;
     const i64 nb = blocks.n_outer ? block / blocks.m_blocks : block % blocks.n_blocks;
-    if (const auto* b = b_at(batch)) {
+    if (const auto* b = b_at(batch); b || s.k == 0) {
       gemm_block<Mac, tile>(s, blocks, batch, mb * blocks.mc, nb * blocks.nc, a, b, store,
                             static_cast<typename Mac::Acc*>(launch.args->scratch));
     }
