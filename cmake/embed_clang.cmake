@@ -15,10 +15,7 @@ set(clang_archives
     clangFrontend clangCodeGen clangParse clangSema clangSerialization clangDriver clangEdit clangAnalysis
     clangASTMatchers clangAST clangLex clangBasic clangAPINotes clangSupport clangExtractAPI clangInstallAPI
     clangIndex clangRewrite clangRewriteFrontend clangToolingCore lldELF lldCommon)
-set(targets X86 AMDGPU NVPTX)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(TRANSFORM targets REPLACE X86 AArch64)
-endif()
+set(targets X86 AArch64 AMDGPU NVPTX)
 set(llvm_components ${targets} passes lto coverage frontendhlsl frontendopenmp frontenddriver windowsdriver option)
 
 # embed_kernels(OUT): the source file that holds every device header as a string, remade when one of them changes.

@@ -2,29 +2,45 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "driver/model_options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
+#include "runtime/saved.h"
 
 namespace weft::driver {
+
+static bool is_program(const std::string& path) { return is_saved_program(map_file(path)); }
 
 int compile_verb(Words words) {
   CommandLine line({.name = "compile",
                     .purpose = "Compile a model into a file (.weft) that starts in milliseconds, without a compiler.",
                     .examples = {"weft compile examples/digits/digits.onnx -o digits.weft",
-                                 "weft compile examples/digits/digits.onnx --shape image=1..64,1,8,8 -o digits.weft"}});
+                                 "weft compile examples/digits/digits.onnx --shape image=1..64,1,8,8 -o digits.weft",
+                                 "weft compile model.onnx --target cpu:x86-64-v3,cpu:x86-64-v4,nvidia:sm_90a",
+                                 "weft compile model.weft --target amd:gfx942 -o both.weft"}});
   ModelOptions model;
   std::string output;
+  std::vector<std::string> targets;
   add_model_options(line, model);
   line.group("Results");
   line.value("--output,-o", "FILE", output, "the program; default: the model's name with .weft");
+  line.value(
+      "--target", "CHIPS",
+      [&](std::string_view text) {
+        for (std::string_view target : split(text, ',')) targets.emplace_back(trim(target));
+      },
+      "chips that the program is for, in place of --device, here or not: cpu, cpu:x86-64-v4, nvidia:sm_90a, "
+      "amd:gfx942; "
+      "weights are held once. A program (.weft) gets them besides those that it has");
   if (!line.parse(words)) return exit_done;
   if (output.empty()) output = std::filesystem::path(model.model).filename().replace_extension(".weft").string();
 
   auto start = std::chrono::steady_clock::now();
+  if (!targets.empty() && model.compile.device == "auto" && !is_program(model.model)) model.compile.device = targets[0];
   auto executable = compile_model(model);
-  executable->save(output);
+  save(*executable, output, targets, model.compile);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   const CompileReport& report = executable->report();
   print(cat(printable(output), ": ", show_bytes(static_cast<double>(std::filesystem::file_size(output))), ", ",

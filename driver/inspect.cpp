@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "api/c/report.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "driver/model_options.h"
@@ -115,11 +116,23 @@ std::string dot_text(const Program& program) {
   return text + "}\n";
 }
 
-/// Yes for a model whose every operator is known; the error that names all others is thrown by the import.
-void print_support(const Program& program) {
-  int64_t total = 0;
-  for (const auto& [op, count] : count_ops(program)) total += count;
-  print(cat("supported: every operator of ", printable(program.name), " (", total, " instructions of the compiler)"));
+/// The nodes that the device does not run, and why; returns whether there are none.
+bool print_support(const std::vector<NodeSupport>& nodes) {
+  std::vector<std::vector<std::string>> rows{{"node", "why not"}};
+  for (const NodeSupport& node : nodes) {
+    if (!node.why.empty()) rows.push_back({printable(node.node), printable(node.why)});
+  }
+  size_t refused = rows.size() - 1;
+  print(cat("supported: ", nodes.size() - refused, " of ", nodes.size(), " nodes"));
+  if (refused > 0) print(table(rows));
+  return refused == 0;
+}
+
+int inspect_support(const InspectSettings& s) {
+  std::vector<NodeSupport> nodes = find_support(s.model.model, s.model.compile);
+  if (!s.json.empty()) write_result_file(s.json, describe(nodes).dump(1) + "\n");
+  bool all = s.json.empty() ? print_support(nodes) : std::ranges::all_of(nodes, &std::string::empty, &NodeSupport::why);
+  return all ? exit_done : static_cast<int>(ErrorKind::unsupported);
 }
 
 std::string json_text(const Program& program) {
@@ -148,19 +161,19 @@ int inspect_verb(Words words) {
   line.flag("--ir", s.ir, "the program as text");
   line.flag("--dot", s.dot, "the program as a graph for Graphviz");
   line.flag("--params", s.params, "the weights, largest first");
-  line.flag("--support", s.support, "whether every operator is supported, else all that are not");
+  line.flag("--support", s.support, "the nodes that --device does not run, and why; exit code 4 when there are any");
   line.value("--stage", "PASS", s.stage, "the program after this pass (final: after all), not as it was read");
   line.value("--json", "FILE", s.json, "write the summary as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
 
+  if (s.support) return inspect_support(s);
   auto program = import_file(s.model.model, s.model.compile);
   if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage == "final" ? "" : s.stage);
   if (!s.json.empty()) write_result_file(s.json, json_text(*program));
   if (s.ir) write_result_file("-", print(*program));
   if (s.dot) write_result_file("-", dot_text(*program));
   if (s.params) print_weights(*program);
-  if (s.support) print_support(*program);
-  if (!s.ir && !s.dot && !s.params && !s.support && s.json.empty()) print_summary(*program);
+  if (!s.ir && !s.dot && !s.params && s.json.empty()) print_summary(*program);
   return exit_done;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ort/provider.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <mutex>
 
 #include "ort/api.h"
 #include "ort/capability.h"
@@ -9,6 +12,13 @@
 
 namespace weft::ort {
 namespace {
+
+/// From 1.27 on onnxruntime says when a session is ready.
+constexpr uint32_t end_call_version = 27;
+
+/// onnxruntime has let go of the weights that are in our programs, but they were many pieces of a few MiB, which glibc
+/// keeps for later as long as something above them is in use.
+void return_free_memory() { ::malloc_trim(0); }
 
 /// A compiled part in its place in the session's graph.
 class FusedNode : public OrtNodeComputeInfo {
@@ -24,6 +34,7 @@ class FusedNode : public OrtNodeComputeInfo {
     Compute = [](OrtNodeComputeInfo* info, void*, OrtKernelContext* kernel) -> OrtStatus* {
       return guarded("running", [&] {
         auto& self = *static_cast<FusedNode*>(info);
+        if (api.version < end_call_version) std::call_once(self.first_run_, return_free_memory);
         self.program_->run(kernel, self.binding_);
       });
     };
@@ -32,6 +43,7 @@ class FusedNode : public OrtNodeComputeInfo {
  private:
   std::shared_ptr<Compiled> program_;
   Compiled::Binding binding_;
+  std::once_flag first_run_;
 };
 
 const OrtNode* parent_of(const OrtGraph* graph) {
@@ -93,7 +105,10 @@ Provider::Provider(ProviderSettings settings, const OrtLogger* logger)
 }
 
 /// Trials that nobody uses hold memory.
-void Provider::end_initialisation() { programs_.clear(); }
+void Provider::end_initialisation() {
+  programs_.clear();
+  return_free_memory();
+}
 
 void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* support) {
   GraphView graph = read_graph(handle);

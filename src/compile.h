@@ -14,6 +14,8 @@
 ///     auto outputs = model->new_context()->run(inputs);
 namespace weft {
 
+struct ProgramSource;
+
 enum class Precision : uint8_t { f32, bf16, f16 };
 
 /// What the caller knows about the sizes of an input: each entry fixes a size or bounds it.
@@ -31,11 +33,12 @@ struct Progress {
 };
 
 struct CompileOptions {
-  std::string device = "auto";   ///< "auto", "cpu", "ref"; later "amd:0", "nvidia:0". A named device is strict.
-  int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
-  HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
-  HostExecutor executor = {};    ///< runs kernels in place of the library's threads
-  std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
+  /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
+  std::string device = "auto";
+  int threads = 0;                        ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
+  HostAllocator allocator = {};           ///< for weights, working memory and results, in place of the library's
+  HostExecutor executor = {};             ///< runs kernels in place of the library's threads
+  std::vector<ShapeRequest> shapes = {};  ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   Precision precision = Precision::f32;
@@ -51,13 +54,33 @@ struct CompileOptions {
 };
 
 /// Reads a model (.onnx) and compiles it, or loads a saved program (.weft, told by its first bytes). A saved program
-/// takes `threads`, `device`, `recompile` and `progress`; what was settled when it was compiled is refused (E502).
+/// takes `threads`, `device`, `recompile`, `use_cache` and `progress`; what was settled when it was compiled is refused
+/// (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
 /// The same from bytes; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},
                                           const std::filesystem::path& folder = {});
 /// A program already in the IR.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
+
+/// Writes a saved program: what the executable runs (or all that it was loaded with), and besides what the program
+/// becomes for each of `targets` ("cpu:x86-64-v4", "nvidia:sm_90a"), compiled now. E406 as for Executable::save, E501
+/// for a target that there is not.
+void save(const Executable& executable, const std::filesystem::path& path, std::span<const std::string> targets,
+          const CompileOptions& options = {});
+
+/// The program that a saved program was made of.
+std::unique_ptr<Program> read_source(const ProgramSource& source);
+
+/// A node of a model's main graph and whether a device runs it.
+struct NodeSupport {
+  std::string node;  ///< "node 12 'cat_3' (Concat)"
+  std::string op;    ///< "Concat", "com.microsoft:Gelu"
+  std::string why;   ///< why not; empty: it runs
+};
+/// What the device of the options says to each node of a model (.onnx): the frontend, the passes and the rules of
+/// lowering, without compiling a kernel. A node that reads what a refused one makes is not judged, and says so.
+std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// The model as the frontend gives it (`stage` empty), or after the pass called `stage`.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});

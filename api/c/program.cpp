@@ -159,7 +159,7 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
 weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program) {
   return guarded([&] {
     required(program, "program");
-    if (!is_saved_plan(map_file(&required(path, "path"))))
+    if (!is_saved_program(map_file(&required(path, "path"))))
       usage_error("E102", cat(printable(path), " is no saved program"), "weft_compile takes both");
     give_program(program, compile_file(path, to_compile_options(options)));
   });
@@ -167,6 +167,20 @@ weft_status* weft_load(const char* path, const weft_compile_options* options, we
 
 weft_status* weft_save(const weft_program* program, const char* path) {
   return guarded([&] { required(program, "program").executable->save(&required(path, "path")); });
+}
+
+weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
+                           size_t target_count) {
+  return guarded([&] {
+    save(*required(program, "program").executable, &required(path, "path"), texts(targets, target_count, "targets"));
+  });
+}
+
+weft_status* weft_support(const char* path, const weft_compile_options* options, char** json) {
+  return guarded([&] {
+    auto nodes = find_support(&required(path, "path"), to_compile_options(options));
+    required(json, "json") = give_text(describe(nodes).dump());
+  });
 }
 
 weft_status* weft_program_detach(weft_program* program) {

@@ -41,6 +41,19 @@ Json describe(const std::vector<StepInfo>& steps) {
 
 }  // namespace
 
+Json describe(const std::vector<NodeSupport>& nodes) {
+  Json list = Json::array();
+  size_t supported = 0;
+  for (const NodeSupport& node : nodes) {
+    supported += node.why.empty();
+    list.push_back({{"node", printable(node.node)},
+                    {"op", printable(node.op)},
+                    {"supported", node.why.empty()},
+                    {"why", printable(node.why)}});
+  }
+  return {{"schema", "weft.support.1"}, {"supported", supported}, {"total", nodes.size()}, {"nodes", list}};
+}
+
 Json describe(const Executable& executable) {
   Json metadata = Json::object();
   for (const auto& [key, value] : executable.metadata()) metadata[printable(key)] = printable(value);

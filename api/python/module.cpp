@@ -5,6 +5,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
@@ -55,6 +56,7 @@ nb::dlpack::dtype to_dlpack(weft_dtype type) {
 // --- arrays in and out, without copies ---------------------------------------------------------------------------
 
 using InputArray = nb::ndarray<nb::c_contig, nb::device::cpu, nb::ro>;
+using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
 /// A tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
 weft::Tensor tensor_of(InputArray array) {
@@ -127,29 +129,79 @@ PortTuple port_tuple(const weft::Port& port) {
       port.is_donated != 0};
 }
 
+/// An operator of the caller's (weft_operator). `call` gets the attributes, the addresses of operands and results, and
+/// the sizes, `size_count` of them; it raises nothing.
+struct Operator {
+  using Call = std::function<int(std::string, std::vector<uintptr_t>, std::vector<int64_t>)>;
+  std::string name, rule, source, function, tasks;
+  bool is_pointwise;
+  std::optional<Call> call;
+  size_t buffer_count, size_count;
+
+  weft_operator get() {
+    weft_operator op WEFT_OPERATOR_INIT;
+    op.name = name.c_str(), op.rule = rule.c_str(), op.source = source.c_str(), op.function = function.c_str();
+    op.tasks = tasks.c_str(), op.is_pointwise = is_pointwise;
+    if (call) op.call = &Operator::run, op.user = this;
+    return op;
+  }
+
+ private:
+  static int32_t run(void* user, const char* attributes, void* const* buffers, const int64_t* sizes) {
+    auto& self = *static_cast<Operator*>(user);
+    nb::gil_scoped_acquire gil;
+    std::vector<uintptr_t> addresses;
+    for (size_t i = 0; i < self.buffer_count; ++i) addresses.push_back(reinterpret_cast<uintptr_t>(buffers[i]));
+    return (*self.call)(attributes, addresses, {sizes, sizes + self.size_count});
+  }
+};
+
 /// A program and contexts that are free: any number of threads may call it.
 class Model {
  public:
-  explicit Model(weft::Program program) : program_(std::move(program)) {}
+  Model(weft::Program program, std::vector<std::shared_ptr<Operator>> operators)
+      : operators_(std::move(operators)), program_(std::move(program)) {}
   const weft::Program& program() const { return program_; }
 
-  std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs, const std::string& framework,
+  /// `out`: for each output an array to write it to, or none; nothing at all when empty. What was written to such an
+  /// array comes back as its sizes.
+  std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
+                              const std::vector<std::optional<OutputArray>>& out, const std::string& framework,
                               double deadline) {
     std::vector<weft::Tensor> tensors, outputs;
     for (const auto& input : inputs) tensors.push_back(input.value_or(weft::Tensor()));
+    weft::RunOptions options{.outputs = buffers_of(out), .deadline_seconds = deadline};
     {
       nb::gil_scoped_release no_gil;
       weft::Context context = take();
-      outputs = context.run(tensors, {.deadline_seconds = deadline});
+      outputs = context.run(tensors, options);
       give_back(std::move(context));
       tensors.clear();
     }
     std::vector<nb::object> arrays;
-    for (const weft::Tensor& output : outputs) arrays.push_back(output_of(output, framework));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      bool is_given = i < out.size() && out[i];
+      auto dims = outputs[i].dims();
+      arrays.push_back(is_given ? nb::cast(std::vector<int64_t>(dims.begin(), dims.end()))
+                                : output_of(outputs[i], framework));
+    }
     return arrays;
   }
 
  private:
+  std::vector<weft_buffer> buffers_of(const std::vector<std::optional<OutputArray>>& out) const {
+    std::vector<weft_buffer> buffers;
+    auto ports = program_.outputs();
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (out[i] && from_dlpack(out[i]->dtype()) != ports.at(i).dtype)
+        throw weft::Error(WEFT_USAGE, "E310",
+                          std::string("the array for output '") + ports[i].name + "' does not hold " +
+                              weft_dtype_name(ports[i].dtype));
+      buffers.push_back(out[i] ? weft_buffer{out[i]->data(), out[i]->nbytes()} : weft_buffer{nullptr, 0});
+    }
+    return buffers;
+  }
+
   weft::Context take() {
     std::scoped_lock lock(mutex_);
     if (free_.empty()) return program_.new_context();
@@ -162,6 +214,7 @@ class Model {
     free_.push_back(std::move(context));
   }
 
+  std::vector<std::shared_ptr<Operator>> operators_;  // which the program may call
   weft::Program program_;
   std::mutex mutex_;
   std::vector<weft::Context> free_;
@@ -178,12 +231,14 @@ struct Options {
   bool cache;
   std::optional<Progress> progress;
   std::vector<std::string> fixed_defaults, donations;
+  std::vector<std::shared_ptr<Operator>> operators;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
     o.fixed_defaults = fixed_defaults, o.donations = donations;
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
+    for (const auto& op : operators) o.operators.push_back(op->get());
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
       nb::gil_scoped_acquire gil;
@@ -204,7 +259,7 @@ template <class Compile>
 Model* make_model(const Options& options, const Compile& compile) {
   weft::CompileOptions o = options.get();
   nb::gil_scoped_release no_gil;
-  return new Model(compile(o));
+  return new Model(compile(o), options.operators);
 }
 
 // --- errors ------------------------------------------------------------------------------------------------------
@@ -240,6 +295,7 @@ void bind_graph(nb::module_& m) {
             return g.append(op, inputs);
           },
           "op"_a, "inputs"_a)
+      .def("add_operator", [](weft::Graph& g, const std::shared_ptr<Operator>& op) { g.add_operator(op->get()); })
       .def("source", &weft::Graph::source, "place"_a)
       .def("output", &weft::Graph::output, "name"_a, "value"_a)
       .def("type", &weft::Graph::type, "value"_a)
@@ -258,18 +314,28 @@ NB_MODULE(_weft, m) {
   nb::class_<weft::Tensor>(m, "Tensor");
   m.def("tensor", tensor_of, "array"_a);
   m.def("tensor_of_strings", tensor_of_strings, "dims"_a, "texts"_a);
+  nb::class_<Operator>(m, "Operator")
+      .def(
+          "__init__",
+          [](Operator* self, std::string name, std::string rule, std::string source, std::string function,
+             std::string tasks, bool is_pointwise, std::optional<Operator::Call> call, size_t buffer_count,
+             size_t size_count) {
+            new (self) Operator{name, rule, source, function, tasks, is_pointwise, call, buffer_count, size_count};
+          },
+          "name"_a, "rule"_a, "source"_a, "function"_a, "tasks"_a, "is_pointwise"_a, "call"_a.none(), "buffer_count"_a,
+          "size_count"_a);
   nb::class_<Options>(m, "Options")
       .def(
           "__init__",
           [](Options* self, std::string device, int threads, std::string precision, std::vector<std::string> shapes,
              std::vector<std::string> symbols, std::vector<std::string> keep_f32, std::string folder, std::string dump,
              bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults,
-             std::vector<std::string> donations) {
-            new (self) Options{device, threads, precision, shapes,   symbols,        keep_f32,
-                               folder, dump,    cache,     progress, fixed_defaults, donations};
+             std::vector<std::string> donations, std::vector<std::shared_ptr<Operator>> operators) {
+            new (self) Options{device, threads, precision, shapes,         symbols,   keep_f32, folder,
+                               dump,   cache,   progress,  fixed_defaults, donations, operators};
           },
           "device"_a, "threads"_a, "precision"_a, "shapes"_a, "symbols"_a, "keep_f32"_a, "folder"_a, "dump"_a,
-          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a);
+          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a, "operators"_a);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",
@@ -285,8 +351,12 @@ NB_MODULE(_weft, m) {
                      return ports;
                    })
       .def("report", [](const Model& m) { return m.program().report(); })
-      .def("save", [](const Model& m, const std::string& path) { m.program().save(path); })
-      .def("run", &Model::run, "inputs"_a, "framework"_a, "deadline"_a);
+      .def("save",
+           [](const Model& m, const std::string& path, const std::vector<std::string>& targets) {
+             nb::gil_scoped_release no_gil;
+             m.program().save(path, targets);
+           })
+      .def("run", &Model::run, "inputs"_a, "out"_a, "framework"_a, "deadline"_a);
   m.def("compile", [](const std::string& path, const Options& o) {
     return make_model(o, [&](const weft::CompileOptions& options) { return weft::compile(path, options); });
   });
@@ -302,5 +372,6 @@ NB_MODULE(_weft, m) {
     weft::detail::CompileOptionsView view(options);
     return weft::own_text([&](char** out) { return weft_print(path.c_str(), view.get(), stage.c_str(), out); });
   });
+  m.def("support", [](const std::string& path, const Options& o) { return weft::support(path, o.get()); });
   bind_graph(m);
 }

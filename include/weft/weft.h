@@ -247,16 +247,23 @@ WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options*
 /* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
-/* Maps a saved program; anything else is refused. Of the options only `device` and `threads`
- * count; sizes, precision, `keep_f32` and dumps, settled when it was compiled, are refused (E502). */
+/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; what was
+ * settled when it was compiled is refused (E502). */
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
+/* The same for further chips, here or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
+WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
+                                    size_t target_count);
 /* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped.
  * Before the first context. The program cannot be saved afterwards (E406); on devices without this it fails with E406
  * too. */
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
+
+/* Which nodes of a model `options->device` runs, and why not the others, as JSON: {"supported", "total", "nodes":
+ * [{"node", "op", "supported", "why"}]}. Nothing is compiled. */
+WEFT_API weft_status* weft_support(const char* path, const weft_compile_options* options, char** json);
 
 /* The model as text, before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
 WEFT_API weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text);
@@ -308,7 +315,7 @@ typedef struct weft_memory {
   size_t struct_size;
   size_t arena, scratch; /* held now by this context: values between kernels, and what kernels need while they run */
   size_t peak;           /* the most that this context has held */
-  size_t weights;        /* packed weights, held once for all contexts of the program */
+  size_t weights;        /* packed weights, held once for all programs that pack equal ones */
   size_t constants;      /* of the model, read where they lie: in a mapped file or in the caller's memory */
 } weft_memory;
 #define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}

@@ -286,7 +286,9 @@ class Program {
     const char* value = weft_program_metadata(get(), key.c_str());
     return value ? value : "";
   }
-  void save(const std::string& path) const { check(weft_save(get(), path.c_str())); }
+  void save(const std::string& path, const std::vector<std::string>& targets = {}) const {
+    check(weft_save_for(get(), path.c_str(), detail::pointers(targets).data(), targets.size()));
+  }
   /// Lets go of the memory that constants were given in; weft_program_detach says more.
   void detach() { check(weft_program_detach(program_.get())); }
   const weft_program* get() const { return program_.get(); }
@@ -321,6 +323,12 @@ inline Program compile(std::span<const std::byte> model, const CompileOptions& o
 /// Maps a saved program.
 inline Program load(const std::string& path, const CompileOptions& options = {}) {
   return detail::make_program(options, [&](auto o, auto out) { return weft_load(path.c_str(), o, out); });
+}
+
+/// Which nodes of a model the options' device runs: JSON, as weft_support says.
+inline std::string support(const std::string& path, const CompileOptions& options = {}) {
+  detail::CompileOptionsView view(options);
+  return own_text([&](char** out) { return weft_support(path.c_str(), view.get(), out); });
 }
 
 /// A program under construction, in operators of Weft's text form.

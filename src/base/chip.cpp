@@ -12,6 +12,9 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace weft {
@@ -84,7 +87,7 @@ int level_of(const std::string& arch) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E204",
                .what = cat("chip '", printable(name), "' ", why),
-               .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, gfx942, sm_90a"});
+               .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, gfx942, sm_90a"});
 }
 
 #if defined(__x86_64__)
@@ -202,9 +205,30 @@ Chip ask_host() {
   return {.arch = wish, .features = "", .tune = chip.tune};
 }
 
+#elif defined(__aarch64__)
+
+/// What the kernel of the system tells of the processor, in the order of the names.
+std::string host_features() {
+  const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
+  std::string text;
+  auto add = [&](bool is_there, const char* name) {
+    if (is_there) text += cat(text.empty() ? "+" : ",+", name);
+  };
+  add(second & HWCAP2_BF16, "bf16");
+  add(first & HWCAP_ASIMDDP, "dotprod");
+  add(first & HWCAP_ASIMDHP, "fullfp16");
+  add(second & HWCAP2_I8MM, "i8mm");
+  return text;
+}
+
+Chip ask_host() {
+  if (!knobs().cpu.empty() && knobs().cpu != "aarch64") refuse(knobs().cpu, "(from WEFT_CPU) is not this machine");
+  return {.kind = ChipKind::arm, .arch = "aarch64", .features = knobs().cpu.empty() ? host_features() : ""};
+}
+
 #else
 
-Chip ask_host() { refuse("host", "is not x86-64, the only processor that the cpu target compiles for"); }
+Chip ask_host() { refuse("host", "is neither x86-64 nor AArch64, the processors that the cpu target compiles for"); }
 
 #endif
 
@@ -218,6 +242,7 @@ const Chip& host_chip() {
 Chip chip_named(const std::string& name) {
   if (name == "host") return host_chip();
   if (level_of(name) > 0) return {.arch = name};
+  if (name == "aarch64") return {.kind = ChipKind::arm, .arch = name};
   if (name.starts_with("gfx")) return {.kind = ChipKind::amd, .arch = name};
   if (name.starts_with("sm_")) return {.kind = ChipKind::nvidia, .arch = name};
   refuse(name, "is of no known family");
@@ -240,12 +265,18 @@ bool has_feature(const Chip& chip, const std::string& feature) {
 }
 
 bool runs_code_for(const Chip& machine, const Chip& code) {
-  if (machine.kind != ChipKind::x86 || code.kind != ChipKind::x86) return machine == code;
+  if (machine.kind != code.kind || !is_cpu(code.kind)) return machine == code;
   int level = level_of(code.arch);
-  if (level == 0 || level > level_of(machine.arch)) return false;
+  bool is_within =
+      code.kind == ChipKind::arm ? code.arch == machine.arch : level > 0 && level <= level_of(machine.arch);
+  if (!is_within) return false;
   return std::ranges::all_of(split(code.features, ','), [&](std::string_view feature) {
     return feature.starts_with('+') && has_feature(machine, std::string(feature.substr(1)));
   });
+}
+
+int reach(const Chip& chip) {
+  return level_of(chip.arch) * 1000 + static_cast<int>(std::ranges::count(chip.features, '+'));
 }
 
 }  // namespace weft

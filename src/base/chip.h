@@ -5,14 +5,15 @@
 
 namespace weft {
 
-enum class ChipKind : uint8_t { x86, amd, nvidia };
+enum class ChipKind : uint8_t { x86, amd, nvidia, arm };
+constexpr bool is_cpu(ChipKind kind) { return kind == ChipKind::x86 || kind == ChipKind::arm; }
 
 /// What code is compiled for. Two chips with equal fields run the same code.
 struct Chip {
   ChipKind kind = ChipKind::x86;
-  std::string arch{};      ///< "x86-64-v3", "gfx942", "sm_90a"
+  std::string arch{};      ///< "x86-64-v3", "aarch64", "gfx942", "sm_90a"
   std::string features{};  ///< LLVM's spelling, sorted: "+avxvnni,+gfni" on top of `arch`; NVIDIA: "+ptx83"
-  std::string tune{};      ///< x86 only: the processor to schedule for ("znver4"); empty: generic
+  std::string tune{};      ///< CPUs only: the processor to schedule for ("znver4"); empty: generic
   bool operator==(const Chip&) const = default;
 };
 
@@ -30,7 +31,10 @@ std::string to_string(const Chip& chip);
 /// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.
 bool has_feature(const Chip& chip, const std::string& feature);
 
-/// True when a processor `machine` has all that code for the x86 chip `code` uses; other chips must be equal.
+/// True when a processor `machine` has all that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
+
+/// How much of a CPU its code uses: of several that run here the one that uses most is taken.
+int reach(const Chip& chip);
 
 }  // namespace weft

@@ -312,9 +312,46 @@ struct DimAlgebra {
   }
 };
 
+namespace {
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.' || c == '$' || c == ':'; }
+
+std::string escaped(char c) {
+  constexpr const char* digits = "0123456789abcdef";
+  auto byte = static_cast<unsigned char>(c);
+  return {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+}
+
+}  // namespace
+
+std::string symbol_text(std::string_view name) {
+  bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
+  if (is_plain) return std::string(name);
+  std::string text = "\"";
+  for (char c : name) {
+    bool is_shown = is_name_part(c) || c == ' ' || static_cast<unsigned char>(c) >= 0x80;
+    text += is_shown ? std::string(1, c) : escaped(c);
+  }
+  return text + "\"";
+}
+
+std::string symbol_name(std::string_view text) {
+  if (!text.starts_with('"')) return std::string(text);
+  auto value = [](char c) { return is_digit(c) ? c - '0' : c - 'a' + 10; };
+  std::string name;
+  for (size_t i = 1; i + 1 < text.size(); ++i) {
+    bool is_escaped = text[i] == '\\' && i + 4 < text.size();
+    name += is_escaped ? static_cast<char>(value(text[i + 2]) * 16 + value(text[i + 3])) : text[i];
+    if (is_escaped) i += 3;
+  }
+  return name;
+}
+
 Dim Dim::symbol(Symbol symbol) {
   if (symbol.min == symbol.max) return symbol.min;
-  std::string key = symbol.name;
+  std::string key = symbol_text(symbol.name);
   return DimAlgebra::of(
       std::make_shared<const DimAtom>(DimAtom{AtomKind::symbol, std::move(symbol), {}, {}, std::move(key)}));
 }
@@ -577,8 +614,17 @@ class DimParser {
     return value;
   }
 
+  Dim quoted_name() {
+    size_t end = text_.find('"', at_ + 1);
+    if (end == text_.npos) refuse("missing \"");
+    std::string name = symbol_name(text_.substr(at_, end + 1 - at_));
+    at_ = end + 1;
+    return Dim::symbol(symbol_of_(name));
+  }
+
   Dim name_or_call() {
     constexpr std::string_view ends = " +-*/(),]";
+    if (text_.substr(at_).starts_with('"')) return quoted_name();
     size_t end = std::min(text_.find_first_of(ends, at_), text_.size());
     std::string_view name = text_.substr(at_, end - at_);
     if (name.empty()) refuse("a name or number is missing");

@@ -93,6 +93,11 @@ bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
+/// A symbol's name as it stands in texts, in quotes and with escapes where it is not letters, digits and "_.$:"; and
+/// the name again.
+std::string symbol_text(std::string_view name);
+std::string symbol_name(std::string_view text);
+
 /// "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)"; parse_dim reads it back.
 std::string to_string(const Dim& dim);
 /// Parses what to_string prints (also `/` for floordiv, `ceildiv` and `mod`); `symbol_of` supplies a symbol's bounds by

@@ -36,6 +36,12 @@ std::string near_files(const std::filesystem::path& path) {
                .hint = near.empty() ? "" : cat("did you mean ", near, "?")});
 }
 
+/// Ends a mapping; bytes with such an owner are pages of a file.
+struct Unmap {
+  size_t size;
+  void operator()(const void* address) const { ::munmap(const_cast<void*>(address), size); }
+};
+
 struct Descriptor {
   int fd = -1;
   ~Descriptor() {
@@ -69,6 +75,14 @@ Bytes Bytes::copy(std::span<const std::byte> data) {
   return {std::span<const std::byte>(owner.get(), data.size()), owner};
 }
 
+void Bytes::drop_pages() const {
+  if (!std::get_deleter<Unmap>(owner_)) return;
+  auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  auto begin = (reinterpret_cast<uintptr_t>(data_.data()) + page - 1) / page * page;
+  auto end = reinterpret_cast<uintptr_t>(data_.data() + data_.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 Bytes map_descriptor(int fd, const std::string& name) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) file_error(name, "read", errno);
@@ -80,7 +94,7 @@ Bytes map_descriptor(int fd, const std::string& name) {
   if (size == 0) return {};
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) file_error(name, "map", errno);
-  std::shared_ptr<const void> owner(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  std::shared_ptr<const void> owner(address, Unmap{size});
   return {std::span(static_cast<const std::byte*>(address), size), owner};
 }
 
@@ -92,11 +106,17 @@ Bytes map_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data) {
+  write_file(path, std::span(&data, 1));
+}
+
+void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
   std::string temporary = path.string() + ".XXXXXX";
   Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.fd < 0) file_error(path.string(), "create", errno);
   try {
-    if (!write_all(file.fd, data)) file_error(path.string(), "write", errno);
+    for (auto piece : pieces) {
+      if (!write_all(file.fd, piece)) file_error(path.string(), "write", errno);
+    }
     if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0) file_error(path.string(), "write", errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0) file_error(path.string(), "replace", errno);
   } catch (...) {

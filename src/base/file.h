@@ -27,6 +27,9 @@ class Bytes {
   operator std::span<const std::byte>() const { return data_; }
   /// `length` bytes from `offset`; both must lie inside.
   Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
+  /// Lets the system take back the memory of whole pages of a mapped file; they are read again when they are needed.
+  /// Nothing for other bytes.
+  void drop_pages() const;
 
  private:
   std::span<const std::byte> data_;
@@ -42,6 +45,8 @@ Bytes map_descriptor(int fd, const std::string& name);
 bool write_all(int fd, std::span<const std::byte> data);
 /// Writes a file whole or not at all: a temporary beside it, flushed, then renamed over `path`.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
+/// The same for data in pieces, one after another.
+void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));

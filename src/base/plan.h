@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/chip.h"
+#include "base/hash.h"
 #include "base/shape.h"
 #include "base/tensor.h"
 
@@ -49,6 +50,8 @@ struct PlanBuffer {
   /// Working memory and outputs: the steps that first write and last read it, in the order of Plan::steps. What a loop
   /// reads again on its next trip lives until the loop is left.
   int first_step = 0, last_step = 0;
+  /// Working memory that lies where that buffer does, which ends in the step that begins this one (plan/in_place.h).
+  int shares = -1;
 };
 
 /// A distinct kernel. The entry is `name`. On a CPU `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch
@@ -131,6 +134,8 @@ struct Plan {
   std::vector<PlanStep> steps = {};
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
+  std::string compiler = {};  ///< build of the code generator: by it, equal kernels are known to do the same
+  std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program tells them
 };
 
 /// What profiles and reports call a step: its kernel's name, or its kind.

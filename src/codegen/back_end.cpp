@@ -77,17 +77,21 @@ void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!suffix.empty()) value.setName(value.getName() + suffix);
 }
 
+bool is_cpu(const llvm::TargetMachine& machine) {
+  return machine.getTargetTriple().isX86() || machine.getTargetTriple().isAArch64();
+}
+
 /// Of libc a kernel may only call what moves memory; GPU code calls nothing.
 llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   llvm::TargetLibraryInfoImpl info(machine.getTargetTriple());
   info.disableAllFunctions();
-  if (machine.getTargetTriple().isX86()) {
+  if (is_cpu(machine)) {
     for (auto call : {llvm::LibFunc_memcpy, llvm::LibFunc_memmove, llvm::LibFunc_memset}) info.setAvailable(call);
   }
   return info;
 }
 
-/// For x86 kernels, which are vectors already and mark what must be inlined and unrolled: one pass of each kind that
+/// For CPU kernels, which are vectors already and mark what must be inlined and unrolled: one pass of each kind that
 /// pays, in about half the time of O3 and with fewer spills than O3 leaves (its early LICM and IndVars lengthen live
 /// ranges of addresses).
 constexpr const char* short_pipeline =
@@ -104,14 +108,15 @@ void add_sanitizer(llvm::ModulePassManager& passes, Sanitizer sanitizer) {
   passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ThreadSanitizerPass()));
 }
 
-llvm::ModulePassManager pipeline(llvm::PassBuilder& builder, const KernelSource& source, bool is_x86) {
+llvm::ModulePassManager pipeline(llvm::PassBuilder& builder, const KernelSource& source,
+                                 const llvm::TargetMachine& machine) {
   llvm::ModulePassManager passes;
-  if (!is_x86 || source.vectorize) {
+  if (!is_cpu(machine) || source.vectorize) {
     passes = builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3);
   } else if (llvm::Error error = builder.parsePassPipeline(passes, short_pipeline)) {
     llvm::report_fatal_error(std::move(error));  // this LLVM spells a pass differently
   }
-  if (is_x86) add_sanitizer(passes, source.sanitizer);
+  if (machine.getTargetTriple().isX86()) add_sanitizer(passes, source.sanitizer);
   return passes;
 }
 
@@ -142,7 +147,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, const KernelSo
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, calls, modules);
-  pipeline(builder, source, machine.getTargetTriple().isX86()).run(module, modules);
+  pipeline(builder, source, machine).run(module, modules);
 }
 
 std::vector<std::byte> emit(llvm::Module& module, llvm::TargetMachine& machine, ChipKind kind) {

@@ -15,7 +15,7 @@ namespace weft::codegen {
 /// attributes of GPU kernels (clang 19 refuses to spell AMD's in plain C++, and without them code spills).
 void prepare(llvm::Module& module, const KernelSource& source, const Chip& chip);
 
-/// GPUs: LLVM's O3 pipeline without its vectorisers. x86: a shorter one, or O3 with them if the source asks for that.
+/// GPUs: LLVM's O3 pipeline without its vectorisers. CPUs: a shorter one, or O3 with them if the source asks for that.
 /// Then the sanitizer's instrumentation, on x86.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, const KernelSource& source);
 

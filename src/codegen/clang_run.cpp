@@ -30,7 +30,7 @@ void add_language(Arguments& list, const KernelSource& source) {
 }
 
 void add_target(Arguments& list, const KernelSource& source, const Chip& chip) {
-  add(list, {"-triple", triple_of(chip.kind), "-target-cpu", chip.arch});
+  add(list, {"-triple", triple_of(chip.kind), "-target-cpu", processor_of(chip)});
   std::string features = features_of(chip);
   for (std::string_view feature : split(features, ',')) add(list, {"-target-feature", std::string(feature)});
   switch (chip.kind) {
@@ -40,6 +40,7 @@ void add_target(Arguments& list, const KernelSource& source, const Chip& chip) {
       if (source.sanitizer == Sanitizer::address) add(list, {"-fsanitize=address"});
       if (source.sanitizer == Sanitizer::thread) add(list, {"-fsanitize=thread"});
       break;
+    case ChipKind::arm: add(list, {"-target-feature", "+neon"}); break;
     case ChipKind::amd: add(list, {"-mcode-object-version=5"}); break;
     case ChipKind::nvidia: break;
   }

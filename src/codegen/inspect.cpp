@@ -80,7 +80,7 @@ bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
   constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_"};
   if (name.empty()) return true;
-  if (kind != ChipKind::x86) return false;
+  if (!is_cpu(kind)) return false;
   auto starts = [&](const char* prefix) { return name.starts_with(prefix); };
   return std::ranges::any_of(prefixes, starts) || std::ranges::find(memory, name) != memory.end();
 }
@@ -104,7 +104,7 @@ Machine make_machine(const Chip& chip) {
   if (!target) return m;
   m.registers.reset(target->createMCRegInfo(triple.str()));
   m.assembly.reset(target->createMCAsmInfo(*m.registers, triple.str(), llvm::MCTargetOptions()));
-  m.chip.reset(target->createMCSubtargetInfo(triple.str(), chip.arch, features_of(chip)));
+  m.chip.reset(target->createMCSubtargetInfo(triple.str(), processor_of(chip), features_of(chip)));
   m.instructions.reset(target->createMCInstrInfo());
   m.context = std::make_unique<llvm::MCContext>(triple, m.assembly.get(), m.registers.get(), m.chip.get());
   m.decoder.reset(target->createMCDisassembler(*m.chip, *m.context));

@@ -122,7 +122,9 @@ std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool 
   std::vector<std::string> list = {"ld.lld", "-shared", "--threads=1", "--gc-sections", "--hash-style=gnu", "-z",
                                    "now",    "-z",      "relro",       "-Bsymbolic",    "--build-id=none"};
   if (kind == ChipKind::amd) list.insert(list.end(), {"-m", "elf64_amdgpu", "--no-undefined"});
-  else list.insert(list.end(), {"-m", "elf_x86_64", "-z", "noexecstack", "-z", "separate-code"});
+  else
+    list.insert(list.end(), {"-m", kind == ChipKind::arm ? "aarch64linux" : "elf_x86_64", "-z", "noexecstack", "-z",
+                             "separate-code"});
   if (hide) list.push_back("--version-script=" + inputs.version_script.path());
   for (const auto& object : inputs.objects) list.push_back(object->path());
   list.insert(list.end(), {"-o", inputs.output.path()});
@@ -161,7 +163,7 @@ CodegenResult link_elf(std::span<const std::span<const std::byte>> objects, cons
     result.diagnostics = cat("cannot make files in memory for lld: ", std::strerror(errno));
     return result;
   }
-  bool hide = !exported.empty() && chip.kind == ChipKind::x86;
+  bool hide = !exported.empty() && is_cpu(chip.kind);
   bool linked = run_lld(command_line(inputs, chip.kind, hide), result.diagnostics);
   result.bytes = inputs.output.finish();
   result.ok = linked && !result.bytes.empty();

@@ -5,7 +5,7 @@
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/TargetParser/Triple.h>
 
-#define WEFT_FOR_OUR_TARGETS(DO) DO(X86) DO(AMDGPU) DO(NVPTX)
+#define WEFT_FOR_OUR_TARGETS(DO) DO(X86) DO(AArch64) DO(AMDGPU) DO(NVPTX)
 
 extern "C" {
 #define WEFT_DECLARE(target)                 \
@@ -15,8 +15,10 @@ extern "C" {
   void LLVMInitialize##target##AsmPrinter();
 WEFT_FOR_OUR_TARGETS(WEFT_DECLARE)
 void LLVMInitializeX86AsmParser();
+void LLVMInitializeAArch64AsmParser();
 void LLVMInitializeAMDGPUAsmParser();
 void LLVMInitializeX86Disassembler();
+void LLVMInitializeAArch64Disassembler();
 void LLVMInitializeAMDGPUDisassembler();
 }
 
@@ -30,18 +32,26 @@ void initialise_targets() {
   LLVMInitialize##target##AsmPrinter();
   WEFT_FOR_OUR_TARGETS(WEFT_INITIALISE)
   LLVMInitializeX86AsmParser();
+  LLVMInitializeAArch64AsmParser();
   LLVMInitializeAMDGPUAsmParser();
   LLVMInitializeX86Disassembler();
+  LLVMInitializeAArch64Disassembler();
   LLVMInitializeAMDGPUDisassembler();
 }
 
 const char* triple_of(ChipKind kind) {
   switch (kind) {
     case ChipKind::x86: return "x86_64-unknown-linux-gnu";
+    case ChipKind::arm: return "aarch64-unknown-linux-gnu";
     case ChipKind::amd: return "amdgcn-amd-amdhsa";
     case ChipKind::nvidia: return "nvptx64-nvidia-cuda";
   }
   return "";
+}
+
+const std::string& processor_of(const Chip& chip) {
+  static const std::string generic = "generic";
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // what it has beyond NEON stands among its features
 }
 
 std::string features_of(const Chip& chip) {
@@ -55,8 +65,9 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   if (!target) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // what the source's contract flags allow, no more
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, chip.arch, features_of(chip), options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, processor_of(chip), features_of(chip), options, llvm::Reloc::PIC_,
+                                  std::nullopt, llvm::CodeGenOptLevel::Default));
   if (!machine) why = "LLVM has no target machine for " + chip.arch;
   return machine;
 }

@@ -9,11 +9,14 @@
 
 namespace weft::codegen {
 
-/// Registers the three LLVM targets that this library holds. Called once.
+/// Registers the LLVM targets that this library holds. Called once.
 void initialise_targets();
 
 /// "x86_64-unknown-linux-gnu" and so on.
 const char* triple_of(ChipKind kind);
+
+/// The processor that LLVM is told.
+const std::string& processor_of(const Chip& chip);
 
 /// The features that LLVM is told: the chip's own, with this library's defaults where it names none.
 std::string features_of(const Chip& chip);

@@ -44,7 +44,7 @@ class Printer {
   std::string quote(const std::string& text) const { return fields::print(text, context_); }
 
   void print(const Symbol& symbol) {
-    out_ += cat("symbol ", symbol.name, " min=", symbol.min);
+    out_ += cat("symbol ", symbol_text(symbol.name), " min=", symbol.min);
     if (symbol.max != INT64_MAX) out_ += cat(" max=", symbol.max);
     if (symbol.multiple_of != 1) out_ += cat(" multiple_of=", symbol.multiple_of);
     out_ += "\n";
@@ -142,6 +142,16 @@ class Cursor {
              std::string_view("_.-$/:").find(c) != std::string_view::npos;
     };
     return take_while(is_word, "a word");
+  }
+
+  std::string symbol_name() {
+    skip_space();
+    if (!rest_.starts_with('"')) return std::string(word());
+    size_t end = rest_.find('"', 1);
+    if (end == rest_.npos) refuse("'\"'");
+    std::string name = weft::symbol_name(rest_.substr(0, end + 1));
+    rest_.remove_prefix(end + 1);
+    return name;
   }
 
   std::string quoted() {
@@ -273,7 +283,7 @@ class Parser {
   }
 
   void parse_symbol(Cursor& cursor) {
-    Symbol symbol{.name = std::string(cursor.word())};
+    Symbol symbol{.name = cursor.symbol_name()};
     while (!cursor.at_end()) {
       int64_t* field = cursor.take("min=")           ? &symbol.min
                        : cursor.take("max=")         ? &symbol.max

@@ -127,8 +127,13 @@ struct MacInt16 {
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
 #pragma unroll
     for (int j = 0; j < NV; ++j) {
-      const auto pairs = load<2 * L>(p + j * L * 2, Full{});
-      b[j] = __builtin_bit_cast(Vec<i32, L>, __builtin_convertvector(pairs, Vec<i16, 2 * L>));
+      const auto pairs = __builtin_convertvector(load<2 * L>(p + j * L * 2, Full{}), Vec<i16, 2 * L>);
+#if defined(__aarch64__)  // the first of all pairs, then the second: as its widening multiply-add takes them
+      static_assert(L == 4);
+      b[j] = __builtin_bit_cast(Vec<i32, L>, __builtin_shufflevector(pairs, pairs, 0, 2, 4, 6, 1, 3, 5, 7));
+#else
+      b[j] = __builtin_bit_cast(Vec<i32, L>, pairs);
+#endif
     }
   }
   template <int L>
@@ -145,6 +150,12 @@ struct MacInt16 {
     using Shorts = short __attribute__((__vector_size__(32)));
     return c + __builtin_bit_cast(
                    V, __builtin_ia32_pmaddwd256(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+#elif defined(__aarch64__)
+    using Shorts = Vec<i16, 8>;
+    const auto as = __builtin_bit_cast(Shorts, a), bs = __builtin_bit_cast(Shorts, b);
+    const auto wide = [](auto v) WEFT_LAMBDA { return __builtin_convertvector(v, V); };
+    c += wide(__builtin_shufflevector(as, as, 0, 0, 0, 0)) * wide(__builtin_shufflevector(bs, bs, 0, 1, 2, 3));
+    return c + wide(__builtin_shufflevector(as, as, 1, 1, 1, 1)) * wide(__builtin_shufflevector(bs, bs, 4, 5, 6, 7));
 #else
     return c + ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif

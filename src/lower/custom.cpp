@@ -106,7 +106,7 @@ void emit_host_call(Lowering& lowering, const Region& region, KernelBuilder& ker
 
 void lower_custom(Lowering& lowering, const Region& region) {
   const Custom& op = *region.anchor->as<Custom>();
-  if (lowering.chip().kind != ChipKind::x86) {
+  if (lowering.on_gpu()) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E402",
                  .what = cat("custom operator ", printable(op.op), " runs on the cpu target only"),

@@ -90,6 +90,10 @@ std::string KernelBuilder::text(const std::string& name) const {
   return out;
 }
 
+bool KernelBuilder::uses(int buffer) const {
+  return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
+}
+
 PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
   std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
   PlanStep step{.kernel = plan.kernel_number({name, {}, threads_, shared_bytes_}, [&] { return text(name); })};
@@ -99,6 +103,7 @@ PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
     if (argument.written) step.outputs.push_back(argument.buffer);
   }
   for (const Dim& dim : sizes_) step.sizes.push_back(plan.size_number(dim));
+  step.in_place = in_place_;
   return step;
 }
 

@@ -70,6 +70,11 @@ class KernelBuilder {
   /// GPUs: blocks that have work, and the threads and dynamic shared memory of a block.
   void set_grid(Dim blocks, int threads = 256, int shared_bytes = 0);
 
+  /// Buffers that may be the same memory as the result (PlanStep::in_place).
+  void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
+  /// True when a line so far reads or writes this buffer.
+  bool uses(int buffer) const;
+
   /// Adds the kernel to the plan unless an equal one is there, and gives the launch.
   PlanStep finish(PlanDraft& plan, const std::string& stem);
 
@@ -83,6 +88,7 @@ class KernelBuilder {
 
   std::string header_, prelude_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
+  std::vector<int> in_place_;
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
   int threads_ = 256, shared_bytes_ = 0;

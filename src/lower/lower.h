@@ -16,6 +16,15 @@ struct LowerOptions {
 /// by the runtime. Throws E402 naming every instruction that has no kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
+/// Something of a program that has no kernel on a chip.
+struct Unsupported {
+  std::string what;    ///< "sort", "output 'y'"
+  std::string source;  ///< the node of the model that it came from
+  std::string node;    ///< of the main graph: the If around `source`, else the same
+  std::string why;
+};
+std::vector<Unsupported> unsupported(const Program& program, const Chip& chip);
+
 /// Whether the chip has products of u8 by i8 with sums in i32 (VNNI).
 bool multiplies_bytes(const Chip& chip);
 

@@ -72,7 +72,7 @@ Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions option
 
 tasks::GemmTile Lowering::tile() const {
   if (on_gpu()) return {.lanes = 4};
-  return has_feature(chip_, "avx512f") ? tasks::avx512_tile : tasks::avx2_tile;
+  return tasks::cpu_tile({.avx512 = has_feature(chip_, "avx512f"), .aarch64 = chip_.kind == ChipKind::arm});
 }
 
 int Lowering::wave() const { return chip_.kind == ChipKind::amd && chip_.arch.starts_with("gfx9") ? 64 : 32; }
@@ -467,7 +467,12 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   Value result{region.anchor, 0};
   body.plan(region.epilogue, region.outputs, {result});
   body.define(result, anchor, type);
+  // A result may lie where an operand of the epilogue does, unless the anchor reads that too. On GPUs several threads
+  // may have a hand in one element.
+  std::vector<int> in_place = on_gpu() ? std::vector<int>() : body.in_place();
+  std::erase_if(in_place, [&](int buffer) { return kernel.uses(buffer); });
   body.emit();
+  kernel.set_in_place(std::move(in_place));
 }
 
 void Lowering::write_results(const Module& module, const std::vector<int>& slots) {
@@ -566,23 +571,44 @@ LowerFn lowering_of(const Instruction& anchor) {
   return nullptr;
 }
 
-/// All instructions without a kernel at once, so that the user sees the whole list.
-static void refuse_unsupported(const Program& program, const Chip& chip) {
-  std::string list;
+/// The instruction of main that runs a module, whose node in the model its bodies belong to.
+static std::map<const Module*, const Instruction*> owners_of(const Program& program) {
+  std::map<const Module*, const Instruction*> owners;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      for (const Module* body : i.modules) owners[body] = &i;
+    }
+  }
+  return owners;
+}
+
+std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
+  auto owners = owners_of(program);
+  std::vector<Unsupported> list;
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       std::string why = why_unsupported(i);
-      bool is_gpu = chip.kind == ChipKind::amd || chip.kind == ChipKind::nvidia;
-      if (is_gpu && (sets_symbols(i) || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
+      if (!is_cpu(chip.kind) && (sets_symbols(i) || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
       if (why.empty()) continue;
-      list += cat(list.empty() ? "" : "\n   ", display_name(i.op), " of ", i.source.empty() ? "the program" : i.source,
-                  ": ", why);
+      const Instruction* outer = &i;
+      for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))
+        outer = owner->second;
+      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why});
     }
   }
+  return list;
+}
+
+/// All of them at once, so that the user sees the whole list.
+static void refuse_unsupported(const Program& program, const Chip& chip) {
+  std::string list;
+  for (const Unsupported& refused : unsupported(program, chip))
+    list += cat(list.empty() ? "" : "\n   ", refused.what, " of ",
+                refused.source.empty() ? "the program" : refused.source, ": ", refused.why);
   if (list.empty()) return;
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E402",
-               .what = "the cpu target has no kernel for some operators",
+               .what = cat("there is no kernel for some operators on ", chip.arch),
                .why = list,
                .hint = "--device ref runs everything, slowly"});
 }

@@ -22,7 +22,7 @@ class Lowering {
   PlanDraft& plan() { return plan_; }
   const Chip& chip() const { return chip_; }
   tasks::GemmTile tile() const;
-  bool on_gpu() const { return chip_.kind != ChipKind::x86; }
+  bool on_gpu() const { return !is_cpu(chip_.kind); }
   /// Threads of a GPU that run in step.
   int wave() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.

@@ -95,4 +95,29 @@ void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
   }
 }
 
+void share_working_memory(Plan& plan) {
+  std::vector<bool> moves_about(plan.buffers.size());
+  for (const PlanStep& step : plan.steps) {
+    for (int id : step.buffers) {
+      if (step.kind != StepKind::kernel) moves_about[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t at = 0; at < plan.steps.size(); ++at) {
+    const PlanStep& step = plan.steps[at];
+    if (step.outputs.size() != 1) continue;
+    std::vector<int> candidates = step.in_place;
+    if (step.moves >= 0) candidates.push_back(step.moves);
+    PlanBuffer& to = plan.buffers[static_cast<size_t>(step.outputs[0])];
+    for (int id : candidates) {
+      const PlanBuffer& from = plan.buffers[static_cast<size_t>(id)];
+      bool ends_here = from.first_step < from.last_step && from.last_step == static_cast<int>(at) &&
+                       to.first_step == static_cast<int>(at);
+      bool may_share = from.kind == BufferKind::arena && to.kind == BufferKind::arena && ends_here &&
+                       known_equal(from.bytes, to.bytes) && !moves_about[static_cast<size_t>(id)] &&
+                       !moves_about[static_cast<size_t>(step.outputs[0])];
+      if (may_share && to.shares < 0) to.shares = id;
+    }
+  }
+}
+
 }  // namespace weft

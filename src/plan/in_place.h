@@ -16,4 +16,8 @@ namespace weft {
 /// input and output are equally large, it decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
+/// The same for working memory (PlanBuffer::shares): what ends in the step that begins a result of its size becomes the
+/// result, as long as no loop puts other buffers in its place. Needs lifetimes.
+void share_working_memory(Plan& plan);
+
 }  // namespace weft

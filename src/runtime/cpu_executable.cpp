@@ -15,6 +15,7 @@
 #include "runtime/checked.h"
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
+#include "runtime/packed_weights.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/size_schedule.h"
@@ -80,9 +81,10 @@ struct StepRun {
 
 class CpuExecutable final : public Executable, public std::enable_shared_from_this<CpuExecutable> {
  public:
-  CpuExecutable(Plan plan, Bytes image, const Host& host, CompileReport report)
-      : plan_(std::move(plan)),
-        image_(std::move(image)),
+  CpuExecutable(ChipProgram program, const Host& host, Origin origin, CompileReport report)
+      : plan_(std::move(program.plan)),
+        image_(std::move(program.image)),
+        origin_(std::move(origin)),
         object_(image_, plan_.program),
         allocator_(host.allocator),
         workers_(host),
@@ -106,16 +108,14 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                workers_.width(), workers_.width() == 1 ? " thread" : " threads",
                workers_.are_the_hosts() ? " of the caller's" : "");
   }
-  void save(const std::filesystem::path& path) const override {
+  SavedProgram saved() const override {
     auto calls_host = [](const PlanKernel& kernel) { return kernel.name.starts_with(host_call_kernel); };
     if (std::ranges::any_of(plan_.kernels, calls_host)) {
       throw Error({.kind = ErrorKind::unsupported,
                    .code = "E406",
                    .what = "the program calls a function of this process, which cannot be saved"});
     }
-    if (is_detached_)
-      throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of its weights"});
-    save_plan(path, plan_, image_);
+    return saved_program(origin_, plan_, image_);
   }
   void detach() override;
 
@@ -135,11 +135,12 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     for (const Tensor& constant : plan_.constants) total += constant.data.size();
     return total;
   }
-  int64_t packed_bytes() const { return memory_.bytes(); }
+  int64_t packed_bytes() const { return weights_.bytes(); }
   const std::string& kernel_name(const PlanStep& step) const {
     return plan_.kernels[static_cast<size_t>(step.kernel)].name;
   }
-  std::byte* persistent(int buffer) const { return persistent_[static_cast<size_t>(buffer)]; }
+  /// The address of each persistent and constant buffer.
+  std::span<std::byte* const> weights() const { return weights_.memory(); }
 
   const SizeSchedule& schedule() const { return schedule_; }
   const std::vector<int>& dynamic_buffers() const { return dynamic_; }
@@ -195,14 +196,27 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
  private:
   void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
     std::vector<ArenaRequest> requests;
+    std::vector<size_t> places(plan_.buffers.size());  // the request of each buffer
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& buffer = plan_.buffers[i];
       bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));
       if (buffer.kind != BufferKind::arena || buffer.last_step < 0) continue;
-      requests.push_back({bound.buffer_bytes.back(), buffer.first_step, buffer.last_step});
       bound.arena_buffers.push_back(static_cast<int>(i));
     }
-    bound.arena = place(requests);
+    auto begin = [&](int id) { return std::pair(plan_.buffers[static_cast<size_t>(id)].first_step, id); };
+    std::ranges::sort(bound.arena_buffers, {}, begin);
+    for (int id : bound.arena_buffers) {
+      auto i = static_cast<size_t>(id);
+      const PlanBuffer& buffer = plan_.buffers[i];
+      // A checked run fills a buffer with NaNs before it is written, so there each has memory of its own.
+      bool shares = buffer.shares >= 0 && !knobs().checked;
+      places[i] = shares ? places[static_cast<size_t>(buffer.shares)] : requests.size();
+      if (shares) requests[places[i]].last = buffer.last_step;
+      else requests.push_back({bound.buffer_bytes[i], buffer.first_step, buffer.last_step});
+    }
+    ArenaLayout layout = place(requests);
+    bound.arena.bytes = layout.bytes;
+    for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[static_cast<size_t>(id)]]);
     check_memory(plan_, bound.buffer_bytes, bound.arena.bytes);
   }
 
@@ -268,36 +282,20 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// Constants stay where they are (the mapped model); load steps fill the persistent buffers.
   void load() {
-    SymbolValues none;
-    int64_t total = 0;
-    persistent_.resize(plan_.buffers.size());
-    std::vector<int64_t> offsets(plan_.buffers.size());
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-      const PlanBuffer& buffer = plan_.buffers[i];
-      if (buffer.kind != BufferKind::persistent) continue;
-      offsets[i] = total;
-      total += (none.evaluate(buffer.bytes) + 63) / 64 * 64;
-    }
-    memory_ = AlignedMemory(total, allocator_);
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-      const PlanBuffer& buffer = plan_.buffers[i];
-      if (buffer.kind == BufferKind::persistent) persistent_[i] = memory_.data() + offsets[i];
-      if (buffer.kind == BufferKind::constant) {
-        persistent_[i] = const_cast<std::byte*>(plan_.constants[static_cast<size_t>(buffer.index)].data.data());
-      }
-    }
-    std::vector<BoundStep> steps;
-    int64_t scratch_bytes = 0;
-    for (const PlanStep& step : plan_.load_steps) {
-      steps.push_back(bind_load_step(step));
-      scratch_bytes = std::max(scratch_bytes, steps.back().scratch_bytes);
-    }
-    AlignedMemory scratch(scratch_bytes * workers_.width(), allocator_);
-    Launcher launcher{workers_, scratch.data(), scratch_bytes};
+    auto begin = std::chrono::steady_clock::now();
+    AlignedMemory scratch;
     std::optional<CheckedRun> checked;
-    if (knobs().checked) launcher.checked = &checked.emplace(fixed_bytes());
-    for (size_t i = 0; i < steps.size(); ++i) run_step(plan_.load_steps[i], steps[i], persistent_, launcher);
-    report_.constant_bytes = total;
+    if (knobs().checked) checked.emplace(fixed_bytes());
+    weights_ = PackedWeights(plan_, allocator_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
+      BoundStep bound = bind_load_step(step);
+      int64_t bytes = bound.scratch_bytes * workers_.width();
+      if (scratch.bytes() < bytes) scratch = AlignedMemory(bytes, allocator_);
+      Launcher launcher{workers_, scratch.data(), bound.scratch_bytes, nullptr, checked ? &*checked : nullptr};
+      run_step(step, bound, memory, launcher);
+    });
+    std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    report_.phase_seconds.emplace_back("pack", taken.count());
+    report_.constant_bytes = weights_.bytes();
   }
 
   /// Bytes of the buffers whose size is a number.
@@ -309,6 +307,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   Plan plan_;
   Bytes image_;
+  Origin origin_;
   LoadedObject object_;
   HostAllocator allocator_;
   Workers workers_;
@@ -317,9 +316,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   std::vector<int> dynamic_;
   std::vector<std::vector<int>> last_read_;  // for each step; empty without dynamic buffers
   std::vector<Kernel> kernels_;
-  AlignedMemory memory_;
-  std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
-  bool is_detached_ = false;
+  PackedWeights weights_;
 };
 
 void CpuExecutable::detach() {
@@ -334,12 +331,8 @@ void CpuExecutable::detach() {
     Bytes& data = plan_.constants[i].data;
     data = is_read[i] ? Bytes::copy(data) : Bytes();
   }
-  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-    const PlanBuffer& buffer = plan_.buffers[i];
-    if (buffer.kind != BufferKind::constant) continue;
-    persistent_[i] = const_cast<std::byte*>(plan_.constants[static_cast<size_t>(buffer.index)].data.data());
-  }
-  is_detached_ = true;
+  weights_.find_constants(plan_);
+  origin_ = {};
 }
 
 class CpuContext final : public Context {
@@ -402,8 +395,7 @@ class CpuContext final : public Context {
 
   void reserve() {
     reserve(arena_, bound_.arena.bytes);
-    memory_.assign(plan().buffers.size(), nullptr);
-    for (size_t i = 0; i < memory_.size(); ++i) memory_[i] = program_->persistent(static_cast<int>(i));
+    memory_.assign(program_->weights().begin(), program_->weights().end());
     for (size_t i = 0; i < bound_.arena_buffers.size(); ++i) {
       memory_[static_cast<size_t>(bound_.arena_buffers[i])] = arena_.data() + bound_.arena.offsets[i];
     }
@@ -622,8 +614,9 @@ std::unique_ptr<Context> CpuExecutable::new_context() const { return std::make_u
 
 }  // namespace
 
-std::shared_ptr<Executable> make_cpu_executable(Plan plan, Bytes image, const Host& host, CompileReport report) {
-  return std::make_shared<CpuExecutable>(std::move(plan), std::move(image), host, std::move(report));
+std::shared_ptr<Executable> make_cpu_executable(ChipProgram program, const Host& host, Origin origin,
+                                                CompileReport report) {
+  return std::make_shared<CpuExecutable>(std::move(program), host, std::move(origin), std::move(report));
 }
 
 }  // namespace weft

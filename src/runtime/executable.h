@@ -22,6 +22,8 @@
 ///     std::vector<Tensor> outputs = context->run({inputs});
 namespace weft {
 
+struct SavedProgram;
+
 /// One step of the plan as `explain`, profiles and `verify --bisect` show it.
 struct StepInfo {
   std::string kernel;  ///< readable kernel name: "conv_relu_f32"
@@ -68,7 +70,7 @@ struct RunOptions {
 struct MemoryUse {
   size_t arena = 0, scratch = 0;  ///< held now, by this context
   size_t peak = 0;                ///< the most that this context has held
-  size_t weights = 0;             ///< packed weights, shared by all contexts of the program
+  size_t weights = 0;             ///< packed weights, shared by all contexts of all programs that pack equal ones
   size_t constants = 0;           ///< of the model, read where they lie (a mapped file, or the caller's memory)
 };
 
@@ -98,11 +100,13 @@ class Executable {
   /// "cpu (x86-64, avx2 fma), 2 threads"
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
-  /// Lets go of the memory that constants were given in, before the first context: what runs read is copied, the rest is
-  /// dropped, and with it the way to save. E406 on targets that cannot.
+  /// Lets go of the memory that constants were given in, before the first context: what runs read is copied, the rest
+  /// is dropped, and with it the way to save. E406 on targets that cannot.
   virtual void detach();
-  /// Writes a saved program; E406 on targets that cannot be saved.
-  virtual void save(const std::filesystem::path& path) const = 0;
+  /// What a saved program of it holds; E406 on targets that cannot be saved.
+  virtual SavedProgram saved() const = 0;
+  /// Writes that.
+  void save(const std::filesystem::path& path) const;
 };
 
 }  // namespace weft

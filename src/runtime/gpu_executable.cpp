@@ -126,9 +126,10 @@ SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const
 
 class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
  public:
-  GpuExecutable(Plan plan, Bytes image, std::shared_ptr<gpu::Device> device, CompileReport report)
-      : plan_(std::move(plan)),
-        image_(std::move(image)),
+  GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report)
+      : plan_(std::move(program.plan)),
+        image_(std::move(program.image)),
+        origin_(std::move(origin)),
         device_(std::move(device)),
         code_(device_, image_, plan_),
         report_(std::move(report)) {
@@ -147,7 +148,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::string device() const override {
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
-  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
+  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps)
@@ -232,6 +233,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   Plan plan_;
   Bytes image_;
+  Origin origin_;
   std::shared_ptr<gpu::Device> device_;
   Code code_;
   CompileReport report_;
@@ -488,14 +490,17 @@ std::unique_ptr<Context> GpuExecutable::new_context() const { return std::make_u
 
 class NullExecutable final : public Executable {
  public:
-  NullExecutable(Plan plan, Bytes image, CompileReport report)
-      : plan_(std::move(plan)), image_(std::move(image)), report_(std::move(report)) {}
+  NullExecutable(ChipProgram program, Origin origin, CompileReport report)
+      : plan_(std::move(program.plan)),
+        image_(std::move(program.image)),
+        origin_(std::move(origin)),
+        report_(std::move(report)) {}
   const std::vector<Port>& inputs() const override { return plan_.inputs; }
   const std::vector<Port>& outputs() const override { return plan_.outputs; }
   const CompileReport& report() const override { return report_; }
   const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
   std::string device() const override { return cat("none (compiled for ", plan_.chip, ")"); }
-  void save(const std::filesystem::path& path) const override { save_plan(path, plan_, image_); }
+  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
   std::unique_ptr<Context> new_context() const override {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E501",
@@ -513,18 +518,19 @@ class NullExecutable final : public Executable {
  private:
   Plan plan_;
   Bytes image_;
+  Origin origin_;
   CompileReport report_;
 };
 
 }  // namespace
 
-std::shared_ptr<Executable> make_gpu_executable(Plan plan, Bytes image, std::shared_ptr<gpu::Device> device,
+std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report) {
-  return std::make_shared<GpuExecutable>(std::move(plan), std::move(image), std::move(device), std::move(report));
+  return std::make_shared<GpuExecutable>(std::move(program), std::move(device), std::move(origin), std::move(report));
 }
 
-std::shared_ptr<Executable> make_null_executable(Plan plan, Bytes image, CompileReport report) {
-  return std::make_shared<NullExecutable>(std::move(plan), std::move(image), std::move(report));
+std::shared_ptr<Executable> make_null_executable(ChipProgram program, Origin origin, CompileReport report) {
+  return std::make_shared<NullExecutable>(std::move(program), std::move(origin), std::move(report));
 }
 
 }  // namespace weft

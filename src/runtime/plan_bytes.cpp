@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "runtime/saved.h"
 
 namespace weft {
 namespace {
@@ -25,7 +26,7 @@ constexpr int64_t max_bytes = int64_t{1} << 48;
 [[noreturn]] void damaged(std::string why) {
   throw Error({.kind = ErrorKind::model,
                .code = "E170",
-               .what = cat("the saved program is damaged: section 'plan': ", why),
+               .what = cat("the saved program is damaged: ", why),
                .hint = "compile the model again"});
 }
 
@@ -60,7 +61,8 @@ void fields(A& a, T& check) {
 }
 template <class A, Is<PlanBuffer> T>
 void fields(A& a, T& buffer) {
-  a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step);
+  a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step,
+    buffer.shares);
 }
 template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
@@ -86,10 +88,26 @@ void fields(A& a, T& donation) {
 template <class A, Is<Plan> T>
 void fields(A& a, T& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
-    plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations);
+    plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations, plan.compiler);
+}
+template <class A, Is<PlacedConstant> T>
+void fields(A& a, T& constant) {
+  a(constant.offset, constant.size, constant.hash);
+}
+template <class A, Is<Contents> T>
+void fields(A& a, T& contents) {
+  a(contents.chips, contents.constants);
+}
+template <class A, Is<DonationRequest> T>
+void fields(A& a, T& request) {
+  a(request.input, request.output);
+}
+template <class A, Is<ProgramSource> T>
+void fields(A& a, T& source) {
+  a(source.text, source.constants, source.precision, source.keep_f32, source.donations);
 }
 
-constexpr auto last_of(ChipKind) { return ChipKind::nvidia; }
+constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::dynamic; }
 constexpr auto last_of(StepKind) { return StepKind::grow; }
 constexpr auto last_of(DType) { return DType::string; }
@@ -99,6 +117,8 @@ constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
 
 class Encoder {
  public:
+  explicit Encoder(ConstantStore& constants) : constants_(constants) {}
+
   template <class... T>
   void operator()(const T&... values) {
     (put(values), ...);
@@ -106,8 +126,6 @@ class Encoder {
 
   std::vector<std::byte> bytes;
   std::vector<Symbol> symbols;
-  std::vector<PlacedWeights> weights;
-  size_t weight_bytes = 0;
 
  private:
   template <std::integral T>
@@ -179,22 +197,19 @@ class Encoder {
     if (tensor.dtype == DType::string) return put(*tensor.strings);
     auto size = static_cast<size_t>(byte_size(tensor.dtype, tensor.elements()));
     check(tensor.data.size() >= size, "a tensor has its bytes");
-    put(place(std::span<const std::byte>(tensor.data).first(size)));
+    put(constants_.add(std::span<const std::byte>(tensor.data).first(size)));
   }
 
-  size_t place(std::span<const std::byte> data) {
-    size_t offset = (weight_bytes + alignment - 1) / alignment * alignment;
-    weights.push_back({offset, data});
-    weight_bytes = offset + data.size();
-    return offset;
-  }
+  void put(const Hash128& hash) { (*this)(static_cast<int64_t>(hash.low), static_cast<int64_t>(hash.high)); }
+
+  ConstantStore& constants_;
 };
 
 // --- in --------------------------------------------------------------------------------------------------------------
 
 class Decoder {
  public:
-  Decoder(std::span<const std::byte> bytes, const Bytes& weights) : rest_(bytes), weights_(weights) {}
+  Decoder(std::span<const std::byte> bytes, const ConstantPlaces& constants) : rest_(bytes), constants_(constants) {}
 
   template <class... T>
   void operator()(T&... values) {
@@ -228,8 +243,14 @@ class Decoder {
 
   template <std::integral T>
   void get(T& value) {
+    constexpr bool is_wide = std::same_as<T, size_t>;  // no size comes near the top bit
     value = static_cast<T>(number(static_cast<int64_t>(std::numeric_limits<T>::min()),
-                                  static_cast<int64_t>(std::numeric_limits<T>::max())));
+                                  is_wide ? max_bytes : static_cast<int64_t>(std::numeric_limits<T>::max())));
+  }
+  void get(Hash128& hash) {
+    int64_t low = 0, high = 0;
+    (*this)(low, high);
+    hash = {static_cast<uint64_t>(low), static_cast<uint64_t>(high)};
   }
   template <class T>
     requires std::is_enum_v<T>
@@ -295,11 +316,11 @@ class Decoder {
     int64_t count = element_count(tensor.dims);
     if (tensor.dtype == DType::string) return get_strings(tensor, count);
     // The narrowest elements take two bits.
-    expect(count <= static_cast<int64_t>(weights_.size()) * 4, "a tensor is larger than all weights");
-    auto size = static_cast<size_t>(byte_size(tensor.dtype, count));
-    size_t offset = static_cast<size_t>(number(0, static_cast<int64_t>(weights_.size())));
-    expect(offset % alignment == 0 && size <= weights_.size() - offset, "a tensor is not within the weights");
-    tensor.data = weights_.part(offset, size);
+    expect(count <= static_cast<int64_t>(constants_.weights.size()) * 4, "a tensor is larger than all weights");
+    expect(!constants_.places.empty(), "a tensor has no contents");
+    auto place = constants_.places[static_cast<size_t>(number(0, static_cast<int64_t>(constants_.places.size()) - 1))];
+    expect(place.size == static_cast<size_t>(byte_size(tensor.dtype, count)), "a tensor has not its number of bytes");
+    tensor.data = constants_.weights.part(place.offset, place.size);
   }
 
   void get_strings(Tensor& tensor, int64_t count) {
@@ -310,7 +331,7 @@ class Decoder {
   }
 
   std::span<const std::byte> rest_;
-  const Bytes& weights_;
+  const ConstantPlaces& constants_;
   std::vector<Symbol> symbols_;
   int depth_ = 0;
 };
@@ -334,6 +355,17 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
+/// A buffer shares with one that is there before it and ends where it begins, so chains of them end.
+void check_shares(const PlanBuffer& buffer, const Plan& plan) {
+  if (buffer.shares == -1) return;
+  expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares with one that is not there");
+  const PlanBuffer& other = plan.buffers[static_cast<size_t>(buffer.shares)];
+  expect(buffer.kind == BufferKind::arena && other.kind == BufferKind::arena &&
+             known_equal(buffer.bytes, other.bytes) && other.first_step < other.last_step &&
+             other.last_step == buffer.first_step,
+         "a buffer shares memory that is in use");
+}
+
 void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
   check_size(buffer.bytes);
   for (const Dim& dim : buffer.shape.dims) check_size(dim);
@@ -346,7 +378,7 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
     case BufferKind::output: return expect(is_below(buffer.index, plan.outputs.size()), "an output is not there");
     case BufferKind::persistent: return expect(buffer.bytes.is_constant(), "the size of packed weights is not fixed");
     case BufferKind::arena:
-    case BufferKind::dynamic: return;
+    case BufferKind::dynamic: return check_shares(buffer, plan);
     case BufferKind::constant: break;
   }
   expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
@@ -444,30 +476,88 @@ void check_plan(const Plan& plan) {
   for (size_t i = 0; i < plan.steps.size(); ++i) check_step(static_cast<int>(i), plan.steps[i], plan);
 }
 
-}  // namespace
-
-EncodedPlan encode_plan(const Plan& plan) {
-  Encoder body;
-  body(plan);
-  Encoder head;
+/// Symbols are known when all else is written, and must be known before it is read.
+template <class T>
+std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
+  Encoder body(constants), head(constants);
+  body(value);
   head(body.symbols);
   head.bytes.insert(head.bytes.end(), body.bytes.begin(), body.bytes.end());
-  return {std::move(head.bytes), std::move(body.weights), body.weight_bytes};
+  return std::move(head.bytes);
 }
 
-Plan decode_plan(std::span<const std::byte> bytes, const Bytes& weights) {
+template <class T, class Check>
+T decoded(std::span<const std::byte> bytes, const ConstantPlaces& constants, const char* section, Check check) {
   try {
-    Decoder decoder(bytes, weights);
+    Decoder decoder(bytes, constants);
     decoder.read_symbols();
-    Plan plan;
-    decoder(plan);
+    T value;
+    decoder(value);
     decoder.expect_end();
-    check_plan(plan);
-    return plan;
-  } catch (const Error& error) {
-    if (error.info().code == "E170") throw;
-    damaged(error.info().what);  // a size expression or a number of elements that cannot be
+    check(value);
+    return value;
+  } catch (const Error& error) {  // also of a size expression or a number of elements that cannot be
+    const std::string& what = error.info().what;
+    constexpr std::string_view known = "the saved program is damaged: ";
+    damaged(cat("section '", section, "': ", what.starts_with(known) ? what.substr(known.size()) : what));
   }
+}
+
+void check_places(const std::vector<PlacedConstant>& places, size_t weight_bytes) {
+  for (const PlacedConstant& place : places) {
+    expect(place.offset % alignment == 0 && place.offset <= weight_bytes && place.size <= weight_bytes - place.offset,
+           "a constant is not within the weights");
+  }
+}
+
+/// What the file tells of the contents of a plan's constants.
+void find_hashes(Plan& plan, const ConstantPlaces& constants) {
+  std::map<std::pair<const std::byte*, size_t>, Hash128> hashes;
+  for (const PlacedConstant& place : constants.places)
+    hashes.emplace(std::pair(constants.weights.data() + place.offset, place.size), place.hash);
+  for (const Tensor& tensor : plan.constants) {
+    auto found = hashes.find({tensor.data.data(), tensor.data.size()});
+    plan.constant_hashes.push_back(found == hashes.end() ? hash128(tensor.data) : found->second);
+  }
+}
+
+}  // namespace
+
+size_t ConstantStore::add(std::span<const std::byte> data) {
+  std::pair address(data.data(), data.size());
+  if (auto seen = seen_.find(address); seen != seen_.end()) return seen->second;
+  Hash128 hash = hash128(data);
+  auto [known, is_new] = known_.try_emplace({hash, data.size()}, places_.size());
+  seen_.emplace(address, known->second);
+  if (!is_new) return known->second;
+  size_t offset = (bytes_ + alignment - 1) / alignment * alignment;
+  places_.push_back({offset, data.size(), hash});
+  data_.push_back(data);
+  bytes_ = offset + data.size();
+  return known->second;
+}
+
+std::vector<std::byte> encode(const Contents& contents) {
+  ConstantStore none;
+  return encoded(contents, none);
+}
+std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants) { return encoded(plan, constants); }
+std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants) {
+  return encoded(source, constants);
+}
+
+Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes) {
+  return decoded<Contents>(bytes, {}, "contents", [&](const Contents& c) { check_places(c.constants, weight_bytes); });
+}
+
+Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants) {
+  Plan plan = decoded<Plan>(bytes, constants, "plan", check_plan);
+  find_hashes(plan, constants);
+  return plan;
+}
+
+ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants) {
+  return decoded<ProgramSource>(bytes, constants, "source", [](const ProgramSource&) {});
 }
 
 }  // namespace weft

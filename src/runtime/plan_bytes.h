@@ -1,33 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
+#include <map>
 #include <span>
 #include <vector>
 
+#include "base/file.h"
 #include "base/plan.h"
 
-/// A plan as bytes and back. The bytes hold everything but the contents of constants, which are laid out apart so that
-/// a file can hold them aligned and a program can use them where the file is mapped.
+/// The parts of a saved program as bytes and back. The bytes hold everything but the contents of constants, which are
+/// laid out apart so that a file can hold them aligned and a program can use them where the file is mapped.
 namespace weft {
 
-/// The contents of one constant, at `offset` of all of them; a multiple of 64.
-struct PlacedWeights {
-  size_t offset = 0;
-  std::span<const std::byte> data;  ///< of the plan that was encoded
+struct ProgramSource;
+
+/// The contents of one constant among those of a file, at a multiple of 64.
+struct PlacedConstant {
+  size_t offset = 0, size = 0;
+  Hash128 hash = {};
 };
 
-struct EncodedPlan {
-  std::vector<std::byte> bytes;
-  std::vector<PlacedWeights> weights;
-  size_t weight_bytes = 0;  ///< of all constants, gaps included
+/// Gathers the contents of constants, equal ones once. Views them.
+class ConstantStore {
+ public:
+  /// The number of these contents.
+  size_t add(std::span<const std::byte> data);
+  const std::vector<PlacedConstant>& places() const { return places_; }
+  std::span<const std::byte> data(size_t number) const { return data_[number]; }
+  size_t bytes() const { return bytes_; }  ///< of all, gaps included
+
+ private:
+  std::vector<PlacedConstant> places_;
+  std::vector<std::span<const std::byte>> data_;
+  std::map<std::pair<Hash128, size_t>, size_t> known_;
+  std::map<std::pair<const std::byte*, size_t>, size_t> seen_;  // without hashing again
+  size_t bytes_ = 0;
 };
 
-/// Equal plans give equal bytes. The result views the plan's constants.
-EncodedPlan encode_plan(const Plan& plan);
+/// Where constants are read from; the places lie within the weights.
+struct ConstantPlaces {
+  Bytes weights;
+  std::span<const PlacedConstant> places;
+};
 
-/// Reads what encode_plan wrote; the constants are parts of `weights`. The bytes may be anything: every number is
-/// checked before it is used, and a plan is only returned when all its indexes point at something and no step uses
-/// memory that it does not have. Throws E170 with what is wrong.
-Plan decode_plan(std::span<const std::byte> bytes, const Bytes& weights);
+/// What a file holds.
+struct Contents {
+  std::vector<Chip> chips;
+  std::vector<PlacedConstant> constants;
+};
+
+/// Equal values give equal bytes.
+std::vector<std::byte> encode(const Contents& contents);
+std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
+std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
+
+/// These read what encode wrote; constants are parts of the weights. The bytes may be anything: every number is checked
+/// before it is used, a plan is only returned when all its indexes point at something and no step uses memory that it
+/// does not have, and the places of constants are within `weight_bytes`. Throw E170 with what is wrong.
+Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
+Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
+ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 
 }  // namespace weft

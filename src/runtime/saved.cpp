@@ -2,54 +2,96 @@
 #include "runtime/saved.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/error.h"
-#include "base/hash.h"
-#include "runtime/plan_bytes.h"
+#include "runtime/executable.h"
 
 namespace weft {
 namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
-/// Raised by every change of these structures, of Plan, or of how kernels are called (kernels/launch.h).
-constexpr uint32_t format_version = 3;
-constexpr size_t section_count = 3;
+/// Raised by every change of these structures, of Plan, of the text form, or of how kernels are called
+/// (kernels/launch.h).
+constexpr uint32_t format_version = 4;
+constexpr size_t most_chips = 64;
 
-struct SectionKind {
-  std::string_view name;
-  size_t alignment;
-};
-constexpr std::array<SectionKind, section_count> kinds = {{{"plan", 64}, {"code", 64}, {"weights", 4096}}};
-
-/// The file starts with these, little endian.
+/// The file starts with these, little endian: a header, then an entry for each section.
 struct SectionEntry {
   char name[16];  // padded with zeros
   uint64_t offset, size;
-  uint64_t checksum[2];  // XXH3 of its bytes: low, high
+  uint64_t checksum[2];  // XXH3 of its bytes: low, high; of the weights: of the checksums of all constants
 };
 struct Header {
   char magic[8];
   uint32_t version, sections;
   uint64_t file_size;
-  uint64_t checksum[2];  // of this structure, with zeros in this place
-  SectionEntry table[section_count];
+  uint64_t checksum[2];  // of this structure, with zeros in this place, and of the table
 };
-static_assert(sizeof(Header) == 184 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 40 && sizeof(SectionEntry) == 48);
 
-void set_checksum(uint64_t (&out)[2], std::span<const std::byte> data) {
-  Hash128 sum = hash128(data);
-  out[0] = sum.low, out[1] = sum.high;
+/// "contents", "source", then "plan" and "code" for each chip, then "weights".
+std::vector<std::string_view> section_names(size_t chips) {
+  std::vector<std::string_view> names = {"contents", "source"};
+  for (size_t i = 0; i < chips; ++i) names.insert(names.end(), {"plan", "code"});
+  names.push_back("weights");
+  return names;
 }
 
-bool has_checksum(const uint64_t (&wanted)[2], std::span<const std::byte> data) {
-  return hash128(data) == Hash128{wanted[0], wanted[1]};
+/// Weights lie on a page.
+size_t alignment_of(std::string_view section) { return section == "weights" ? 4096 : 64; }
+
+size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
+
+void set_checksum(uint64_t (&out)[2], const Hash128& sum) { out[0] = sum.low, out[1] = sum.high; }
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
 }
 
-void seal(Header& header) {
-  std::ranges::fill(header.checksum, 0);
-  set_checksum(header.checksum, std::as_bytes(std::span(&header, 1)));
+Hash128 checksum_of(const std::vector<PlacedConstant>& constants) {
+  std::vector<Hash128> sums;
+  for (const PlacedConstant& constant : constants) sums.push_back(constant.hash);
+  return hash128(std::as_bytes(std::span(sums)));
+}
+
+/// Header and table, as they stand at the start of the file.
+struct Front {
+  Header header{};
+  std::vector<SectionEntry> table{};
+
+  size_t size() const { return sizeof header + table.size() * sizeof(SectionEntry); }
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(size());
+    std::memcpy(all.data(), &header, sizeof header);
+    std::memcpy(all.data() + sizeof header, table.data(), table.size() * sizeof(SectionEntry));
+    return all;
+  }
+  void seal() {
+    std::ranges::fill(header.checksum, 0);
+    set_checksum(header.checksum, hash128(bytes()));
+  }
+};
+
+/// Where each section lies; checksums are still missing.
+Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
+  Front front;
+  magic.copy(front.header.magic, magic.size());
+  front.header.version = format_version;
+  front.header.sections = static_cast<uint32_t>(sizes.size());
+  front.table.resize(sizes.size());
+  size_t end = front.size();
+  auto names = section_names(chips);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    SectionEntry& entry = front.table[i];
+    names[i].copy(entry.name, sizeof entry.name);
+    entry.offset = aligned(end, alignment_of(names[i]));
+    entry.size = sizes[i];
+    end = entry.offset + entry.size;
+  }
+  front.header.file_size = end;
+  return front;
 }
 
 [[noreturn]] void refuse(const char* code, std::string what, std::string hint = "compile the model again") {
@@ -60,30 +102,49 @@ void seal(Header& header) {
   refuse("E170", cat("the saved program is damaged: section '", section, "': ", why));
 }
 
-size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
-
 // --- writing ---------------------------------------------------------------------------------------------------------
 
-/// Where each section lies; checksums are still missing.
-Header lay_out(const std::array<size_t, section_count>& sizes) {
-  Header header{};
-  header.version = format_version;
-  header.sections = section_count;
-  magic.copy(header.magic, magic.size());
-  size_t end = sizeof header;
-  for (size_t i = 0; i < section_count; ++i) {
-    SectionEntry& entry = header.table[i];
-    kinds[i].name.copy(entry.name, sizeof entry.name);
-    entry.offset = aligned(end, kinds[i].alignment);
-    entry.size = sizes[i];
-    end = entry.offset + entry.size;
+/// The pieces of a file, each at its place, with zeros between them.
+class Pieces {
+ public:
+  void add(size_t offset, std::span<const std::byte> data) {
+    static constexpr std::byte zeros[4096] = {};
+    pieces_.push_back(std::span(zeros).first(offset - end_));  // no gap is as long as a page
+    pieces_.push_back(data);
+    end_ = offset + data.size();
   }
-  header.file_size = end;
-  return header;
-}
+  std::span<const std::span<const std::byte>> all() const { return pieces_; }
 
-void copy_to(std::span<std::byte> place, std::span<const std::byte> data) {
-  if (!data.empty()) std::memcpy(place.data(), data.data(), data.size());
+ private:
+  std::vector<std::span<const std::byte>> pieces_;
+  size_t end_ = 0;
+};
+
+/// The sections but the weights, in order.
+struct Sections {
+  ConstantStore constants;
+  std::vector<std::vector<std::byte>> encoded;
+  std::vector<std::span<const std::byte>> data;
+};
+
+Sections encode_sections(const SavedProgram& program) {
+  Sections sections;
+  std::vector<std::byte> source = encode(*program.source, sections.constants);
+  std::vector<std::vector<std::byte>> plans;
+  Contents contents;
+  for (const ChipProgram& chip : program.chips) {
+    contents.chips.push_back(chip.plan.chip);
+    plans.push_back(encode(chip.plan, sections.constants));
+  }
+  contents.constants = sections.constants.places();
+  sections.encoded = {encode(contents), std::move(source)};
+  for (auto& plan : plans) sections.encoded.push_back(std::move(plan));
+  sections.data = {sections.encoded[0], sections.encoded[1]};
+  for (size_t i = 0; i < program.chips.size(); ++i) {
+    sections.data.emplace_back(sections.encoded[i + 2]);
+    sections.data.emplace_back(program.chips[i].image);
+  }
+  return sections;
 }
 
 // --- reading ---------------------------------------------------------------------------------------------------------
@@ -99,54 +160,67 @@ void check_length(size_t there, size_t wanted) {
          "copy it again, or compile the model again");
 }
 
-Header read_header(const Bytes& file) {
+Front read_front(const Bytes& file) {
   check_start(file);
   check_length(file.size(), sizeof(Header));
-  Header header;
+  Front front;
+  Header& header = front.header;
   std::memcpy(&header, file.data(), sizeof header);
   if (header.version != format_version) {
     refuse("E171",
            cat("the saved program has format ", header.version, ", this is a library of format ", format_version));
   }
-  Header expected = header;
-  seal(expected);
-  if (!std::ranges::equal(header.checksum, expected.checksum)) damaged("header", "it does not have its checksum");
+  if (header.sections > section_names(most_chips).size()) damaged("header", "it does not have its sections");
+  front.table.resize(header.sections);
+  check_length(file.size(), front.size());
+  std::memcpy(front.table.data(), file.data() + sizeof header, front.size() - sizeof header);
+  Front expected = front;
+  expected.seal();
+  if (!std::ranges::equal(header.checksum, expected.header.checksum))
+    damaged("header", "it does not have its checksum");
   check_length(file.size(), header.file_size);
   if (file.size() > header.file_size) damaged("header", "there are bytes after the end");
-  return header;
+  return front;
 }
 
 /// Sections lie one after another as lay_out puts them: that leaves no number of the table unchecked.
-void check_table(const Header& header) {
-  if (header.sections != section_count) damaged("header", "it does not have its sections");
-  std::array<size_t, section_count> sizes{};
-  for (size_t i = 0; i < section_count; ++i) {
-    if (header.table[i].size > header.file_size) damaged(kinds[i].name, "it is larger than the file");
-    sizes[i] = header.table[i].size;
+size_t count_chips(const Front& front) {
+  size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
+  if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)
+    damaged("header", "it does not have its sections");
+  std::vector<size_t> sizes;
+  for (const SectionEntry& entry : front.table) {
+    if (entry.size > front.header.file_size) damaged("header", "a section is larger than the file");
+    sizes.push_back(entry.size);
   }
-  Header expected = lay_out(sizes);
-  for (size_t i = 0; i < section_count; ++i) std::ranges::copy(header.table[i].checksum, expected.table[i].checksum);
-  seal(expected);
-  if (std::memcmp(&header, &expected, sizeof header) != 0) damaged("header", "sections are not where they belong");
+  Front expected = lay_out(chips, sizes);
+  for (size_t i = 0; i < sizes.size(); ++i) std::ranges::copy(front.table[i].checksum, expected.table[i].checksum);
+  expected.seal();
+  if (expected.bytes() != front.bytes()) damaged("header", "sections are not where they belong");
+  return chips;
 }
 
 void check_zeros(const Bytes& file, size_t begin, size_t end, std::string_view section) {
   bool zeros = std::ranges::all_of(std::span<const std::byte>(file).subspan(begin, end - begin),
                                    [](std::byte b) { return b == std::byte{0}; });
-  if (!zeros) damaged(section, "there are bytes before it");
+  if (!zeros) damaged(section, "there are bytes between its parts");
 }
 
-std::array<Bytes, section_count> read_sections(const Bytes& file, const Header& header) {
-  std::array<Bytes, section_count> sections;
-  size_t end = sizeof(Header);
-  for (size_t i = 0; i < section_count; ++i) {
-    const SectionEntry& entry = header.table[i];
-    check_zeros(file, end, entry.offset, kinds[i].name);
-    sections[i] = file.part(entry.offset, entry.size);
-    if (!has_checksum(entry.checksum, sections[i])) damaged(kinds[i].name, "it does not have its checksum");
-    end = entry.offset + entry.size;
+void check_sum(const SectionEntry& entry, const Hash128& sum) {
+  if (sum != Hash128{entry.checksum[0], entry.checksum[1]}) damaged(entry.name, "it does not have its checksum");
+}
+
+/// Every constant has its checksum, and there is nothing between them.
+void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& constants) {
+  size_t end = 0;
+  for (const PlacedConstant& constant : constants) {
+    if (constant.offset < end) damaged("weights", "constants overlap");
+    check_zeros(weights, end, constant.offset, "weights");
+    if (hash128(weights.part(constant.offset, constant.size)) != constant.hash)
+      damaged("weights", "a constant does not have its checksum");
+    end = constant.offset + constant.size;
   }
-  return sections;
+  check_zeros(weights, end, weights.size(), "weights");
 }
 
 /// Mapped files lie on pages; bytes of a caller may lie anywhere.
@@ -156,27 +230,66 @@ Bytes on_alignment(Bytes weights) {
 
 }  // namespace
 
-void save_plan(const std::filesystem::path& path, const Plan& plan, std::span<const std::byte> image) {
-  EncodedPlan encoded = encode_plan(plan);
-  Header header = lay_out({encoded.bytes.size(), image.size(), encoded.weight_bytes});
-  std::vector<std::byte> file(header.file_size);
-  auto section = [&](size_t i) { return std::span(file).subspan(header.table[i].offset, header.table[i].size); };
-  copy_to(section(0), encoded.bytes);
-  copy_to(section(1), image);
-  for (const PlacedWeights& weights : encoded.weights) copy_to(section(2).subspan(weights.offset), weights.data);
-  for (size_t i = 0; i < section_count; ++i) set_checksum(header.table[i].checksum, section(i));
-  seal(header);
-  copy_to(file, std::as_bytes(std::span(&header, 1)));
-  write_file(path, file);
+void write_saved(const std::filesystem::path& path, const SavedProgram& program) {
+  check(!program.chips.empty() && program.chips.size() <= most_chips,
+        "a saved program is for some chips, not too many");
+  Sections sections = encode_sections(program);
+  std::vector<size_t> sizes;
+  for (auto data : sections.data) sizes.push_back(data.size());
+  sizes.push_back(sections.constants.bytes());
+  Front front = lay_out(program.chips.size(), sizes);
+  Pieces pieces;
+  for (size_t i = 0; i < sections.data.size(); ++i) set_checksum(front.table[i].checksum, hash128(sections.data[i]));
+  set_checksum(front.table.back().checksum, checksum_of(sections.constants.places()));
+  front.seal();
+  std::vector<std::byte> start = front.bytes();
+  pieces.add(0, start);
+  for (size_t i = 0; i < sections.data.size(); ++i) pieces.add(front.table[i].offset, sections.data[i]);
+  pieces.add(front.table.back().offset, {});
+  for (size_t i = 0; i < sections.constants.places().size(); ++i)
+    pieces.add(front.table.back().offset + sections.constants.places()[i].offset, sections.constants.data(i));
+  write_file(path, pieces.all());
 }
 
-bool is_saved_plan(std::span<const std::byte> file) { return as_text(file).starts_with(magic); }
+bool is_saved_program(std::span<const std::byte> file) { return as_text(file).starts_with(magic); }
 
-LoadedPlan load_plan(Bytes file) {
-  Header header = read_header(file);
-  check_table(header);
-  auto [plan, code, weights] = read_sections(file, header);
-  return {decode_plan(plan, on_alignment(weights)), code};
+SavedFile::SavedFile(Bytes file) {
+  Front front = read_front(file);
+  size_t chips = count_chips(front), end = front.size();
+  std::vector<Bytes> sections;
+  for (const SectionEntry& entry : front.table) {
+    check_zeros(file, end, entry.offset, entry.name);
+    sections.push_back(file.part(entry.offset, entry.size));
+    end = entry.offset + entry.size;
+    if (sections.size() < front.table.size()) check_sum(entry, hash128(sections.back()));
+  }
+  Contents contents = decode_contents(sections[0], sections.back().size());
+  if (contents.chips.size() != chips) damaged("contents", "it names other chips than there are plans");
+  check_sum(front.table.back(), checksum_of(contents.constants));
+  check_weights(sections.back(), contents.constants);
+  chips_ = std::move(contents.chips);
+  places_ = std::move(contents.constants);
+  source_ = sections[1];
+  weights_ = on_alignment(sections.back());
+  for (size_t i = 0; i < chips; ++i) plans_.push_back(sections[2 + 2 * i]), images_.push_back(sections[3 + 2 * i]);
 }
+
+ChipProgram SavedFile::program(size_t chip) const {
+  return {decode_plan(plans_[chip], {weights_, places_}), images_[chip]};
+}
+
+ProgramSource SavedFile::source() const { return decode_source(source_, {weights_, places_}); }
+
+SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image) {
+  if (!origin.source && origin.file.empty())
+    throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of what it was made from"});
+  if (origin.file.empty()) return {origin.source, {{plan, image}}};
+  SavedFile file(origin.file);
+  SavedProgram program{std::make_shared<const ProgramSource>(file.source()), {}};
+  for (size_t i = 0; i < file.chips().size(); ++i) program.chips.push_back(file.program(i));
+  return program;
+}
+
+void Executable::save(const std::filesystem::path& path) const { write_saved(path, saved()); }
 
 }  // namespace weft

@@ -2,37 +2,79 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/plan.h"
+#include "runtime/plan_bytes.h"
 
-/// Saved programs (.weft). One file holds the plan, the machine code, the kernels' sources and the weights:
+/// Saved programs (.weft). One file holds a program and what it became for one or more chips:
 ///
-///     header    magic, format version, size of the file, checksum, and a table of the sections
-///     "plan"    everything but the weights (plan_bytes.h)
-///     "code"    the image of the kernels for the plan's chip
-///     "weights" the constants, each on 64 bytes; the section starts on a page and is used where the file is mapped
+///     header     magic, format version, size of the file, checksum, and a table of the sections
+///     "contents" the chips, and the place and checksum of each constant
+///     "source"   the program as text, for chips that are not among them
+///     "plan"     for each chip: everything but the weights (plan_bytes.h)
+///     "code"     for each chip: the image of its kernels
+///     "weights"  the constants of all of these, each once, on 64 bytes; used where the file is mapped
 ///
 /// A saved program holds machine code: whoever made it decides what it does when it runs, so it must be trusted like a
 /// program. Damage, though, is always found: every byte of the file is under a checksum or known to be zero, and an
 /// index or size that is wrong in spite of its checksum is refused before it is used.
 namespace weft {
 
-/// A saved program as it lies in the file: `image` and the constants are parts of it.
-struct LoadedPlan {
-  Plan plan;
-  Bytes image;
+/// The program that plans are made of, and what was asked for: enough to compile it for another chip.
+struct ProgramSource {
+  std::string text = {};               ///< ir/text.h, after the passes that every chip shares
+  std::vector<Tensor> constants = {};  ///< the large ones: "0", "1" ... in the text
+  DType precision = DType::f32;        ///< of matrix products and convolutions
+  std::vector<std::string> keep_f32 = {};
+  std::vector<DonationRequest> donations = {};
 };
 
-/// Writes a program and the image of its kernels, whole or not at all. Equal programs give equal files. Throws E106.
-void save_plan(const std::filesystem::path& path, const Plan& plan, std::span<const std::byte> image);
+/// What a program became for one chip.
+struct ChipProgram {
+  Plan plan;
+  Bytes image;  ///< the machine code of its kernels
+};
+
+struct SavedProgram {
+  std::shared_ptr<const ProgramSource> source;
+  std::vector<ChipProgram> chips;
+};
+
+/// Where an executable came from, from which it can be saved.
+struct Origin {
+  std::shared_ptr<const ProgramSource> source = {};
+  Bytes file = {};  ///< the saved program that it was loaded from, with all of its chips
+};
+/// All that a saved program of an executable holds; E406 when neither part of `origin` is there.
+SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image);
+
+/// Writes a program, whole or not at all. Equal programs give equal files. Throws E106.
+void write_saved(const std::filesystem::path& path, const SavedProgram& program);
 
 /// True when a file starts as saved programs do.
-bool is_saved_plan(std::span<const std::byte> file);
+bool is_saved_program(std::span<const std::byte> file);
 
-/// Reads a saved program, without the code generator. Throws E170 (not one of ours, or damaged: the section is named),
-/// E171 (another version of the format), E173 (cut short).
-LoadedPlan load_plan(Bytes file);
+/// A saved program as it lies in the file, read without the code generator: images and constants are parts of it.
+class SavedFile {
+ public:
+  /// Checks every byte. Throws E170 (not one of ours, or damaged: the section is named), E171 (another version of the
+  /// format), E173 (cut short).
+  explicit SavedFile(Bytes file);
+  const std::vector<Chip>& chips() const { return chips_; }
+  /// What the program became for chips()[chip]; E170 for a plan that cannot be.
+  ChipProgram program(size_t chip) const;
+  ProgramSource source() const;
+
+ private:
+  std::vector<Chip> chips_;
+  std::vector<Bytes> plans_, images_;
+  Bytes source_, weights_;
+  std::vector<PlacedConstant> places_;
+};
 
 }  // namespace weft

@@ -19,7 +19,7 @@ import run_cpu
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
 HERE = pathlib.Path(__file__).parent
-CPUS = ["x86-64-v3", "x86-64-v4"]
+CPUS = ["x86-64-v3", "x86-64-v4", "aarch64"]
 # The instruction that sample_gemm_f16_nk must hold.
 GPUS = {"gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma", "gfx1100": "v_wmma_f32_16x16x16_f16",
         "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
@@ -77,6 +77,16 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
     assert tiles, f"no loop of {count} {instruction} on {register}"
     assert not any(re.search(r"%[yz]mm\d+, -?\d*\(%rsp\)", body) for body in tiles), "the tile is spilled"
+
+
+# Sample and instruction: a whole tile of 6 rows by 16 columns in the innermost loop, its sums in registers.
+@pytest.mark.parametrize("sample,count,instruction", [("samples_f32", 24, "fmla"), ("samples_int8", 48, "smlal2?")])
+def test_tiles_of_aarch64(sample, count, instruction, tmp_path):
+    text = compile_sample(sample, "aarch64", tmp_path / "tile.so", "--asm")
+    loops = re.split(r"\n\t(?:b|b\.\w+|cbn?z|tbn?z)\t", text)
+    tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\tv", body)) == count]
+    assert tiles, f"no loop of {count} {instruction}"
+    assert not any(re.search(r"\tldr\tq\d+, \[sp", body) for body in tiles), "the tile is spilled"
 
 
 @pytest.mark.parametrize("options", [[], ["--checked"]], ids=["plain", "checked"])

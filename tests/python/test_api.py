@@ -267,3 +267,103 @@ def test_a_donated_input_is_updated_in_place():
     cache.flags.writeable = False
     with pytest.raises(weft.UsageError, match="cannot be written to"):
         model(cache, np.array([[0]]), row)
+
+
+def test_out_arrays():
+    model = doubler().compile(device="cpu")
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    y = np.full((2, 4), -1, np.float32)
+    assert model(x, out=y) is y
+    np.testing.assert_array_equal(y, 2 * x)
+    y[:] = 0
+    assert model.run({"x": x}, out={"y": y})["y"] is y
+    np.testing.assert_array_equal(y, 2 * x)
+    large = np.full(100, -1, np.float32)
+    part = model(x, out=large)
+    assert part.shape == (2, 4) and part.base is large and large[8] == -1
+    for wrong in (np.zeros((2, 4), np.float64), np.zeros((2, 3), np.float32), np.zeros((4, 8), np.float32)[:, ::2]):
+        with pytest.raises(weft.UsageError):
+            model(x, out=wrong)
+    y.flags.writeable = False
+    with pytest.raises(weft.UsageError, match="E310"):
+        model(x, out=y)
+    with pytest.raises(weft.UsageError, match="no output 'z'"):
+        model.run({"x": x}, out={"z": x})
+
+
+def squash_model(attributes=""):
+    graph = weft.Graph("squashed")
+    return graph, graph.input("x", "f32[n,3]"), f"mine:Squash {{{attributes}}}" if attributes else "mine:Squash"
+
+
+def test_operator_from_source(tmp_path):
+    source = "template <class V> V squash(V x) { return x / (absolute(x) + V(1)); }"
+    op = weft.Operator("mine:Squash", "f32[...] -> f32[...]", source=source, function="squash", pointwise=True)
+    graph, x, call = squash_model()
+    graph.add_operator(op)
+    graph.output("y", graph.append(call, x))
+    values = np.array([[1, -2, 0.5]], np.float32)
+    model = graph.compile(device="cpu")
+    np.testing.assert_allclose(model(values), values / (abs(values) + 1), rtol=1e-6)
+    model.save(tmp_path / "m.weft")
+    np.testing.assert_array_equal(weft.load(tmp_path / "m.weft")(values), model(values))
+
+
+def test_operator_that_calls_back():
+    def scaled_rows(x, total, alpha):
+        assert not x.flags.writeable
+        total[:] = alpha * x.sum(1)
+
+    op = weft.Operator("mine:Squash", "f32[n,k] -> f32[n]", call=scaled_rows)
+    graph, x, call = squash_model("alpha=2.5")
+    graph.add_operator(op)
+    graph.output("y", graph.append(call, x))
+    model = graph.compile(device="cpu", threads=2)
+    for rows in (0, 1, 5):
+        values = np.random.default_rng(rows).random((rows, 3), np.float32)
+        np.testing.assert_allclose(model(values), 2.5 * values.sum(1), rtol=1e-5)
+    with pytest.raises(weft.UnsupportedError, match="E406"):
+        model.save("never.weft")
+
+
+def test_failure_of_a_callback_is_the_cause():
+    def fail(x, y):
+        raise LookupError("nothing here")
+
+    graph, x, call = squash_model()
+    graph.add_operator(weft.Operator("mine:Squash", "f32[...] -> f32[...]", call=fail))
+    graph.output("y", graph.append(call, x))
+    with pytest.raises(weft.Error, match="E302") as caught:
+        graph.compile(device="cpu")(np.ones((2, 3), np.float32))
+    assert isinstance(caught.value.__cause__, LookupError)
+    with pytest.raises(weft.UsageError, match="one alternative"):
+        weft.Operator("a:b", "f32[n] -> f32[n]; f64[n] -> f64[n]", call=fail)
+
+
+def test_several_chips_in_one_file(tmp_path, ten):
+    model = weft.compile(MODEL, device="cpu")
+    model.save(tmp_path / "one.weft")
+    model.save(tmp_path / "many.weft", targets=["cpu:x86-64-v4", "nvidia:sm_90a"])
+    one, many = ((tmp_path / name).stat().st_size for name in ("one.weft", "many.weft"))
+    assert one < many
+    np.testing.assert_array_equal(weft.load(tmp_path / "many.weft")(ten), model(ten))
+
+
+def test_support_of_each_node(tmp_path):
+    import onnx
+
+    answer = weft.support(MODEL, device="cpu")
+    assert answer["supported"] == answer["total"] == len(answer["nodes"]) > 5
+    f32 = onnx.TensorProto.FLOAT
+    x = onnx.helper.make_tensor_value_info("x", f32, ["n", 4])
+    y, z = (onnx.helper.make_tensor_value_info(name, f32, None) for name in "yz")
+    nodes = [
+        onnx.helper.make_node("Relu", ["x"], ["a"], name="first"),
+        onnx.helper.make_node("Unheard", ["a"], ["b"], name="odd"),
+        onnx.helper.make_node("Neg", ["b"], ["y"], name="after"),
+        onnx.helper.make_node("Exp", ["a"], ["z"], name="beside"),
+    ]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y, z])), tmp_path / "m.onnx")
+    answer = weft.support(tmp_path / "m.onnx", device="cpu")
+    assert [node["supported"] for node in answer["nodes"]] == [True, False, False, True]
+    assert "unknown" in answer["nodes"][1]["why"] and "before it" in answer["nodes"][2]["why"]

@@ -183,8 +183,8 @@ TEST_CASE("codegen: AMD code objects carry the work group and their resources") 
 }
 
 TEST_CASE("codegen: all kernel headers compile together for every family of chips") {
-  for (const char* name :
-       {"host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "gfx90a", "gfx942", "gfx1100", "gfx1201", "sm_80", "sm_90a"}) {
+  for (const char* name : {"host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "gfx90a", "gfx942", "gfx1100",
+                           "gfx1201", "sm_80", "sm_90a"}) {
     for (bool checked : {false, true}) CHECK(codegen().prepare({.checked = checked}, chip_named(name)) == "");
   }
 }

@@ -66,7 +66,7 @@ std::shared_ptr<Executable> compile_text(const Program& program, int threads) {
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) sources.push_back({.name = kernel.name, .code = kernel.code});
   BuiltKernels built = build_kernels_or_throw(sources, host_chip());
-  return make_cpu_executable(std::move(plan), built.image, {.threads = threads}, {});
+  return make_cpu_executable({std::move(plan), built.image}, {.threads = threads}, {}, {});
 }
 
 void check_close(const Tensor& got, const Tensor& wanted, const std::string& what) {

@@ -223,3 +223,41 @@ TEST_CASE("a cache that has room for the next row is updated in place, one that 
     CHECK(Floats(memory.begin(), memory.begin() + std::ssize(wanted)) == wanted);
   }
 }
+
+TEST_CASE("working memory: a result lies where an operand that ends there lay") {
+  // h2 = h1 w + h0: the product reads h1, its epilogue h0 at just the places that it writes.
+  const std::string text = R"--(
+symbol n min=1 max=1000
+module main {
+  %x = parameter {name="x", type=f32[n,16]}
+  %w = parameter {name="w", type=f32[16,16]}
+  %h0 = dot %x, %w
+  %h1 = dot %h0, %w
+  %p = dot %h1, %w
+  %h2 = add %p, %h0
+  %y = dot %h2, %w
+  return "y"=%y
+}
+)--";
+  // The same, but h0 is read again.
+  const std::string last = "%y = dot %h2, %w";
+  const std::string kept =
+      std::string(text).replace(text.find(last), last.size(), "%q = dot %h2, %w\n  %y = add %q, %h0");
+  constexpr int64_t rows = 100, bytes = rows * 16 * 4;
+  Floats x(rows * 16), w(16 * 16);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5) * 0.1f - 0.2f;
+  std::vector<weft::Tensor> inputs{weft::view<float>(x, {rows, 16}), weft::view<float>(w, {16, 16})};
+  for (const std::string& body : {text, kept}) {
+    auto reference = weft::Graph::parse(body).compile({.device = "ref"});
+    auto program = compile(body);
+    auto context = program.new_context();
+    Floats got = values_of(context.run(inputs)[0]), wanted = values_of(reference.new_context().run(inputs)[0]);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
+    weft_memory memory = context.memory();
+    INFO(memory.arena);
+    // Packed w, which is an input here, lies in the arena as well.
+    CHECK(memory.arena >= 2 * bytes);
+    CHECK((memory.arena < 3 * bytes) == (body == text));
+  }
+}

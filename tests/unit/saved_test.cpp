@@ -10,16 +10,19 @@
 #include <unistd.h>
 
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "compile.h"
 #include "counts.h"
 #include "ir/text.h"
 #include "lower/lower.h"
+#include "ops/elementwise.h"
 #include "ops/registry.h"
 #include "plan/lifetimes.h"
 #include "runtime/cpu_executable.h"
 #include "runtime/kernel_build.h"
+#include "runtime/packed_weights.h"
 #include "runtime/plan_bytes.h"
 
 using namespace weft;
@@ -82,13 +85,21 @@ std::string code_of(const std::function<void()>& action) {
 }
 
 std::string load_code(std::vector<std::byte> file) {
-  return code_of([&] { load_plan(Bytes(std::move(file))); });
+  return code_of([&] { SavedFile(Bytes(std::move(file))).program(0); });
 }
 
 std::string decode_code(const Plan& plan) {
-  EncodedPlan encoded = encode_plan(plan);
-  std::vector<std::byte> weights(encoded.weight_bytes);
-  return code_of([&] { decode_plan(encoded.bytes, Bytes(std::move(weights))); });
+  ConstantStore constants;
+  auto encoded = encode(plan, constants);
+  Bytes weights(std::vector<std::byte>(constants.bytes()));
+  return code_of([&] { decode_plan(encoded, {weights, constants.places()}); });
+}
+
+/// A program of these plans, each with an image of its own.
+SavedProgram program_of(const std::vector<Plan>& plans, std::span<const std::byte> image = {}) {
+  SavedProgram program{std::make_shared<const ProgramSource>(ProgramSource{.text = text}), {}};
+  for (const Plan& plan : plans) program.chips.push_back({plan, Bytes::copy(image)});
+  return program;
 }
 
 void check_same_outputs(Executable& a, Executable& b) {
@@ -124,9 +135,9 @@ TEST_CASE("saved: a program comes back with equal outputs, and saves to the same
 
 TEST_CASE("saved: weights stay where the file is mapped") {
   Folder folder;
-  save_plan(folder.path / "p.weft", plan_for(host_chip()), {});
+  write_saved(folder.path / "p.weft", program_of({plan_for(host_chip())}));
   Bytes file = map_file(folder.path / "p.weft");
-  LoadedPlan loaded = load_plan(file);
+  ChipProgram loaded = SavedFile(file).program(0);
   REQUIRE(loaded.plan.constants.size() >= 1);
   for (const Tensor& constant : loaded.plan.constants) {
     CHECK(constant.data.data() >= file.data());
@@ -155,8 +166,8 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   plan.kernels = {{"k", "code"}};
   plan.steps = {{0, {0, 1}, {2, 0}, {1}, "source", "reason", n * 2, n}};
   Folder folder;
-  save_plan(folder.path / "p.weft", plan, as_bytes("machine code"));
-  LoadedPlan back = load_plan(map_file(folder.path / "p.weft"));
+  write_saved(folder.path / "p.weft", program_of({plan}, as_bytes("machine code")));
+  ChipProgram back = SavedFile(map_file(folder.path / "p.weft")).program(0);
   CHECK(as_text(back.image) == "machine code");
   const Plan& got = back.plan;
   CHECK(got.chip == plan.chip);
@@ -177,7 +188,8 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(got.buffers[1].bytes == plan.buffers[1].bytes);
   CHECK(got.steps[0].sizes == plan.steps[0].sizes);
   CHECK(got.steps[0].reason == "reason");
-  save_plan(folder.path / "q.weft", got, back.image);
+  for (size_t i = 0; i < got.constants.size(); ++i) CHECK(got.constant_hashes[i] == hash128(got.constants[i].data));
+  write_saved(folder.path / "q.weft", program_of({got}, back.image));
   CHECK(bytes_of(folder.path / "p.weft") == bytes_of(folder.path / "q.weft"));
 }
 
@@ -262,15 +274,16 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
 }
 
 TEST_CASE("saved: no bytes of a plan crash the reader") {
-  EncodedPlan good = encode_plan(plan_for(host_chip()));
-  Bytes weights(std::vector<std::byte>(good.weight_bytes));
+  ConstantStore constants;
+  auto good = encode(plan_for(host_chip()), constants);
+  Bytes weights(std::vector<std::byte>(constants.bytes()));
   std::mt19937 random(11);
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
-    auto bad = good.bytes;
+    auto bad = good;
     for (int n = 0; n < 1 + i % 3; ++n) bad[random() % bad.size()] ^= static_cast<std::byte>(1 + random() % 255);
     if (i % 5 == 0) bad.resize(random() % bad.size());
-    std::string code = code_of([&] { decode_plan(bad, weights); });
+    std::string code = code_of([&] { decode_plan(bad, {weights, constants.places()}); });
     CHECK((code == "" || code == "E170"));
     refused += code == "E170";
   }
@@ -285,18 +298,133 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
   CHECK(!runs_code_for(chip_named("x86-64-v2"), chip_named("x86-64-v3")));
   CHECK(runs_code_for(chip_named("x86-64-v4"), chip_named("x86-64-v3")));
   CHECK(!runs_code_for(chip_named("x86-64-v4"), chip_named("gfx942")));
-  if (runs_code_for(host_chip(), other)) return;
-  save_plan(folder.path / "p.weft", plan_for(other), as_bytes("never opened"));
-  CHECK(code_of([&] { compile_file(folder.path / "p.weft", {.recompile = false}); }) == "E172");
-  auto recompiled = compile_file(folder.path / "p.weft");
   auto compiled = compile(parse_program(text, make_op));
-  for (int64_t rows : {1, 9}) {
-    auto wanted = to_doubles(compiled->new_context()->run(std::vector{input(rows)})[0]);
-    auto got = to_doubles(recompiled->new_context()->run(std::vector{input(rows)})[0]);
-    for (size_t i = 0; i < wanted.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]));
+  auto compare = [&](Executable& recompiled) {
+    for (int64_t rows : {1, 9}) {
+      auto wanted = to_doubles(compiled->new_context()->run(std::vector{input(rows)})[0]);
+      auto got = to_doubles(recompiled.new_context()->run(std::vector{input(rows)})[0]);
+      for (size_t i = 0; i < wanted.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]));
+    }
+  };
+  // The program inside decides what is compiled, not the plan of the other chip.
+  for (const Chip& chip : {other, chip_named("gfx942")}) {
+    if (runs_code_for(host_chip(), chip)) continue;
+    Plan never;
+    never.chip = chip;
+    auto path = folder.path / "p.weft";
+    write_saved(path, program_of({never}, as_bytes("never opened")));
+    try {
+      compile_file(path, {.device = "cpu", .recompile = false});
+      FAIL("it was taken");
+    } catch (const Error& error) {
+      CHECK(error.info().code == "E172");
+      CHECK(error.info().what.find(to_string(chip)) != std::string::npos);
+      CHECK(error.info().what.find(to_string(host_chip())) != std::string::npos);
+    }
+    compare(*compile_file(path, {.device = "cpu"}));
   }
-  save_plan(folder.path / "g.weft", plan_for(host_chip()), {});
+  write_saved(folder.path / "g.weft", program_of({plan_for(host_chip())}));
   CHECK(code_of([&] { compile_file(folder.path / "g.weft", {.device = "ref"}); }) == "E172");
   CHECK(code_of([&] { compile_file(folder.path / "g.weft", {.symbols = {{"n", 2}}}); }) == "E502");
-  CHECK(code_of([&] { import_file(folder.path / "g.weft"); }) == "E102");
+  CHECK(import_file(folder.path / "g.weft")->main().results().size() == 2);
+}
+
+TEST_CASE("saved: one file for several chips holds weights once; the best that runs is taken") {
+  Folder folder;
+  auto compiled = compile(parse_program(text, make_op));
+  const std::vector<std::string> targets = {"cpu:x86-64-v3", "cpu:x86-64-v4", "amd:gfx1100", "cpu:x86-64-v4"};
+  save(*compiled, folder.path / "many.weft", targets);
+  compiled->save(folder.path / "one.weft");
+  SavedFile many(map_file(folder.path / "many.weft"));
+  REQUIRE(many.chips().size() == 4);
+  CHECK(many.chips()[0] == host_chip());
+  CHECK(many.chips()[3].arch == "gfx1100");
+  std::set<const std::byte*> places;
+  for (size_t i = 0; i < 4; ++i) {
+    for (const Tensor& constant : many.program(i).plan.constants) {
+      if (constant.dims == std::vector<int64_t>{3, 2}) places.insert(constant.data.data());
+    }
+  }
+  CHECK(places.size() == 1);
+  auto loaded = compile_file(folder.path / "many.weft", {.device = "cpu", .recompile = false});
+  check_same_outputs(*compiled, *loaded);
+  loaded->save(folder.path / "again.weft");
+  CHECK(bytes_of(folder.path / "again.weft") == bytes_of(folder.path / "many.weft"));
+
+  // Without the host's own chip among them a lesser one will do.
+  Plan v3 = plan_for(chip_named("x86-64-v3")), v4 = plan_for(chip_named("x86-64-v4"));
+  CHECK(reach(v4.chip) > reach(v3.chip));
+  CHECK(reach(host_chip()) >= reach(v3.chip));
+  CHECK(code_of([&] { save(*compiled, folder.path / "x.weft", std::vector<std::string>{"cpu:pentium"}); }) == "E204");
+  CHECK(code_of([&] { save(*compiled, folder.path / "x.weft", std::vector<std::string>{"moon"}); }) == "E501");
+}
+
+TEST_CASE("saved: sizes and texts of any spelling pass through the program inside") {
+  Folder folder;
+  auto program = std::make_unique<Program>();
+  program->name = "odd \"names\"";
+  program->metadata["a=b"] = "c;\n\x01";
+  Dim n = program->symbol({.name = "the batch; (n) <= \"5\" \xc3\xa4", .min = 1, .max = 64});
+  Value x = program->main().parameter("x y", Shape{DType::f32, {n * 2 + 1, 3}});
+  program->main().set_results({{"out, in", program->main().append(Elementwise{Fn::exp}, {x})}});
+  compile(std::move(program))->save(folder.path / "p.weft");
+  auto back = import_file(folder.path / "p.weft");
+  CHECK(back->name == "odd \"names\"");
+  CHECK(back->metadata.at("a=b") == "c;\n\x01");
+  REQUIRE(back->symbols().size() == 1);
+  CHECK(back->symbols().begin()->second.name == "the batch; (n) <= \"5\" \xc3\xa4");
+  CHECK(back->symbols().begin()->second.max == 64);
+  CHECK(back->main().results()[0].name == "out, in");
+}
+
+TEST_CASE("weights: equal ones are packed once in a process, and freed with their last program") {
+  auto packed_at = [](const Executable& program) { return program.new_context()->memory().weights; };
+  // Large enough to be shared: 64 x 64.
+  std::string big = R"(program "big"
+symbol n min=0 max=9
+module main {
+  %x = parameter {name="x", type=f32[n,64]}
+  %w = constant {value=f32[64,64]@w}
+  %y = dot %x, %w
+  return "y"=%y
+})";
+  std::vector<double> values(64 * 64);
+  auto make = [&](double first) {
+    values[0] = first;
+    return compile(
+        parse_program(big, make_op, [&](std::string_view) { return make_tensor(DType::f32, {64, 64}, values); }),
+        {.device = "cpu", .threads = 1});
+  };
+  Tensor ones = make_tensor(DType::f32, {1, 64}, std::vector<double>(64, 1.0));
+  auto first_of = [&](const Executable& program) {
+    return to_doubles(program.new_context()->run(std::vector{ones})[0])[0];
+  };
+  auto a = make(3);
+  size_t alone = packed_at(*a);
+  CHECK(alone >= 64 * 64 * 4);
+  size_t others = packed_weights_held();
+  auto b = make(3);
+  CHECK(packed_at(*b) == alone);
+  CHECK(packed_weights_held() == others);  // b has added none
+  auto c = make(5);
+  CHECK(packed_weights_held() > others);
+  CHECK(first_of(*a) == 3);
+  a.reset();
+  CHECK(first_of(*b) == 3);  // what a packed lives as long as b
+  CHECK(first_of(*c) == 5);
+  b.reset(), c.reset();
+  CHECK(packed_weights_held() < others);
+}
+
+TEST_CASE("aarch64: programs are compiled for it, saved, and refused here") {
+  Folder folder;
+  auto program = compile(parse_program(text, make_op), {.device = "cpu:aarch64"});
+  CHECK(program->steps().size() >= 1);
+  CHECK(code_of([&] { program->new_context(); }) == "E501");
+  program->save(folder.path / "arm.weft");
+  SavedFile file(map_file(folder.path / "arm.weft"));
+  CHECK(file.chips()[0].kind == ChipKind::arm);
+  CHECK(code_of([&] { compile_file(folder.path / "arm.weft", {.device = "cpu", .recompile = false}); }) == "E172");
+  check_same_outputs(*compile(parse_program(text, make_op)),
+                     *compile_file(folder.path / "arm.weft", {.device = "cpu"}));
 }

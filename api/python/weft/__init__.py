@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _weft
 from ._errors import DeviceError, Error, InternalError, ModelError, ResourceError, UnsupportedError, UsageError
+from ._operators import Operator
 from ._weft import Value, __version__
 
 if TYPE_CHECKING:
     import numpy
 
 __all__ = [
-    "DeviceError", "Error", "Graph", "InternalError", "Model", "ModelError", "Port", "ResourceError", "Size",
-    "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model",
+    "DeviceError", "Error", "Graph", "InternalError", "Model", "ModelError", "Operator", "Port", "ResourceError", "Size",
+    "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model", "support",
 ]  # fmt: skip
 
 
@@ -71,6 +72,7 @@ def _options(
     progress: Callable[[str, int, int], None] | None = None,
     fixed_defaults: Iterable[str] = (),
     donate: Mapping[str, str] | None = None,
+    operators: Iterable[Operator] = (),
 ) -> _weft.Options:
     return _weft.Options(
         device=device,
@@ -85,6 +87,7 @@ def _options(
         dump=os.fspath(dump) if dump is not None else "",
         cache=cache,
         progress=progress,
+        operators=[op._native for op in operators],
     )
 
 
@@ -154,11 +157,34 @@ def _result(value: Any) -> Any:
     return array.reshape(sizes)
 
 
+def _check_out(array: Any, port: Port) -> None:
+    """nanobind takes no read-only array, and would copy one that is not contiguous."""
+    if array is None:
+        return
+    flags = getattr(array, "flags", None)
+    is_numpy = _library(array) == "numpy"
+    contiguous = flags.c_contiguous and flags.writeable if is_numpy else getattr(array, "is_contiguous", lambda: True)()
+    if not hasattr(array, "__dlpack__") or not contiguous:
+        what = f"the array for output '{port.name}' cannot be written to as it lies"
+        raise UsageError(f"error[E310]: {what}", "E310", hint="give a contiguous, writeable array in host memory")
+
+
+def _part(array: Any, sizes: list[int]) -> Any:
+    """What was written of an array."""
+    if list(array.shape) == sizes:
+        return array
+    count = 1
+    for size in sizes:
+        count *= size
+    return array.reshape(-1)[:count].reshape(sizes)
+
+
 class Model:
     """A compiled model. Any number of threads may call it at once; the interpreter is free while it runs."""
 
-    def __init__(self, native: _weft.Model) -> None:
+    def __init__(self, native: _weft.Model, operators: Iterable[Operator] = ()) -> None:
         self._native = native
+        self._operators = tuple(operators)
         self.inputs: tuple[Port, ...] = _ports(native.inputs)
         self.outputs: tuple[Port, ...] = _ports(native.outputs)
 
@@ -167,10 +193,20 @@ class Model:
         """ "cpu (x86-64-v3), 2 threads" """
         return self._native.device
 
-    def _run(self, values: Sequence[Any], deadline: float | None) -> list[Any]:
+    def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = ()) -> list[Any]:
         tensors = [None if v is None else _tensor(v, port) for v, port in zip(values, self.inputs, strict=True)]
         framework = "torch" if any(_library(v) == "torch" for v in values) else "numpy"
-        return [_result(array) for array in self._native.run(tensors, framework, deadline or 0.0)]
+        for array, port in zip(out, self.outputs, strict=False):
+            _check_out(array, port)
+        try:
+            results = self._native.run(tensors, list(out), framework, deadline or 0.0)
+        except Error as error:
+            failures = [op._failures.pop() for op in self._operators if op._failures]
+            if error.code != "E302" or not failures:
+                raise
+            raise error from failures[0]
+        given = [*out, *[None] * (len(results) - len(out))]
+        return [_result(r) if g is None else _part(g, r) for r, g in zip(results, given, strict=True)]
 
     def _by_name(self, feeds: Mapping[str, Any]) -> list[Any]:
         unknown = [name for name in feeds if name not in {port.name for port in self.inputs}]
@@ -180,8 +216,10 @@ class Model:
             raise UsageError(f"error[E310]: {text}\n   hint: its inputs are {names}", "E310", hint=f"its inputs are {names}")
         return [feeds.get(port.name) for port in self.inputs]
 
-    def __call__(self, *args: Any, deadline: float | None = None, **feeds: Any) -> Any:
-        """Runs once: inputs in order, or by name. Gives the one output, or a tuple of all."""
+    def __call__(self, *args: Any, deadline: float | None = None, out: Any = None, **feeds: Any) -> Any:
+        """Runs once: inputs in order, or by name. Gives the one output, or a tuple of all. `out`: an array that the
+        output is written to, or a tuple of them; None leaves one to Weft.
+        """
         if len(args) > len(self.inputs):
             text = f"the model has {len(self.inputs)} inputs, {len(args)} are given"
             raise UsageError(f"error[E310]: {text}", "E310")
@@ -189,12 +227,25 @@ class Model:
         twice = [name for name in feeds if name in named]
         if twice:
             raise UsageError(f"error[E310]: input '{twice[0]}' is given twice", "E310")
-        outputs = self._run(self._by_name(named | feeds), deadline)
+        arrays = () if out is None else out if isinstance(out, tuple) else (out,)
+        if len(arrays) > len(self.outputs):
+            raise UsageError(f"error[E310]: the model has {len(self.outputs)} outputs, out has {len(arrays)}", "E310")
+        outputs = self._run(self._by_name(named | feeds), deadline, arrays)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def run(self, feeds: Mapping[str, Any], *, deadline: float | None = None) -> dict[str, Any]:
-        """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes."""
-        outputs = self._run(self._by_name(feeds), deadline)
+    def run(
+        self, feeds: Mapping[str, Any], *, deadline: float | None = None, out: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes.
+        out={"y": array} writes that output to the array, whose sizes may be larger in all than what is written.
+        """
+        out = out or {}
+        unknown = [name for name in out if name not in {port.name for port in self.outputs}]
+        if unknown:
+            names = ", ".join(port.name for port in self.outputs)
+            raise UsageError(f"error[E310]: the model has no output '{unknown[0]}'\n   hint: its outputs are {names}", "E310")
+        arrays = [out.get(port.name) for port in self.outputs] if out else []
+        outputs = self._run(self._by_name(feeds), deadline, arrays)
         return {port.name: value for port, value in zip(self.outputs, outputs, strict=True)}
 
     def report(self) -> dict[str, Any]:
@@ -207,9 +258,11 @@ class Model:
         steps: list[dict[str, str]] = self.report()["steps"]
         return steps
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the program, to be loaded in milliseconds and without a compiler by weft.load."""
-        self._native.save(os.fspath(path))
+    def save(self, path: str | os.PathLike[str], targets: Iterable[str] = ()) -> None:
+        """Writes the program, to be loaded in milliseconds and without a compiler by weft.load. `targets`: further chips
+        that the file is for, here or not: "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942".
+        """
+        self._native.save(os.fspath(path), list(targets))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
@@ -240,6 +293,7 @@ def compile(
     progress: Callable[[str, int, int], None] | None = None,
     fixed_defaults: Iterable[str] = (),
     donate: Mapping[str, str] | None = None,
+    operators: Iterable[Operator] = (),
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -249,15 +303,18 @@ def compile(
     symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.
     cache: whether compiled kernels are kept on disk. dump: a folder for the program after every pass.
     progress: called with (phase, done, total). fixed_defaults: inputs (* and ? match) that always keep the default that
-    the model has for them, which is faster; they are no inputs of the result. donate: {"past": "present"} writes an output in the place of an input whose array the
-    caller gives up, where the program allows it; report()["notes"] says what became of it.
+    the model has for them, which is faster; they are no inputs of the result.
+    donate: {"past": "present"} writes an output in the place of an input whose array the caller gives up, where the
+    program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
     """
+    operators = tuple(operators)
     options = _options(
-        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate
-    )
+        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate,
+        operators,
+    )  # fmt: skip
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return Model(_weft.compile_bytes(bytes(model), options))
-    return Model(_weft.compile(os.fspath(model), options))
+        return Model(_weft.compile_bytes(bytes(model), options), operators)
+    return Model(_weft.compile(os.fspath(model), options), operators)
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> Model:
@@ -268,6 +325,14 @@ def load(path: str | os.PathLike[str], *, threads: int = 0) -> Model:
 def print_model(model: str | os.PathLike[str], stage: str = "", **options: Any) -> str:
     """The program as text: as it was read, or after the pass called `stage` ("final": after all)."""
     return _weft.print_model(os.fspath(model), stage, _options(**options))
+
+
+def support(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
+    """Which nodes of a model the device runs, and why not the others: {"supported", "total", "nodes": [{"node", "op",
+    "supported", "why"}]}. Nothing is compiled.
+    """
+    answer: dict[str, Any] = json.loads(_weft.support(os.fspath(model), _options(**options)))
+    return answer
 
 
 class Graph:
@@ -281,6 +346,7 @@ class Graph:
 
     def __init__(self, name: str = "") -> None:
         self._native = _weft.Graph(name)
+        self._operators: list[Operator] = []
 
     @classmethod
     def parse(cls, text: str) -> Graph:
@@ -303,6 +369,11 @@ class Graph:
         """One operator: append("softmax {axis=1}", x)."""
         return self._native.append(op, list(inputs))
 
+    def add_operator(self, operator: Operator) -> None:
+        """For later calls of append: append("mine:Squash {limit=1.0}", x)."""
+        self._native.add_operator(operator._native)
+        self._operators.append(operator)
+
     def source(self, place: str) -> None:
         """The place that errors and profiles show for what is appended next."""
         self._native.source(place)
@@ -315,7 +386,7 @@ class Graph:
 
     def compile(self, **options: Any) -> Model:
         """Takes the options of weft.compile; the graph is used up."""
-        return Model(self._native.compile(_options(**options)))
+        return Model(self._native.compile(_options(**options, operators=self._operators)), self._operators)
 
     def __str__(self) -> str:
         return str(self._native)

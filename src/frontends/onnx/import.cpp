@@ -168,8 +168,9 @@ std::unique_ptr<Program> Importer::run() {
   Values outputs = body(model_.graph, scope);
   throw_problems();
   std::vector<Result> results;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    results.push_back({std::string(model_.graph.outputs[i].name), outputs[i]});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i]) results.push_back({std::string(model_.graph.outputs[i].name), outputs[i]});
+  }
   program_->main().set_results(std::move(results));
   return std::move(program_);
 }
@@ -442,15 +443,23 @@ Value Importer::output(std::string_view name, Scope& scope) {
 
 void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
   for (const Node* next : in_order(nodes, scope)) {
+    size_t known = problems_.size();
     try {
       node(*next, scope);
+      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside a body
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
+      note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
       scope.failed.insert(next->outputs.begin(), next->outputs.end());
     }
   }
+}
+
+void Importer::note_fault(const Node& node, const Scope& scope, std::string why) const {
+  bool is_main = scope.module == &program_->main() && !scope.outer && !scope.bindings;
+  if (options_.faults && is_main) options_.faults->push_back({node.index, std::move(why)});
 }
 
 /// Values that the node needs before it can run: its inputs, and what its bodies read from outside.
@@ -554,6 +563,7 @@ void Importer::node(const Node& node, Scope& scope) {
   bool reads_failed = false;
   for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });
   if (reads_failed) {  // its own problem was reported already
+    note_fault(node, scope, "not judged: it reads what a node before it cannot make");
     scope.failed.insert(node.outputs.begin(), node.outputs.end());
     return;
   }
@@ -563,7 +573,10 @@ void Importer::node(const Node& node, Scope& scope) {
   }
   Call call(*this, scope, node, opset(node.domain, scope), inputs(node, scope));
   const CustomOperator* custom = custom_for(node);
-  Values outputs = custom ? translate_custom(call, *custom) : find_operator(node.domain, node.op_type)->translate(call);
+  const Operator* known = custom ? nullptr : find_operator(node.domain, node.op_type);
+  if (!custom && !known)
+    throw Error(fault("E120", cat("op ", full_name(node.domain, node.op_type), " is unknown to Weft")));
+  Values outputs = custom ? translate_custom(call, *custom) : known->translate(call);
   call.check_attributes();
   bind_outputs(node, scope, outputs);
 }
@@ -625,7 +638,7 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 }
 
 void Importer::throw_problems() const {
-  if (problems_.empty()) return;
+  if (problems_.empty() || options_.faults) return;
   ErrorInfo all = problems_.front();
   constexpr size_t most = 50;
   if (problems_.size() > 1) {

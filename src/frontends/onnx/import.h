@@ -12,6 +12,12 @@
 
 namespace weft::onnx {
 
+/// Why a node of the main graph cannot be translated, or is not judged because it reads what such a node makes.
+struct NodeFault {
+  int64_t node = 0;
+  std::string why;
+};
+
 struct ImportOptions {
   /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
@@ -24,6 +30,8 @@ struct ImportOptions {
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
   int64_t max_nodes = 10'000'000;                          ///< after functions are expanded
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions
+  /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
+  std::vector<NodeFault>* faults = nullptr;
 };
 
 /// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh
@@ -33,6 +41,9 @@ struct ImportOptions {
 /// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
 /// functions. Large weights stay in the model's file, which the program keeps mapped.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
+
+/// "node 12 'cat_3' (Concat)".
+std::string describe(const Node& node);
 
 /// Names of the operators that can be translated, sorted: "Conv", "com.microsoft:FusedGelu".
 std::vector<std::string> supported_operators();

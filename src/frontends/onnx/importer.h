@@ -81,6 +81,7 @@ class Importer {
   int64_t opset(std::string_view domain, const Scope& scope) const;
   Bindings bindings(const Function& function, const Node& node, const Scope& scope) const;
   Values call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs);
+  void note_fault(const Node& node, const Scope& scope, std::string why) const;
   void throw_problems() const;
 
   const Model& model_;
@@ -103,7 +104,4 @@ class Importer {
 const Operator* find_operator(std::string_view domain, std::string_view name);
 /// A call of an operator of the embedder's.
 Values translate_custom(Call& c, const CustomOperator& op);
-/// "node 12 'cat_3' (Concat)".
-std::string describe(const Node& node);
-
 }  // namespace weft::onnx

@@ -11,6 +11,7 @@
 #include "ops/wide.h"
 #include "runtime/bind.h"
 #include "runtime/outputs.h"
+#include "runtime/saved.h"
 #include "runtime/size_schedule.h"
 #include "runtime/watch.h"
 
@@ -320,7 +321,7 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
     return list;
   }
 
-  void save(const std::filesystem::path&) const override {
+  SavedProgram saved() const override {
     throw Error({.kind = ErrorKind::unsupported, .code = "E406", .what = "programs for device 'ref' cannot be saved"});
   }
 

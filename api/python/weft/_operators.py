@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that a Python program brings along."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import _weft
+from ._errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy
+
+_TYPE = re.compile(r"(\w+)\s*(?:\[([^\]]*)\])?")
+_NUMPY = {
+    "bool": "?", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8",
+    "f16": "f2", "f32": "f4", "f64": "f8",
+}  # fmt: skip
+
+
+def _patterns(text: str) -> list[tuple[str, list[str] | None]]:
+    """Element type and sizes of each type: "f32[n, 3], f32[...]" -> [("f32", ["n", "3"]), ("f32", None)]."""
+    found = []
+    for dtype, sizes in _TYPE.findall(text):
+        if sizes.strip() == "...":
+            found.append((dtype, None))
+        else:
+            found.append((dtype, [size.strip() for size in sizes.split(",") if size.strip()]))
+    return found
+
+
+_HELPERS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": operator.floordiv,
+    "ceildiv": lambda a, b: -(-a // b),
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+}
+_BINARY: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
+}  # fmt: skip
+
+
+def _size(text: str, known: dict[str, int]) -> int:
+    """The value of "2*n + 1"."""
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant):
+            return int(node.value)
+        if isinstance(node, ast.Name):
+            return known[node.id]
+        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            return _BINARY[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return _HELPERS[node.func.id](*map(value, node.args))
+        raise UsageError(f"error[E217]: '{text}' is no size", "E217")
+
+    return value(ast.parse(text, mode="eval").body)
+
+
+class _Rule:
+    """A rule with one alternative, as a callback needs it: which arrays it gets, once the sizes are known."""
+
+    def __init__(self, rule: str) -> None:
+        if ";" in rule or "->" not in rule:
+            raise UsageError(f"error[E217]: a callback takes a rule with one alternative, not '{rule}'", "E217")
+        operands, results = rule.split("->", 1)
+        self.operands, self.results = _patterns(operands), _patterns(results)
+        names: list[str] = []
+        for dtype, sizes in self.operands:
+            if dtype not in _NUMPY:
+                raise UsageError(f"error[E217]: a callback gets no arrays of {dtype}", "E217")
+            for size in sizes if sizes is not None else ["count"]:
+                if not size.isdigit() and size not in names:
+                    names.append(size)
+        self.names = names
+
+    def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
+        """Views of operands and results; of "..." as one row."""
+        import numpy
+
+        known = dict(zip(self.names, sizes, strict=True))
+        found: list[numpy.ndarray[Any, Any]] = []
+        for address, (dtype, texts) in zip(addresses, self.operands + self.results, strict=True):
+            shape = [_size(text, known) for text in (texts if texts is not None else ["count"])]
+            kind = numpy.dtype(_NUMPY[dtype])
+            count = math.prod(shape)
+            if count > 0:
+                memory = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
+                array = numpy.frombuffer(memory, kind, count).reshape(shape)
+            else:
+                array = numpy.empty(shape, kind)
+            if len(found) < len(self.operands):
+                array.flags.writeable = False
+            found.append(array)
+        return found
+
+
+def _attributes(text: str) -> dict[str, Any]:
+    """ "alpha=0.5" a line; the values are written as in JSON. """
+    return {name: json.loads(value) for name, _, value in (line.partition("=") for line in text.splitlines()) if name}
+
+
+def _guarded(
+    call: Callable[..., None], rule: _Rule, failures: list[BaseException]
+) -> Callable[[str, list[int], list[int]], int]:
+    """What the native half calls. It must not refer to the operator, which refers to it."""
+
+    def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
+        try:
+            call(*rule.arrays(addresses, sizes), **_attributes(attributes))
+        except BaseException as failure:  # it must not pass through the native code; the run raises it
+            failures.append(failure)
+            return 1
+        return 0
+
+    return run
+
+
+class Operator:
+    """An operator of your own, for models (`weft.compile(..., operators=[...])`) and graphs (`graph.append`).
+
+    name: "my.domain:Squash" as nodes call it. rule: its types over named sizes, "f32[n,k], f32[k] -> f32[n]" or
+    "f32[...] -> f32[...]"; ';' separates alternatives. It does what `source` in the kernel language says, which defines
+    `function` (compiled for the chip and saved with the program), or what `call` does:
+
+        def scale(x, y, alpha):   # operands and results as arrays (of "..." as one row), attributes by name
+            y[:] = alpha * x
+
+    Operands cannot be written to, and no array may be kept. Callbacks run on any thread of a run, one at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rule: str,
+        *,
+        source: str = "",
+        function: str = "",
+        tasks: str = "1",
+        pointwise: bool = False,
+        call: Callable[..., None] | None = None,
+    ) -> None:
+        self.name, self.rule = name, rule
+        self._failures: list[BaseException] = []
+        wanted = _Rule(rule) if call else None
+        self._native = _weft.Operator(
+            name=name,
+            rule=rule,
+            source=source,
+            function=function,
+            tasks=tasks,
+            is_pointwise=pointwise,
+            call=_guarded(call, wanted, self._failures) if call and wanted else None,
+            buffer_count=len(wanted.operands + wanted.results) if wanted else 0,
+            size_count=len(wanted.names) if wanted else 0,
+        )

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/places.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "base/log.h"
+#include "compile.h"
+#include "targets/cpu/thread_pool.h"
+#include "targets/gpu/device.h"
+
+namespace weft {
+namespace {
+
+Host host_of(const CompileOptions& options) {
+  int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
+  return {threads ? threads : available_threads(), options.allocator, options.executor};
+}
+
+Place gpu_place(const std::shared_ptr<gpu::Device>& device) {
+  return {.chip = device->info().chip, .runner = {.gpu = device}};
+}
+
+bool is_family(std::string_view family, const Chip& chip) {
+  switch (chip.kind) {
+    case ChipKind::x86:
+    case ChipKind::arm: return family == "cpu";
+    case ChipKind::amd: return family == "amd";
+    case ChipKind::nvidia: return family == "nvidia";
+  }
+  return false;
+}
+
+/// "amd:gfx942": a chip that need not be here. Nothing for the name of a device: "amd:0".
+std::optional<Chip> named_chip(std::string_view name) {
+  size_t colon = name.find(':');
+  bool is_chip = colon != name.npos && name.find_first_not_of("0123456789", colon + 1) != name.npos;
+  if (!is_chip || gpu::is_device_name(name)) return std::nullopt;
+  Chip chip = chip_named(std::string(name.substr(colon + 1)));
+  return is_family(name.substr(0, colon), chip) ? std::optional(chip) : std::nullopt;
+}
+
+/// A processor that is named is run on when this machine has all that its code uses.
+Place place_of(const Chip& chip, const CompileOptions& options) {
+  if (is_cpu(chip.kind) && runs_code_for(host_chip(), chip))
+    return {.chip = chip, .runner = {.host = host_of(options)}};
+  return {.chip = chip};
+}
+
+Place choose_place(const CompileOptions& options) {
+  if (gpu::devices().empty()) return cpu_place(options);
+  log(LogLevel::note, "device auto: ", gpu::devices()[0]->name());
+  return gpu_place(gpu::devices()[0]);
+}
+
+[[noreturn]] void refuse_name(const char* what, const std::string& name) {
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E501",
+               .what = cat("there is no ", what, " '", printable(name), "'"),
+               .hint = "the devices are auto, cpu, ref, gpu, nvidia:0, amd:0; a chip that is not here can be compiled "
+                       "for: nvidia:sm_90a, amd:gfx942, cpu:x86-64-v4, cpu:aarch64"});
+}
+
+}  // namespace
+
+Place cpu_place(const CompileOptions& options) { return {.chip = host_chip(), .runner = {.host = host_of(options)}}; }
+
+Place find_place(const CompileOptions& options) {
+  const std::string& name = options.device;
+  if (name == "auto") return choose_place(options);
+  if (name == "cpu") return cpu_place(options);
+  if (name == "ref") return {.reference = true};
+  if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name));
+  if (auto chip = named_chip(name)) return place_of(*chip, options);
+  refuse_name("device", name);
+}
+
+Chip find_target(const std::string& name) {
+  auto chip = name == "cpu" ? std::optional(host_chip()) : named_chip(name);
+  if (!chip) refuse_name("target", name);
+  check_can_compile_for(*chip);
+  return *chip;
+}
+
+void check_can_compile_for(const Chip& chip) {
+  if (chip.kind != ChipKind::x86 || (has_feature(chip, "fma") && has_feature(chip, "avx2"))) return;
+  bool is_here = chip == host_chip();
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E204",
+               .what = cat("the cpu target needs AVX2 and FMA (x86-64-v3); ",
+                           is_here ? "this machine is " : "asked for was ", chip.arch),
+               .hint = is_here && knobs().cpu.empty() ? "--device ref runs anywhere, slowly"
+                       : is_here                      ? "WEFT_CPU asked for the lesser chip"
+                                                      : ""});
+}
+
+}  // namespace weft

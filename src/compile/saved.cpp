@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saved programs: which of their chips runs here, and what happens when none does.
+#include "runtime/saved.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "base/log.h"
+#include "compile/stages.h"
+#include "ir/text.h"
+#include "ops/registry.h"
+#include "runtime/codegen_loader.h"
+
+namespace weft {
+namespace {
+
+/// What was settled when the program was compiled.
+void refuse_late_options(const CompileOptions& options) {
+  const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
+                     : options.precision != Precision::f32               ? "precision"
+                     : !options.keep_f32.empty()                         ? "nodes that stay in f32"
+                     : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
+                     : !options.donations.empty()                        ? "donations"
+                     : !options.constants.empty()                        ? "constants"
+                     : !options.dump_directory.empty()                   ? "dumps of passes"
+                                                                         : nullptr;
+  if (!late) return;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E502",
+               .what = cat(late, " can be asked for when a model is compiled, not for a saved program")});
+}
+
+std::string names_of(const std::vector<Chip>& chips) {
+  std::string names;
+  for (const Chip& chip : chips) names += (names.empty() ? "" : "; ") + printable(to_string(chip));
+  return names;
+}
+
+/// The chip of the file whose code uses most of what `here` has.
+std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < chips.size(); ++i) {
+    if (runs_code_for(here, chips[i]) && (!best || reach(chips[i]) > reach(chips[*best]))) best = i;
+  }
+  return best;
+}
+
+/// `auto` takes a GPU only when there is code for it: whatever runs without compiling is preferred.
+Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
+  Place place = find_place(options);
+  if (place.reference) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E172",
+                 .what = cat("the saved program is for ", names_of(chips), ", device 'ref' was asked for"),
+                 .hint = "the reference takes the model itself"});
+  }
+  if (options.device != "auto" || best_for(place.chip, chips)) return place;
+  Place cpu = cpu_place(options);
+  return best_for(cpu.chip, chips) ? cpu : place;
+}
+
+void check_can_recompile(const std::vector<Chip>& chips, const Chip& here, const CompileOptions& options) {
+  if (options.recompile && !find_codegen_library().empty()) return;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E172",
+               .what = cat("the saved program is for ", names_of(chips), "; what is here is ", here),
+               .why = !options.recompile ? "compiling it again was not allowed"
+                                         : "there is no libweft-codegen to compile it again",
+               .hint = "compile the model again on this machine, or name this chip with --target"});
+}
+
+std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options) {
+  refuse_late_options(options);
+  auto begin = std::chrono::steady_clock::now();
+  SavedFile file(bytes);
+  Place place = place_for(file.chips(), options);
+  std::optional<size_t> chosen = best_for(place.chip, file.chips());
+  CompileReport report;
+  if (chosen && !knobs().checked) {
+    ChipProgram program = file.program(*chosen);
+    report.kernels = static_cast<int64_t>(program.plan.kernels.size());
+    std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    report.phase_seconds = {{"load", taken.count()}};
+    return run_on(place.runner, std::move(program), {.source = {}, .file = std::move(bytes)}, std::move(report));
+  }
+  check_can_recompile(file.chips(), place.chip, options);
+  check_can_compile_for(place.chip);
+  log(LogLevel::note, "the saved program is for ", names_of(file.chips()), "; compiling it for ", place.chip);
+  auto source = std::make_shared<const ProgramSource>(file.source());
+  ChipProgram program = compile_source(*source, place.chip, options, report);
+  return run_on(place.runner, std::move(program), {.source = std::move(source), .file = {}}, std::move(report));
+}
+
+Tensor constant_of(const ProgramSource& source, std::string_view name) {
+  size_t number = source.constants.size();
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error == std::errc() && end == name.data() + name.size() && number < source.constants.size())
+    return source.constants[number];
+  throw Error({.kind = ErrorKind::model, .code = "E191", .what = cat("there is no constant '", printable(name), "'")});
+}
+
+}  // namespace
+
+std::unique_ptr<Program> read_source(const ProgramSource& source) {
+  return parse_program(source.text, make_op, [&](std::string_view name) { return constant_of(source, name); });
+}
+
+ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
+                           CompileReport& report) {
+  std::unique_ptr<Program> program = read_source(source);
+  Plan plan = make_plan(*program, chip, source, options, report);
+  Bytes image = build_image(plan, options, report);
+  return {std::move(plan), std::move(image)};
+}
+
+std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name) {
+  try {
+    return load_file(std::move(file), options);
+  } catch (Error& error) {
+    error.set_where(printable(name));
+    throw;
+  }
+}
+
+void save(const Executable& executable, const std::filesystem::path& path, std::span<const std::string> targets,
+          const CompileOptions& options) {
+  SavedProgram program = executable.saved();
+  for (const std::string& target : targets) {
+    Chip chip = find_target(target);
+    auto is_for_chip = [&](const ChipProgram& known) { return known.plan.chip == chip; };
+    if (std::ranges::any_of(program.chips, is_for_chip)) continue;
+    CompileReport report;
+    program.chips.push_back(compile_source(*program.source, chip, options, report));
+  }
+  write_saved(path, program);
+}
+
+}  // namespace weft

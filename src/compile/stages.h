@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "compile.h"
+#include "compile/places.h"
+#include "runtime/saved.h"
+
+/// The stages that compile.cpp strings together, for those who come in at a later one.
+namespace weft {
+
+namespace onnx {
+struct Model;
+struct NodeFault;
+}  // namespace onnx
+
+/// A model -> the program that it means. With `faults` the nodes that cannot be translated are listed there and left
+/// out.
+std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
+                                std::vector<onnx::NodeFault>* faults = nullptr);
+
+/// The passes that every chip shares, up to the one called `stage` if it has a name.
+void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report);
+
+/// The passes for one chip; `asked` says with what precision.
+void prepare(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
+             CompileReport& report);
+
+/// A program after the passes that every chip shares -> kernel calls for one chip. `asked` says with what precision.
+Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
+               CompileReport& report);
+
+/// Kernel sources -> machine code.
+Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
+
+/// A program as text -> kernel calls and machine code for one chip.
+ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
+                           CompileReport& report);
+
+std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
+
+/// Loads a saved program: the code in it for the chip that runs here best, else compiled from the program in it.
+std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
+
+}  // namespace weft

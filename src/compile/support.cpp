@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which nodes of a model a device runs: the frontend, the shared passes and the rules of lowering, without compiling.
+#include <map>
+
+#include "base/error.h"
+#include "compile/stages.h"
+#include "frontends/onnx/import.h"
+#include "frontends/onnx/reader.h"
+#include "lower/lower.h"
+
+namespace weft {
+namespace {
+
+void refuse(std::vector<NodeSupport>& nodes, size_t node, const std::string& why) {
+  if (node < nodes.size() && nodes[node].why.empty()) nodes[node].why = why;
+}
+
+/// Refuses the nodes that a source names: "node 12 'cat_3' (Concat) .. node 14 (Relu)".
+void refuse(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers, std::string_view source,
+            const std::string& why) {
+  for (const auto& [name, number] : numbers) {
+    if (source.find(name) != source.npos) refuse(nodes, number, why);
+  }
+}
+
+void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const CompileOptions& options,
+                    std::vector<NodeSupport>& nodes) {
+  std::map<std::string, size_t> numbers;
+  for (size_t i = 0; i < nodes.size(); ++i) numbers.emplace(nodes[i].node, i);
+  CompileReport report;
+  optimise(*program, options, {}, report);
+  ProgramSource asked;
+  prepare(*program, chip, asked, options, report);
+  for (const Unsupported& refused : unsupported(*program, chip)) {
+    refuse(nodes, numbers, refused.node, cat(refused.what, ": ", refused.why));
+  }
+}
+
+}  // namespace
+
+std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options) {
+  Place place = find_place(options);
+  onnx::Model model = onnx::read_model(path);
+  std::vector<NodeSupport> nodes;
+  for (const auto& node : model.graph.nodes) {
+    std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");
+    nodes.push_back({.node = onnx::describe(node), .op = cat(domain, node.op_type), .why = {}});
+  }
+  std::vector<onnx::NodeFault> faults;
+  std::unique_ptr<Program> program = import(model, options, &faults);
+  for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
+  if (program && !place.reference) judge_lowering(std::move(program), place.chip, options, nodes);
+  return nodes;
+}
+
+}  // namespace weft

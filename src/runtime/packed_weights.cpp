@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/packed_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "targets/cpu/memory.h"
+
+namespace weft {
+namespace {
+
+/// Smaller ones are not worth a key.
+constexpr int64_t least_shared = 4096;
+
+/// Some packed weights, within a block of the program that packed them.
+struct Packed {
+  std::weak_ptr<const AlignedMemory> block;
+  std::byte* data = nullptr;
+};
+
+/// What the programs of this process have packed.
+class Registry {
+ public:
+  static Registry& instance() {
+    static Registry registry;
+    return registry;
+  }
+  size_t size() {
+    std::scoped_lock lock(mutex_);
+    std::erase_if(packed_, [](const auto& entry) { return entry.second.block.expired(); });
+    return packed_.size();
+  }
+  std::pair<std::shared_ptr<const AlignedMemory>, std::byte*> find(const Hash128& key) {
+    std::scoped_lock lock(mutex_);
+    auto found = packed_.find(key);
+    return found == packed_.end() ? std::pair(std::shared_ptr<const AlignedMemory>(), nullptr)
+                                  : std::pair(found->second.block.lock(), found->second.data);
+  }
+  void add(const Hash128& key, const std::shared_ptr<const AlignedMemory>& block, std::byte* data) {
+    std::scoped_lock lock(mutex_);
+    Packed& entry = packed_[key];
+    if (entry.block.expired()) entry = {block, data};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Hash128, Packed> packed_;
+};
+
+const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[static_cast<size_t>(id)]; }
+
+/// What decides the contents of packed weights; nothing for those that are kept apart: what takes several steps, or
+/// what a kernel makes that is broken on purpose.
+class Keys {
+ public:
+  Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
+    may_share_ = !plan.compiler.empty() && !allocator.allocate && !knobs().checked && knobs().break_kernel.empty();
+    for (const PlanStep& step : plan.load_steps) {
+      for (int id : step.outputs) ++writers_[static_cast<size_t>(id)];
+    }
+  }
+
+  std::optional<Hash128> key_of(const PlanStep& step) const {
+    if (!may_share(step)) return std::nullopt;
+    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    std::string text = cat("packed 1\n", plan_.compiler, "\n", plan_.chip, "\n", kernel.name, "\n");
+    for (int size : step.sizes) text += cat(plan_.sizes[static_cast<size_t>(size)], " ");
+    for (int id : step.buffers) text += id == step.outputs[0] ? "result " : cat(content_of(id), " ");
+    return hash128(text + kernel.code);
+  }
+
+ private:
+  bool may_share(const PlanStep& step) const {
+    if (!may_share_ || step.outputs.size() != 1) return false;
+    int output = step.outputs[0];
+    auto is_fixed = [&](int id) { return id == output || buffer_of(plan_, id).kind == BufferKind::constant; };
+    return writers_[static_cast<size_t>(output)] == 1 && buffer_of(plan_, output).bytes.value() >= least_shared &&
+           std::ranges::all_of(step.buffers, is_fixed);
+  }
+
+  Hash128 content_of(int id) const {
+    auto index = static_cast<size_t>(buffer_of(plan_, id).index);
+    return plan_.constant_hashes.empty() ? hash128(plan_.constants[index].data) : plan_.constant_hashes[index];
+  }
+
+  const Plan& plan_;
+  bool may_share_;
+  std::vector<int> writers_;
+};
+
+/// Which constants the load steps read last where, so that they can be let go.
+class Sources {
+ public:
+  explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
+    for (const auto* steps : {&plan.load_steps, &plan.steps}) {
+      for (const PlanStep& step : *steps) count(step, 1);
+    }
+  }
+  /// This load step has run. What a run reads is never let go.
+  void leave(const PlanStep& step) { count(step, -1); }
+
+ private:
+  void count(const PlanStep& step, int change) {
+    for (int id : step.buffers) {
+      if (buffer_of(plan_, id).kind != BufferKind::constant) continue;
+      auto index = static_cast<size_t>(buffer_of(plan_, id).index);
+      readers_[index] += change;
+      if (readers_[index] == 0) plan_.constants[index].data.drop_pages();
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<int> readers_;
+};
+
+}  // namespace
+
+size_t packed_weights_held() { return Registry::instance().size(); }
+
+void PackedWeights::find_constants(const Plan& plan) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[i];
+    if (buffer.kind != BufferKind::constant) continue;
+    memory_[i] = const_cast<std::byte*>(plan.constants[static_cast<size_t>(buffer.index)].data.data());
+  }
+}
+
+/// One block for all that is packed here.
+void PackedWeights::place(const Plan& plan, const HostAllocator& allocator, const std::vector<bool>& is_shared) {
+  std::vector<int64_t> offsets(plan.buffers.size());
+  int64_t own = 0;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].kind != BufferKind::persistent) continue;
+    int64_t bytes = (plan.buffers[i].bytes.value() + 63) / 64 * 64;
+    bytes_ += bytes;
+    offsets[i] = own;
+    if (!is_shared[i]) own += bytes;
+  }
+  blocks_.push_back(std::make_shared<const AlignedMemory>(own, allocator));
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].kind == BufferKind::persistent && !is_shared[i])
+      memory_[i] = blocks_.back()->data() + offsets[i];
+  }
+}
+
+PackedWeights::PackedWeights(const Plan& plan, const HostAllocator& allocator, const RunStep& run)
+    : memory_(plan.buffers.size()) {
+  Registry& registry = Registry::instance();
+  Keys keys(plan, allocator);
+  std::vector<bool> is_shared(plan.buffers.size());
+  // Keys take reading the contents. Where nothing can be found that happens weight by weight, below.
+  std::vector<std::optional<Hash128>> known(plan.load_steps.size());
+  bool may_find = registry.size() > 0;
+  for (size_t i = 0; may_find && i < known.size(); ++i) {
+    known[i] = keys.key_of(plan.load_steps[i]);
+    if (!known[i]) continue;
+    auto [block, data] = registry.find(*known[i]);
+    if (!block) continue;
+    auto output = static_cast<size_t>(plan.load_steps[i].outputs[0]);
+    memory_[output] = data;
+    is_shared[output] = true;
+    if (std::ranges::find(blocks_, block) == blocks_.end()) blocks_.push_back(block);
+  }
+  place(plan, allocator, is_shared);
+  find_constants(plan);
+  Sources sources(plan);
+  for (size_t i = 0; i < known.size(); ++i) {
+    const PlanStep& step = plan.load_steps[i];
+    bool is_done = step.outputs.size() == 1 && is_shared[static_cast<size_t>(step.outputs[0])];
+    if (!is_done) {
+      std::optional<Hash128> key = may_find ? known[i] : keys.key_of(step);
+      run(step, memory_);
+      if (key) registry.add(*key, blocks_.back(), memory_[static_cast<size_t>(step.outputs[0])]);
+    }
+    sources.leave(step);
+  }
+}
+
+}  // namespace weft

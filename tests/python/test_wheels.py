@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheels of both packages, built from the tree and used without it."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import DIGITS, ROOT
+
+#: With the flags of the plain build, so that its compiled files are found in ccache.
+SETTINGS = ["-Ccmake.define.WEFT_WERROR=ON", "-Cbuild.verbose=false"]
+
+USE_WEFT = """
+import numpy, weft
+model = weft.compile("digits.onnx", device="cpu")
+print(model(numpy.load("ten.npy")).argmax(1).tolist(), weft.__file__)
+"""
+
+USE_PROVIDER = """
+import numpy, onnxruntime, onnxruntime_ep_weft
+onnxruntime_ep_weft.register()
+session = onnxruntime.InferenceSession("digits.onnx", providers=["WeftExecutionProvider"])
+assert session.get_providers()[0] == "WeftExecutionProvider"
+print(session.run(None, {"image": numpy.load("ten.npy")})[0].argmax(1).tolist(), onnxruntime_ep_weft.__file__)
+"""
+
+
+def build_wheel(source, folder, into):
+    command = [sys.executable, "-m", "pip", "wheel", str(source), "--no-build-isolation", "--no-deps", "-q", "-w", str(into)]
+    command += [*SETTINGS, f"-Cbuild-dir={ROOT}/build/wheels/{folder}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.parametrize(
+    ("source", "folder", "script"), [(ROOT, "weft", USE_WEFT), (ROOT / "ort/python", "onnxruntime", USE_PROVIDER)]
+)
+def test_wheel(source, folder, script, tmp_path):
+    wheel = build_wheel(source, folder, tmp_path)
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        file.extractall(tmp_path / "site")
+    assert any(name.endswith("libweft-codegen.so") for name in names)
+    assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")} | {
+        "PYTHONPATH": str(tmp_path / "site"),
+        "WEFT_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run([sys.executable, "-c", script], cwd=DIGITS, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]") and str(tmp_path) in done.stdout
