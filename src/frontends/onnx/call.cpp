@@ -215,6 +215,14 @@ DType Call::element(std::string_view name, DType fallback) const { return intege
 
 void Call::ignore(std::string_view name) const { find(name); }
 
+void Call::expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const {
+  for (auto [i, rank] : ranks) {
+    if (!has_input(i)) continue;
+    bool fits = inputs_[i].type().is_tensor() && inputs_[i].rank() == rank;
+    if (!fits) fail("E151", cat("needs input ", i, " of rank ", rank, ", has ", inputs_[i].type()));
+  }
+}
+
 void Call::check_attributes() const {
   for (size_t i = 0; i < used_.size(); ++i) {
     bool is_hint = opset_ < 6 && node_.attributes[i].name == "consumed_inputs";  // of memory, in the first versions

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ class Call {
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
   /// Refuses a node with fewer or more inputs (E140).
   void expect_inputs(size_t least, size_t most) const;
+  /// Refuses inputs that are given with another rank than the one listed beside their number (E151).
+  void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 

@@ -38,18 +38,11 @@ Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& 
   return mask;
 }
 
-void expect_rank(Call& c, size_t input, int64_t rank) {
-  int64_t found = c.input(input).rank();
-  if (found != rank) c.fail("E151", cat("needs input ", input, " of rank ", rank, ", has rank ", found));
-}
-
 Values attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
   bool is_flat = q.rank() == 3;
-  for (size_t input : {0, 1, 2}) expect_rank(c, input, is_flat ? 3 : 4);
-  for (size_t input : {4, 5}) {
-    if (c.has_input(4)) expect_rank(c, input, 4);
-  }
+  int64_t rank = is_flat ? 3 : 4;
+  c.expect_ranks({{0, rank}, {1, rank}, {2, rank}, {4, 4}, {5, 4}});
   int64_t q_heads = c.integer("q_num_heads", 0), kv_heads = c.integer("kv_num_heads", 0);
   if (is_flat) q = split_heads(c, q, q_heads), k = split_heads(c, k, kv_heads), v = split_heads(c, v, kv_heads);
   Dim past = 0;
@@ -91,6 +84,7 @@ Values causal_conv_with_state(Call& c) {
   if (dilation < 1) c.fail("E145", cat("dilation must be >=1, is ", dilation));
   bool is_last = c.flag("channels_last");
   auto turned = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
+  c.expect_ranks({{2, 1}, {3, 3}});
   if (x.rank() == 3) x = turned(x);
   if (x.rank() != 3 || w.rank() != 3 || !w.dims()[2].is_constant() || !w.dims()[0].is_constant()) {
     c.fail("E140", cat("needs x[batch, channels, length] and a fixed w[channels, 1, k], has ", x.value.shape(), " and ",
@@ -124,6 +118,7 @@ Values linear_attention(Call& c) {
   std::string rule = c.text("update_rule", "gated_delta");
   bool gated = rule.starts_with("gated"), delta = rule.ends_with("delta");
   if (!gated && !delta && rule != "linear") c.fail("E145", cat("update_rule '", printable(rule), "' is unknown"));
+  c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 3}, {5, 3}});
   DType type = c.dtype(), wide = type == DType::f64 ? type : DType::f32;
   // Gates: [batch, tokens, heads * (dk or 1)] or, for the rate, one for all heads.
   auto per_head = [&](size_t i, int64_t count) {
@@ -154,7 +149,7 @@ Values linear_attention(Call& c) {
 /// Attention whose scores and probabilities pass through graphs of the node's own.
 Values flex_attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
-  for (size_t input : {0, 1, 2}) expect_rank(c, input, 4);
+  c.expect_ranks({{0, 4}, {1, 4}, {2, 4}});
   double scale = head_scale(c, q);
   DType type = q.dtype(), wide = c.element("softmax_precision", type == DType::f64 ? type : DType::f32);
   bool has_score_mod = c.has("score_mod"), has_prob_mod = c.has("prob_mod");

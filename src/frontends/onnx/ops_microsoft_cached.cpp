@@ -198,6 +198,7 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
 }
 
 Values group_query_attention(Call& c) {
+  c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {7, 2}, {8, 2}, {9, 2}, {10, 4}, {14, 1}, {15, 1}});
   Heads h = grouped_heads(c, c.integer("num_heads"), c.integer("kv_num_heads"), 14);
   Dim batch = h.q.dims()[0], rows = h.q.dims()[2];
   Rows at = rows_of(c, arg(c, 5) + 1.0, c.input(6), rows);
@@ -251,6 +252,7 @@ Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
 
 /// Causal attention in which a row sees only some blocks of keys; heads take the layouts of blocks in turn.
 Values sparse_attention(Call& c) {
+  c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {5, 2}, {6, 2}, {9, 2}, {10, 2}});
   int64_t heads = c.integer("num_heads"), size = c.integer("sparse_block_size");
   if (size < 1) c.fail("E145", cat("sparse_block_size must be >=1, is ", size));
   Heads h = grouped_heads(c, heads, c.integer("kv_num_heads"), 99);

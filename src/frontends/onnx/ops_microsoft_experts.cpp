@@ -142,6 +142,7 @@ Values mixture(Call& c, const Experts& e, size_t router_weights, bool is_quantis
   Activation activation(c);
   Expr x = arg(c, 0);
   const Dims dims = x.dims();
+  if (dims.size() != 2 && dims.size() != 3) c.fail("E151", cat("needs tokens of rank 2 or 3, has ", x.value.shape()));
   if (activation.name == "swiglu" && !activation.is_fused() && !e.third)
     c.fail("E140", "needs a third layer for swiglu that is not fused");
   if (activation.is_fused() && e.third) c.fail("E140", "has a third layer and fused swiglu");
@@ -168,6 +169,7 @@ Values mixture(Call& c, const Experts& e, size_t router_weights, bool is_quantis
 }
 
 Values experts(Call& c) {
+  c.expect_ranks({{1, 2}, {2, 3}, {3, 2}, {4, 3}, {5, 2}, {6, 3}, {7, 2}});
   Experts e{{arg(c, 2), c.optional_input(3)}, {arg(c, 4), c.optional_input(5)}, {}};
   if (c.has_input(6)) e.third = Layer{arg(c, 6), c.optional_input(7)};
   return mixture(c, e, 99, false);
@@ -218,6 +220,7 @@ Expr integer_weight(Call& c, size_t weight, size_t scales, size_t zeros, int64_t
 
 /// The same from f8e4m3fn with a scale for each square of `block` x `block`.
 Expr squares_weight(Call& c, size_t weight, size_t scales, int64_t block) {
+  c.expect_ranks({{scales, 3}});
   Expr q = convert(arg(c, weight), DType::f32), scale = convert(arg(c, scales), DType::f32);
   const Dims d = q.dims(), s = scale.dims();
   Expr spread = broadcast(reshape(scale, {s[0], s[1], 1, s[2], 1}), {s[0], s[1], block, s[2], block});
@@ -226,6 +229,7 @@ Expr squares_weight(Call& c, size_t weight, size_t scales, int64_t block) {
 }
 
 Values quantized_experts(Call& c) {
+  c.expect_ranks({{1, 2}, {2, 3}, {4, 2}, {5, 3}, {7, 2}, {8, 3}, {10, 2}, {14, 2}});
   std::string type = c.text("quant_type", "int");
   int64_t width = c.integer("expert_weight_bits", 4), block = c.integer("block_size", 0);
   c.ignore("accuracy_level");

@@ -27,6 +27,7 @@ Decoded decode(Call& b, const Graph& graph, Values inputs) {
   Values results = b.importer().body(graph, scope);
   if (!scope.failed.empty()) b.fail("E158", "has a faulty decoder");
   Expr all{&b, results[0]};  // [batch, n, vocabulary]
+  if (all.rank() != 3) b.fail("E158", cat("has a decoder that gives ", all.value.shape(), " for its scores"));
   Dim last = all.dims()[1] - 1;
   Expr logits = convert(row_at(all, 1, last), DType::f32);
   results.erase(results.begin());
@@ -54,6 +55,9 @@ Rules rules_of(Call& c, size_t least, size_t penalty, size_t allowed) {
           .penalty = {},
           .least = {},
           .allowed = {}};
+  constexpr int64_t most_ngram = 256;
+  if (r.ngram < 0 || r.ngram > most_ngram)
+    c.unsupported(cat("with no_repeat_ngram_size ", r.ngram, " is not supported: at most ", most_ngram));
   auto scalar_of = [&](size_t i, DType type) { return reshape(convert(arg(c, i), type), {}).value; };
   if (c.has_input(penalty)) r.penalty = scalar_of(penalty, DType::f32);
   if (c.has_input(least)) r.least = scalar_of(least, DType::i64);
@@ -106,6 +110,7 @@ Expr best_of(Call& b, Expr scores) {
 }
 
 Values greedy_search(Call& c) {
+  c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
   if (c.integer("model_type", 0) != 0) c.unsupported("of encoders with decoders is not supported");
   if (c.has("encoder")) c.unsupported("with an encoder is not supported");
   c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
@@ -239,6 +244,7 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
 }
 
 Values beam_search(Call& c) {
+  c.expect_ranks({{0, 2}, {7, 1}, {8, 2}, {9, 2}});
   if (c.integer("model_type", 0) != 0) c.unsupported("of encoders with decoders is not supported");
   if (c.has("encoder") || c.has_input(10)) c.unsupported("with an encoder is not supported");
   if (c.wants_output(2)) c.unsupported("with output 2 (scores of every token) is not supported");
@@ -248,6 +254,8 @@ Values beam_search(Call& c) {
   const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
   auto count = static_cast<int64_t>(c.number_input(3, "num_beams")),
        returned = static_cast<int64_t>(c.number_input(4, "num_return_sequences"));
+  constexpr int64_t most_beams = 4096;
+  if (count > most_beams) c.unsupported(cat("with ", count, " beams is not supported: at most ", most_beams));
   if (count < 1 || returned < 1 || returned > count)
     c.fail("E145", cat("num_beams and num_return_sequences must be >=1 in order, are ", count, " and ", returned));
   Expr given_ids = arg(c, 0);

@@ -18,6 +18,7 @@ Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
 /// x / rms(x) over the last axis cut into pieces of `size`, [.., n, size].
 Expr normalized(Expr x, const Dim& size, double epsilon) {
   Dims cut = x.dims();
+  if (cut.empty()) x.call->fail("E151", "needs rows to normalise, has a scalar");
   cut.back() = floordiv(cut.back(), size);
   cut.push_back(size);
   x = reshape(convert(x, DType::f32), cut);
@@ -25,6 +26,7 @@ Expr normalized(Expr x, const Dim& size, double epsilon) {
 }
 
 Values gated_norm(Call& c) {
+  c.expect_ranks({{1, 1}});
   Expr x = arg(c, 0), scale = convert(arg(c, 1), DType::f32), gate = convert(arg(c, 2), DType::f32);
   std::string activation = c.text("activation", "silu");
   if (activation != "silu" && activation != "swish" && activation != "sigmoid")
@@ -37,7 +39,7 @@ Values gated_norm(Call& c) {
 Values branchwise_norm(Call& c) {
   Expr x = arg(c, 0);
   int64_t branches = c.integer("num_branches", 0);
-  Dim size = branches > 0 ? floordiv(x.dims().back(), branches) : x.dims().back();
+  Dim last = x.rank() > 0 ? x.dims().back() : Dim(1), size = branches > 0 ? floordiv(last, branches) : last;
   Expr y = normalized(x, size, c.number("epsilon", 1e-5f));
   if (branches == 0) y = reshape(y, x.dims());
   if (c.has_input(1)) {
@@ -67,13 +69,17 @@ Values scaled_silu(Call& c) {
 /// Rotary embedding whose angles come from three streams of positions [3, batch, tokens], each for its section of the
 /// angles, or the three in turn.
 Values three_way_rotary(Call& c) {
+  c.expect_ranks({{1, 3}, {2, 2}, {3, 2}});
   if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
   if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
   Expr positions = arg(c, 1), cosine = arg(c, 2), sine = arg(c, 3);
   auto sections = c.integers("mrope_section");
   auto half = cosine.dims()[1].constant();
-  if (!half || sections.size() != 3 || sections[0] + sections[1] + sections[2] != *half)
-    c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles"));
+  constexpr int64_t most_angles = 1 << 16;
+  bool fits = half && sections.size() == 3 &&
+              std::ranges::all_of(sections, [](int64_t n) { return n >= 0 && n <= most_angles; });
+  if (!fits || sections[0] + sections[1] + sections[2] != *half)
+    c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles; at most ", most_angles));
   int64_t layout = c.integer("mrope_layout", 0);
   if (layout != 0 && layout != 1) c.fail("E145", cat("mrope_layout must be 0 or 1, is ", layout));
   std::vector<int64_t> stream;  // of each angle
@@ -101,6 +107,7 @@ Values three_way_rotary(Call& c) {
     auto found = exact_divide(x.dims()[2], 2 * *half);
     heads = found ? found->constant().value_or(0) : 0;
   }
+  if (!is_flat) c.expect_ranks({{0, 4}});
   Expr split = is_flat ? split_heads(c, x, heads) : x;
   if (rotary && known_equal(split.dims()[3], rotary)) rotary = 0;
   Expr y = rotary_embedding(c, split, {}, angles(cosine), angles(sine), rotary, c.flag("interleaved"));

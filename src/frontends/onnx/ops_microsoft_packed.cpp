@@ -56,6 +56,7 @@ Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
 }
 
 Values packed_attention(Call& c) {
+  c.expect_ranks({{0, 2}, {1, 2}, {2, 1}, {3, 2}, {4, 1}, {5, 4}});
   Expr all = matmul(arg(c, 0), arg(c, 1)) + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
   if (!given.empty() && given.size() != 3) c.fail("E145", cat("needs 3 qkv_hidden_sizes, has ", given.size()));
@@ -68,11 +69,11 @@ Values packed_attention(Call& c) {
 
 Values packed_multi_head_attention(Call& c) {
   Expr q = arg(c, 0);
+  c.expect_ranks({{0, c.has_input(1) ? 2 : 4}, {1, 2}, {2, 2}, {3, 1}, {4, 2}, {5, 1}, {6, 4}});
   Heads flat{q, q, q};
   if (c.has_input(1)) {
     flat = {q, arg(c, 1), arg(c, 2)};
   } else {  // [tokens, heads, 3, size]
-    if (q.rank() != 4) c.fail("E151", cat("needs packed q, k and v of rank 4, has ", q.value.shape()));
     const Dims d = q.dims();
     auto part = [&](int64_t i) { return reshape(slice(q, 2, i, 1), {d[0], d[1] * d[3]}); };
     flat = {part(0), part(1), part(2)};
@@ -152,6 +153,20 @@ Expr of_sequences(Call& c, Expr cache, Expr blocks) {
 }
 
 Values paged_attention(Call& c) {
+  c.expect_ranks({{0, 2},
+                  {1, 2},
+                  {2, 2},
+                  {3, 4},
+                  {4, 4},
+                  {5, 1},
+                  {6, 1},
+                  {7, 2},
+                  {8, 2},
+                  {9, 2},
+                  {10, 1},
+                  {11, 1},
+                  {12, 1},
+                  {13, 1}});
   refuse_odd_paged_attention(c);
   int64_t heads = c.integer("num_heads"), kv_heads = c.integer("kv_num_heads");
   Expr q = arg(c, 0), k_cache = arg(c, 3), v_cache = arg(c, 4);

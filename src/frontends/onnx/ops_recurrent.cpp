@@ -157,6 +157,7 @@ Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, 
 }
 
 Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& names, Cell cell, bool has_cell) {
+  c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
   Network n{.c = c, .gate_count = gate_count};
   if (n.hidden < 1) c.fail("E145", cat("hidden_size must be >=1, is ", n.hidden));
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {

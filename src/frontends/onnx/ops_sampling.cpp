@@ -102,8 +102,13 @@ std::vector<Tap> taps_of(Call& c, Expr x, const Dim& size, const Grid& how, cons
   return taps;
 }
 
+constexpr size_t most_choices = 1024;
+
 /// The weighted sum over every choice of one tap for each axis.
 Expr sampled(Call& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
+  size_t choices = 1;
+  for (const auto& taps : axes) choices = std::min(choices * taps.size(), most_choices + 1);
+  if (choices > most_choices) c.unsupported(cat("over ", axes.size(), " axes is not supported"));
   std::vector<size_t> choice(axes.size(), 0);
   std::optional<Expr> sum;
   while (true) {
@@ -218,6 +223,7 @@ Dim greatest(Call& c, Expr ratio) {
 
 /// Each of `count` regions cut into out_h x out_w bins, each the mean (or largest) of its samples.
 Values roi_align(Call& c) {
+  c.expect_ranks({{0, 4}, {1, 2}, {2, 1}});
   Expr x = arg(c, 0), rois = arg(c, 1), batch = convert(arg(c, 2), DType::i64);
   int64_t out_h = c.integer("output_height", 1), out_w = c.integer("output_width", 1),
           ratio = c.integer("sampling_ratio", 0);
@@ -311,6 +317,7 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
 /// taps * axes, out..].
 Values deform_conv(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1), offset = arg(c, 2);
+  c.expect_ranks({{3, 1}});
   size_t axes = x.dims().size() - 2;
   if (x.rank() < 3 || w.rank() != x.rank() || offset.rank() != x.rank())
     c.fail("E151", cat("has x ", x.value.shape(), ", w ", w.value.shape(), ", offset ", offset.value.shape()));
@@ -320,6 +327,9 @@ Values deform_conv(Call& c) {
   for (size_t a = 0; a < axes; ++a) {
     if (!w.dims()[a + 2].is_constant()) c.unsupported("needs weights of a fixed size");
     kernel.push_back(w.dims()[a + 2].value());
+    constexpr int64_t most_taps = 1 << 16;
+    if (kernel.back() < 1 || kernel.back() > most_taps / taps)
+      c.unsupported(cat("with weights ", w.value.shape(), " is not supported: 1 to ", most_taps, " places"));
     taps *= kernel.back();
   }
   if (auto given = c.integers("kernel_shape"); !given.empty() && given != kernel)
