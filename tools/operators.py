@@ -93,6 +93,12 @@ def shown_types(names):
     return ", ".join(parts)
 
 
+def is_basic(schema):
+    """Of ONNX itself, live, and not defined in terms of other operators."""
+    return (isinstance(schema, onnx.defs.OpSchema) and not schema.deprecated and not schema.has_function
+            and not schema.has_context_dependent_function)
+
+
 def rows(operators, known):
     for domain, name, limits in operators:
         versions = known.get((domain, name), [])
@@ -113,11 +119,15 @@ def page(weft):
         text += "\n".join(rows(operators, known)) + "\n"
     assert not by_domain, f"domains without a title: {list(by_domain)}"
     listed = {(domain, name) for domain, name, _ in weft_operators(weft)}
-    missing = sorted(name for (domain, name), versions in known.items()
-                     if domain == "ai.onnx" and (domain, name) not in listed and isinstance(versions[-1], onnx.defs.OpSchema)
-                     and not versions[-1].deprecated and not versions[-1].has_function
-                     and not versions[-1].has_context_dependent_function)
-    text += f"\n## Not there\n\nOf ai.onnx: {', '.join(missing) or 'nothing'}. What is not listed above and is defined by ONNX as a function is expanded.\n"
+    text += "\n## Not there\n\n"
+    for domain in "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training":
+        missing = sorted(name for (own, name), versions in known.items()
+                         if own == domain and (own, name) not in listed and is_basic(versions[-1]))
+        text += f"* {domain}: {', '.join(missing) or 'nothing'}. What ONNX defines as a function is expanded.\n"
+    kernels = {kernel.op_name for kernel in runtime.get_all_opkernel_def()
+               if kernel.domain == "com.microsoft" and kernel.provider == "CPUExecutionProvider"}
+    missing = sorted(name for name in kernels if ("com.microsoft", name) not in listed)
+    text += f"* com.microsoft, of what onnxruntime's CPU provider runs: {', '.join(missing)}.\n"
     return text
 
 

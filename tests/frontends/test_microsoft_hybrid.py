@@ -54,3 +54,15 @@ def test_three_way_rotary(layout, interleaved):
     positions = np.random.default_rng(0).integers(0, 32, (3, BATCH, TOKENS))
     judge("MRotaryEmbedding", [floats(BATCH, TOKENS, WIDTH), positions, *tables],
           {"num_heads": HEADS, "mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_runs_are_not_repeated(size):
+    ids = np.array([[1, 2, 3, 1, 2, 3, 1, 2], [4, 4, 4, 4, 4, 4, 4, 4]])
+    judge("NGramRepeatBlock", [ids, floats(2, 6)], {"ngram_size": size})
+
+
+def test_other_forms_of_onnx():
+    judge("ExpandDims", [floats(2, 3), np.int32(-1)], constants=(1,))
+    numbers = np.random.default_rng(0).integers(-300, 300, (3, 4)).astype(np.int16)
+    judge("MatMulInteger16", [numbers, numbers.T.copy()])

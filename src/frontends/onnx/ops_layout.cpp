@@ -132,6 +132,16 @@ Values unsqueeze(Call& c) {
   return {reshape(x, dims)};
 }
 
+/// One axis more, at a place that may be counted from the end.
+Values expand_dims(Call& c) {
+  Expr x = arg(c, 0);
+  auto axes = c.numbers(1);
+  if (axes.size() != 1) c.fail("E140", cat("needs one axis, has ", axes));
+  Dims dims = x.dims();
+  dims.insert(dims.begin() + c.axis(axes[0], x.rank() + 1), 1);
+  return {reshape(x, dims)};
+}
+
 Values concat(Call& c) {
   Values parts = c.inputs();
   if (parts.empty()) c.fail("E140", "needs at least one input");
@@ -430,6 +440,7 @@ constexpr Operator table[] = {
     {"", "Flatten", flatten},
     {"", "Squeeze", squeeze},
     {"", "Unsqueeze", unsqueeze},
+    {"com.microsoft", "ExpandDims", expand_dims},
     {"", "Concat", concat},
     {"", "Split", split},
     {"", "Slice", slice},

@@ -416,6 +416,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "FusedMatMul", fused_matmul},
     {"com.microsoft", "TransposeMatMul", fused_matmul},
     {"", "MatMulInteger", matmul_integer},
+    {"com.microsoft", "MatMulInteger16", matmul_integer},
     {"", "Trilu", trilu},
     {"com.microsoft", "Trilu", trilu},
     {"com.microsoft", "CDist", distances, "euclidean and sqeuclidean"},

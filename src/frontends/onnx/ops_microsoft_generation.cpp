@@ -11,6 +11,7 @@
 namespace weft::onnx {
 namespace {
 
+constexpr int64_t most_ngram = 256;
 constexpr double lowest = std::numeric_limits<float>::lowest();  // what onnxruntime gives a token that is not allowed
 
 /// A run of the decoder for `ids`[batch, n] in the module of `b`.
@@ -55,7 +56,6 @@ Rules rules_of(Call& c, size_t least, size_t penalty, size_t allowed) {
           .penalty = {},
           .least = {},
           .allowed = {}};
-  constexpr int64_t most_ngram = 256;
   if (r.ngram < 0 || r.ngram > most_ngram)
     c.unsupported(cat("with no_repeat_ngram_size ", r.ngram, " is not supported: at most ", most_ngram));
   auto scalar_of = [&](size_t i, DType type) { return reshape(convert(arg(c, i), type), {}).value; };
@@ -85,6 +85,16 @@ Expr repeating(Call& b, Expr tokens, int64_t n, const Dim& vocabulary) {
     same = same & equal(part(j), slice(tokens, 1, at, 1));
   }
   return marked(b, part(n - 1), same, vocabulary);
+}
+
+/// scores[batch, vocabulary] of the token after ids[batch, n], without those that would repeat a run.
+Values repeat_block(Call& c) {
+  c.expect_ranks({{0, 2}, {1, 2}});
+  int64_t n = c.integer("ngram_size");
+  if (n < 1 || n > most_ngram) c.fail("E145", cat("ngram_size must be in [1, ", most_ngram, "], is ", n));
+  Expr scores = arg(c, 1);
+  Expr banned = repeating(c, arg(c, 0), n, scores.dims()[1]);
+  return {select(banned, -std::numeric_limits<double>::infinity(), scores)};
 }
 
 /// The processed scores of the token after tokens[batch, length].
@@ -335,6 +345,7 @@ Values beam_search(Call& c) {
 constexpr Operator table[] = {
     {"com.microsoft", "BeamSearch", beam_search,
      "decoders like GPT-2 (model_type 0); fixed numbers of beams and of sequences; no output 2, no logits_processor"},
+    {"com.microsoft", "NGramRepeatBlock", repeat_block},
     {"com.microsoft", "GreedySearch", greedy_search, "decoders like GPT-2 (model_type 0)"},
 };
 
