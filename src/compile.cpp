@@ -136,8 +136,11 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   plan.compiler = codegen_build();
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) {
-    sources.push_back(
-        {.name = kernel.name, .code = kernel.code, .work_group = kernel.threads, .checked = knobs().checked});
+    sources.push_back({.name = kernel.name,
+                       .code = kernel.code,
+                       .work_group = kernel.threads,
+                       .occupancy = kernel.occupancy,
+                       .checked = knobs().checked});
   }
   BuildCounts before = build_counts();
   auto progress = [&](int done, int total) {

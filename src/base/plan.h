@@ -61,6 +61,8 @@ struct PlanKernel {
   std::string code;
   int threads = 256;     ///< GPU: of a block
   int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
+  int occupancy = 0;     ///< GPU: blocks that should fit on a compute unit at once; 0: as many as do
+  int cluster = 1;       ///< GPU: blocks that run together and read each other's shared memory (NVIDIA from sm_90)
 };
 
 /// Where a run-time symbol gets its value: an element of a buffer, or an expression over symbols that have theirs.

@@ -9,21 +9,12 @@
 /// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head,
 /// query, col, v, lanes), all with one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
 
+#include "attention_wgmma.h"
 #include "gemm_gpu.h"
 #include "math.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
-
-/// Sizes and strides {batch, head, row}, as of attention.h.
-struct AttentionSizes {
-  i64 batch, heads, kv_heads, queries, keys, d, dv;
-  i64 q[3], k[3], v[3];
-};
-/// Keys [begin, end) that a query may look at.
-struct KeyRange {
-  i64 begin, end;
-};
 
 /// Copies rows [first, first + Rows) of a matrix with row stride `stride` into shared memory, as rows of Cols + pad
 /// elements or, turned, as columns; zero past `end` and past `width`.

@@ -17,63 +17,98 @@ namespace weft::kernel {
 /// no vector crosses from one tap to the next.
 template <class T, bool Whole, class X>
 struct ConvRows {
-  static constexpr bool k_first = false, direct = Whole && is_same<T, X>;
+  static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true;
   static constexpr int V = stage_lanes<T>;
   const ConvSizes& s;
   const WEFT_GLOBAL X* x;
 
-  /// An output pixel: where the window of its tap 0 begins, in all images.
+  /// An output pixel: where the window of its tap 0 begins (which may be before the images), and in its image.
   struct Row {
-    i64 image;
+    const WEFT_GLOBAL X* first;
     i32 at[3];
   };
+  /// A tap and a channel: how far they are from the window's beginning.
+  struct Walk {
+    u32 k;
+    i32 channel, tap[3];
+    i64 offset;
+  };
+  WEFT_INLINE i64 pixels(i64 d, i64 h, i64 w) const { return ((d * s.in[1] + h) * s.in[2] + w) * s.pixel; }
   WEFT_INLINE Row row(i64 group, i64 row) const {
-    const ConvPixel p = conv_pixel(s, row);
-    Row r{p.image * s.in[0] * s.in[1] * s.in[2] * s.pixel + group * s.channels_in, {}};
+    // Rows fit in 32 bits: division without a branch, so that those of all rows of a thread overlap.
+    const u32 width = u32(s.out[2]), height = u32(s.out[1]), depth = u32(s.out[0]);
+    const u32 line = u32(row) / width, plane = line / height, image = plane / depth;
+    const u32 at[3] = {plane - image * depth, line - plane * height, u32(row) - line * width};
+    Row r{x + image * pixels(s.in[0], 0, 0) + group * s.channels_in, {}};
     WEFT_UNROLL for (int d = 0; d < 3; d++) {
-      r.at[d] = i32(s.transposed ? p.at[d] + s.pad[d] : p.at[d] * s.stride[d] - s.pad[d]);
+      r.at[d] = i32(s.transposed ? at[d] + s.pad[d] : at[d] * s.stride[d] - s.pad[d]);
     }
+    if (!s.transposed) r.first += pixels(r.at[0], r.at[1], r.at[2]);
     return r;
   }
-  /// The input coordinate that tap `t` of dimension `d` reads, or -1.
+  WEFT_INLINE void measure(Walk& w) const {
+    w.offset = w.channel;
+    if (!s.transposed) {
+      w.offset += pixels(w.tap[0] * s.dilation[0], w.tap[1] * s.dilation[1], w.tap[2] * s.dilation[2]);
+    }
+  }
+  WEFT_INLINE Walk walk(i64 k) const {
+    const u32 channels = u32(s.channels_in), tap = u32(k) / channels, width = u32(s.kernel[2]), line = tap / width,
+              height = u32(s.kernel[1]);
+    Walk w{u32(k), i32(u32(k) - tap * channels), {i32(line / height), i32(line % height), i32(tap - line * width)}, 0};
+    measure(w);
+    return w;
+  }
+  WEFT_INLINE void advance(Walk& w, int by) const {
+    w.k += by;
+    if (s.channels_in < by) return void(w = walk(w.k));
+    w.channel += by;
+    WEFT_NO_UNROLL while (w.channel >= s.channels_in) {
+      w.channel -= i32(s.channels_in);
+      if (++w.tap[2] < s.kernel[2]) continue;
+      w.tap[2] = 0;
+      if (++w.tap[1] < s.kernel[1]) continue;
+      w.tap[1] = 0, w.tap[0]++;
+    }
+    measure(w);
+  }
+  /// The input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
   WEFT_INLINE i32 source(const Row& r, int d, i32 t) const {
-    const i32 in = i32(s.in[d]);
-    i32 at = s.transposed ? r.at[d] - t * i32(s.dilation[d]) : r.at[d] + t * i32(s.dilation[d]);
-    if (s.transposed) at = at >= 0 && at % i32(s.stride[d]) == 0 ? at / i32(s.stride[d]) : -1;
-    return at >= 0 && at < in ? at : -1;
+    const i32 at = r.at[d] - t * i32(s.dilation[d]), stride = i32(s.stride[d]);
+    return at >= 0 && at % stride == 0 && at / stride < s.in[d] ? at / stride : -1;
   }
-  /// The offset of element k of the row, or -1 in the padding.
-  WEFT_INLINE i64 offset(const Row& r, u32 k) const {
-    const u32 channels = u32(s.channels_in), tap = k / channels, channel = k - tap * channels;
-    const u32 height = u32(s.kernel[1]), width = u32(s.kernel[2]), line = tap / width;
-    const i32 d = source(r, 0, i32(line / height)), h = source(r, 1, i32(line % height)),
-              w = source(r, 2, i32(tap - line * width));
-    const i64 pixel = (i64(d) * s.in[1] + h) * s.in[2] + w;
-    return (d | h | w) < 0 ? -1 : r.image + pixel * s.pixel + channel;
+  WEFT_INLINE bool is_there(const Row& r, const Walk& k) const {
+    if (s.transposed) return (source(r, 0, k.tap[0]) | source(r, 1, k.tap[1]) | source(r, 2, k.tap[2])) >= 0;
+    bool inside = true;
+    WEFT_UNROLL for (int d = 0; d < 3; d++) {
+      const bool is_one = s.in[d] == 1 && s.kernel[d] == 1 && s.out[d] == 1 && s.pad[d] == 0;
+      inside &= is_one || u32(r.at[d] + k.tap[d] * i32(s.dilation[d])) < u32(s.in[d]);
+    }
+    return inside;
   }
-  WEFT_INLINE const WEFT_GLOBAL X* at(const Row& r, i64 k) const {
-    const i64 from = offset(r, u32(k));
-    return from < 0 ? nullptr : x + from;
+  WEFT_INLINE const WEFT_GLOBAL X* at(const Row& r, const Walk& k) const {
+    if (!s.transposed) return r.first + k.offset;
+    return r.first + pixels(source(r, 0, k.tap[0]), source(r, 1, k.tap[1]), source(r, 2, k.tap[2])) + k.offset;
   }
-  WEFT_INLINE const WEFT_GLOBAL X* anywhere() const { return x; }
   template <class L>
   WEFT_INLINE Vec<T, V> load(const Row& r, i64 k, L lanes) const {
     Vec<T, V> v{};
     if constexpr (Whole) {
-      const i64 at = offset(r, u32(k));
-      if (at >= 0) v = convert<T>(kernel::load<V>(x + at, lanes));
+      const Walk w = walk(k);
+      if (is_there(r, w)) v = convert<T>(kernel::load<V>(at(r, w), lanes));
     } else {
       const int count = valid_lanes(lanes, V);
       WEFT_UNROLL for (int i = 0; i < V; i++) {
-        const i64 at = i < count ? offset(r, u32(k) + u32(i)) : -1;
-        if (at >= 0) set_lane(v, i, convert<T>(x[at]));
+        const Walk w = walk(k + i);
+        if (i < count && is_there(r, w)) set_lane(v, i, convert<T>(*at(r, w)));
       }
     }
     return v;
   }
 };
 
-/// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. `k` is below 2^32.
+/// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. Rows and `k` are below
+/// 2^31.
 template <class T, BlockTile tile, bool Whole, class L, class X, class W, class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                           const Store& store) {

@@ -262,7 +262,7 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
 #else
 #define WEFT_ENTRY __attribute__((nvptx_kernel))
 /// Shared memory whose size the launch says.
-extern "C" __attribute__((address_space(3), aligned(128))) char weft_dynamic_shared[];
+extern "C" __attribute__((address_space(3), aligned(1024))) char weft_dynamic_shared[];
 #define WEFT_CONSTANT __attribute__((address_space(1)))
 inline constexpr int wave_size = 32;
 WEFT_INLINE int thread_id() { return int(__nvvm_read_ptx_sreg_tid_x()); }
@@ -311,10 +311,32 @@ WEFT_INLINE const auto& checks(const L& launch) {
   return launch.args;
 }
 
-#define WEFT_KERNEL(name, ...)                                                                       \
-  static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch);         \
-  extern "C" WEFT_ENTRY void name(weft::kernel::Launch<__VA_ARGS__> launch) { name##_body(launch); } \
+/// The launch after this one may begin.
+WEFT_INLINE void let_next_begin() {
+#if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Waits until all that the launch before this one wrote can be read, and its memory be written. Constants, packed
+/// weights and sizes can be read before that.
+WEFT_INLINE void wait_for_inputs() {
+#if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+#define WEFT_KERNEL_ENTRY(name, wait, ...)                                                   \
+  static WEFT_INLINE void name##_body(const weft::kernel::Launch<__VA_ARGS__>& weft_launch); \
+  extern "C" WEFT_ENTRY void name(weft::kernel::Launch<__VA_ARGS__> launch) {                \
+    weft::kernel::let_next_begin();                                                          \
+    if constexpr (wait) weft::kernel::wait_for_inputs();                                     \
+    name##_body(launch);                                                                     \
+    if constexpr (!wait) weft::kernel::wait_for_inputs();                                    \
+  }                                                                                          \
   static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
+#define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
+/// One that calls wait_for_inputs() itself before it reads or writes what other kernels do.
+#define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
 #endif
 
 /// The kernel's buffer `i` as elements of type T.

@@ -11,86 +11,10 @@
 ///
 /// Vectors of A and B have stage_lanes<T> lanes, those of C gemm_lanes. i8 sums in i32, f16 and bf16 in f32.
 
-#include "matrix_core.h"
+#include "gemm_wgmma.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
-
-struct GpuGemmSizes {
-  i64 batch = 1, m = 0, n = 0, k = 0;
-};
-
-/// The piece of C that a block makes, the k step, and how many waves lie side by side in each direction.
-struct BlockTile {
-  int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;  ///< above 1 (NVIDIA, direct operands): so many k steps are on their way into dynamic shared memory
-  constexpr int threads() const { return waves_m * waves_n * wave_size; }
-};
-/// 256 threads; 64 bytes of k a step (VectorCore and f32: fewer, they need the registers).
-template <class T>
-inline constexpr BlockTile default_block_tile =
-    wave_size == 64 ? BlockTile{sizeof(T) > 4 ? 64 : 128, sizeof(T) > 4 ? 64 : 128, int(64 / sizeof(T)), 2, 2}
-                    : BlockTile{sizeof(T) >= 4 ? 64 : 128, sizeof(T) >= 4 ? 64 : 128, int(64 / sizeof(T)), 2, 4};
-
-/// Elements of A and B that a thread moves at once, and lanes of the vectors that the epilogue gets.
-template <class T>
-inline constexpr int stage_lanes = 16 / sizeof(T);
-inline constexpr int gemm_lanes = 8;
-
-/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is
-/// the same for all of a row is computed once, by row(): a thread keeps to its rows.
-template <class Load>
-struct AlongK {
-  static constexpr bool k_first = false, direct = false;
-  const Load& get;
-  struct Row {
-    i64 batch, row;
-  };
-  WEFT_INLINE Row row(i64 batch, i64 row) const { return {batch, row}; }
-  template <class L>
-  WEFT_INLINE auto load(const Row& at, i64 k, L lanes) const {
-    return get(at.batch, at.row, k, lanes);
-  }
-};
-/// One whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
-template <class Load>
-struct AlongRows {
-  static constexpr bool k_first = true, direct = false;
-  const Load& get;
-  using Row = i64;  // the batch
-  template <class L>
-  WEFT_INLINE auto load(i64 batch, i64 k, i64 row, L lanes) const {
-    return get(batch, k, row, lanes);
-  }
-};
-/// An operand along k that lies in memory as it is multiplied: row_at(batch, row) points to k = 0. Rows begin on
-/// multiples of 16 bytes.
-template <class T, class RowAt>
-struct Direct {
-  static constexpr bool k_first = false, direct = true;
-  const RowAt& row_at;
-  using Row = const WEFT_GLOBAL T*;
-  WEFT_INLINE Row row(i64 batch, i64 row) const { return row_at(batch, row); }
-  template <class L>
-  WEFT_INLINE auto load(Row row, i64 k, L lanes) const {
-    return kernel::load<16 / sizeof(T)>(row + k, lanes);
-  }
-  /// Where the vector at k of the row lies; null: it is zero.
-  WEFT_INLINE const WEFT_GLOBAL T* at(Row row, i64 k) const { return row + k; }
-  WEFT_INLINE const WEFT_GLOBAL T* anywhere() const { return nullptr; }
-};
-template <class T, class RowAt>
-WEFT_INLINE Direct<T, RowAt> direct_rows(const RowAt& row_at) {
-  return {row_at};
-}
-template <class Load>
-WEFT_INLINE AlongK<Load> along_k(const Load& load) {
-  return {load};
-}
-template <class Load>
-WEFT_INLINE AlongRows<Load> along_rows(const Load& load) {
-  return {load};
-}
 
 /// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory, where k is
 /// side by side and rows are `stride` apart. What lies outside the operand is zero.
@@ -133,9 +57,9 @@ struct Stage {
   WEFT_INLINE void start(const Operand& from, Shared<T> to, i64 k, i64 k_end) const {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 at = k + fast(i), left = (k_end - at) * i64(sizeof(T));
-      const WEFT_GLOBAL T* source = from.at(rows[i], at < k_end ? at : 0);
-      copy_async(to + slow(i) * stride + fast(i), source ? source : from.anywhere(),
-                 source ? int(clamp_bytes(left)) : 0);
+      const auto walk = from.walk(at < k_end ? at : 0);
+      copy_async(to + slow(i) * stride + fast(i), from.at(rows[i], walk),
+                 from.is_there(rows[i], walk) ? int(clamp_bytes(left)) : 0);
     }
   }
   static WEFT_INLINE i64 clamp_bytes(i64 left) { return left < 0 ? 0 : left > 16 ? 16 : left; }
@@ -173,9 +97,7 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
     WEFT_NO_UNROLL for (int at = lane_id(); at < 16 * vectors; at += wave_size) {
       const i64 row = row0 + piece * 16 + at / vectors, col = col0 + at % vectors * gemm_lanes;
       if (row >= s.m || col >= s.n) continue;
-      const WEFT_SHARED_SPACE Acc* from = mine + at / vectors * stride + at % vectors * gemm_lanes;
-      Vec<Acc, gemm_lanes> v;
-      WEFT_UNROLL for (int i = 0; i < gemm_lanes; i++) v[i] = from[i];
+      const auto v = load_sums(mine + at / vectors * stride + at % vectors * gemm_lanes);
       if (col + gemm_lanes <= s.n) store(batch, row, col, v, Full{});
       else store(batch, row, col, v, Part{int(s.n - col)});
     }
@@ -286,24 +208,31 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
 }
 #endif
 
-/// Blocks: batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has tile.threads() threads.
+/// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
+/// tile.threads() threads and clusters of tile.split blocks.
 template <class T, BlockTile tile, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(), "the launch and the tile differ in threads");
-  const i64 m_blocks = ceil_div(s.m, tile.rows), n_blocks = ceil_div(s.n, tile.cols);
-  for_tasks(launch, s.batch * m_blocks * n_blocks, [&](i64 task) WEFT_LAMBDA {
-    const i64 batch = task / (m_blocks * n_blocks), block = task % (m_blocks * n_blocks);
+  // Numbers of blocks fit in 32 bits, where division is quick: a block has at least 256 sums.
+  const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),
+            all = m_blocks * n_blocks, tasks = u32(s.batch) * all, apart = u32(block_count(L::threads)) / tile.split;
+  WEFT_NO_UNROLL for (u32 task = u32(block_id()) / tile.split; task < tasks; task += apart) {
+    const u32 batch = task / all, block = task - batch * all;
     // Eight rows of blocks share their columns of B while those are in the L2 cache.
-    const i64 band = block / (8 * n_blocks), first = band * 8, height = least(8, m_blocks - first);
-    const i64 inside = block - band * 8 * n_blocks;
-    const i64 row = first + inside % height, col = inside / height;
+    const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
+    const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
+    const i64 row = first + (inside - col_at * height), col = col_at;
+#if defined(WEFT_WGMMA)
+    if constexpr (tile.groups) gemm_wgmma_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+    else
+#endif
 #ifdef WEFT_NVIDIA
-    if constexpr (tile.stages > 1 && A::direct && B::direct) {
+        if constexpr (tile.stages > 1 && A::direct && B::direct)
       gemm_async_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
-    } else
+    else
 #endif
       gemm_gpu_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
-  });
+  }
 }
 
 }  // namespace weft::kernel

@@ -269,8 +269,30 @@ WEFT_INLINE Reduced<V> reduce_exp(V x) {
   const V high = fma(n.value, constant<V>(-F::ln2_hi), x), r = fma(n.value, constant<V>(-F::ln2_lo), high);
   return {r, fma(n.value, constant<V>(-F::ln2_lo), high - r), n.number};
 }
+#ifdef WEFT_NVIDIA
+/// 2^x in f32 by the unit for it: within 2 ulp; infinities and NaN as they should be.
+template <class V>
+WEFT_INLINE V unit_exp2(V x) {
+  V y{};
+  WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) {
+    f32 r;
+    asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(lane(x, i)));
+    set_lane(y, i, r);
+  }
+  return y;
+}
+#endif
 template <class V>
 WEFT_INLINE V exp(V x) {
+#ifdef WEFT_NVIDIA
+  if constexpr (!is_f64<V>) {
+    // In two parts: the product with log2(e), and what it and its factor lost in rounding.
+    x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
+    const V high = x * constant<V>(1.44269502162933349609375);
+    const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
+    return unit_exp2(high) * fma(low, constant<V>(0.693147180559945309417), constant<V>(1));
+  }
+#endif
   const Reduced<V> e = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
   return scale_by(constant<V>(1) + (e.r + exp_tail(e.r)), e.n);
 }
@@ -290,6 +312,9 @@ WEFT_INLINE V exp2(V x) {
 /// within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
+#ifdef WEFT_NVIDIA
+  if constexpr (!is_f64<V>) return unit_exp2(x);
+#endif
   if constexpr (is_f64<V>) {
     return exp2(x);
   } else {

@@ -189,9 +189,14 @@ struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
 /// The address that instructions on shared memory take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory, of which only the first `bytes` are read and the others zero.
+WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+}
 WEFT_INLINE void copy_async(WEFT_SHARED_SPACE void* to, const WEFT_GLOBAL void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
-               : "memory");
+  copy_async_to(shared_address(to), from, bytes);
 }
 /// What was started since the last call is one group.
 WEFT_INLINE void end_async_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -113,7 +113,7 @@ WEFT_INLINE void next_row(const Space<Rank>& s, Coords<Rank>& c) {
 }
 /// Runs body(coords, lanes) for every N lanes of the space; the last of a row may be a Part.
 /// Tasks: tasks::pointwise_tasks(rows, cols, N).
-template <int N, int Rank, class L, class Body>
+template <int N, int AtOnce = 1, int Rank, class L, class Body>
 WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {
   const i64 cols = s.size[Rank - 1], per_row = ceil_div(cols, N), chunks = row_count(s) * per_row;
   constexpr i64 step = tasks::pointwise_chunks(N);
@@ -132,20 +132,33 @@ WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& bo
   }
 }
 #else
-/// Runs body(coords, lanes) for every N lanes of the space, one chunk of lanes a thread; the last of a row may be a
-/// Part. Blocks: ceil_div(rows * ceil_div(cols, N), threads), or fewer.
-template <int N, int Rank, class L, class Body>
+/// Where chunk number `chunk` of N lanes begins.
+template <int N, int Rank>
+WEFT_INLINE Coords<Rank> chunk_coords(const Space<Rank>& s, i64 chunk, i64 per_row) {
+  const Division at = divide_index(chunk, per_row);
+  Coords<Rank> c = row_coords(s, at.quotient);
+  c.at[Rank - 1] = at.rest * N;
+  return c;
+}
+/// Runs body(coords, lanes) for every N lanes of the space, `AtOnce` chunks of lanes a thread, so that their loads are
+/// on the way together; the last of a row may be a Part. Blocks: ceil_div(rows * ceil_div(cols, N), threads * AtOnce),
+/// or fewer.
+template <int N, int AtOnce = 1, int Rank, class L, class Body>
 WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {
+  constexpr int block = L::threads * AtOnce;
   const i64 cols = s.size[Rank - 1], per_row = ceil_div(cols, N), chunks = row_count(s) * per_row;
-  for_tasks(launch, ceil_div(chunks, launch.threads), [&](i64 task) WEFT_LAMBDA {
-    const i64 chunk = task * launch.threads + thread_id();
-    if (chunk >= chunks) return;
-    const Division at = divide_index(chunk, per_row);
-    Coords<Rank> c = row_coords(s, at.quotient);
-    c.at[Rank - 1] = at.rest * N;
-    const i64 left = cols - at.rest * N;
-    if (left >= N) return body(c, Full{});
-    body(c, Part{int(left)});
+  for_tasks(launch, ceil_div(chunks, block), [&](i64 task) WEFT_LAMBDA {
+    const i64 first = task * block + thread_id();
+    if (AtOnce > 1 && cols % N == 0 && (task + 1) * block <= chunks) {
+      WEFT_UNROLL for (int i = 0; i < AtOnce; i++) body(chunk_coords<N>(s, first + i * L::threads, per_row), Full{});
+      return;
+    }
+    WEFT_NO_UNROLL for (i64 chunk = first; chunk < least(chunks, (task + 1) * block); chunk += L::threads) {
+      const Coords<Rank> c = chunk_coords<N>(s, chunk, per_row);
+      const i64 left = cols - c.at[Rank - 1];
+      if (left >= N) body(c, Full{});
+      else body(c, Part{int(left)});
+    }
   });
 }
 #endif

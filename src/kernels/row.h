@@ -203,7 +203,7 @@ WEFT_INLINE T team_reduce(T v) {
 /// One row, shared by a team; loaded once where `Held` pieces a thread hold all of it, else anew by each pass.
 template <class Acc, int N, Team team, int Threads, int Held, class Load>
 struct Row {
-  static constexpr bool kept = false;
+  static constexpr bool kept = Held > 0;
   static constexpr int size = team == Team::wave ? wave_size : Threads;
   const Load& load;
   i64 row, cols;
@@ -238,6 +238,11 @@ struct Row {
         else f(load(row, col, Part{int(cols - col)}), col, Part{int(cols - col)});
       }
     }
+  }
+  /// Replaces every element (of rows that are held).
+  template <class F>
+  WEFT_INLINE void replace(const F& f) {
+    WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = f(held[i]);
   }
   template <class Op, class F>
   WEFT_INLINE Acc fold(const F& f) const {

@@ -330,6 +330,28 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
   }
 }
 
+/// N lanes from a place where whole vectors begin on multiples of their size, or of 16 bytes. (Not a load that may move
+/// freely, as from memory that never changes: it would move ahead of wait_for_inputs() of device.h.)
+template <int N, class T>
+WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
+  using E = remove_const<T>;
+#ifdef WEFT_NVIDIA
+  if constexpr (N > 1 && is_packed<E>) {
+    return from_bits<E>(load_whole<N>((const WEFT_GLOBAL typename BitsOf<E>::type*)p, Full{}));
+  } else if constexpr (sizeof(E) * N > 16) {
+    return join(load_whole<N / 2>(p, Full{}), load_whole<N / 2>(p + N / 2, Full{}));
+  } else {
+    return *(const WEFT_GLOBAL Vec<E, N>*)p;
+  }
+#else
+  return load<N>(p, Full{});
+#endif
+}
+template <int N, class T>
+WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Part part) {
+  return load<N>(p, part);
+}
+
 /// The valid lanes of v to p; memory past them is not touched.
 template <class T, class V>
 WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
@@ -368,15 +390,46 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   }
 }
 
+/// v to a place where whole vectors begin on multiples of their size, or of 16 bytes.
+template <class T, class V>
+WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Full) {
+#ifdef WEFT_NVIDIA
+  constexpr int N = lanes_of<V>;
+  static_assert(is_same<T, Elem<V>>, "convert before storing");
+  if constexpr (N > 1 && is_packed<T>) {
+    store_whole((WEFT_GLOBAL typename BitsOf<T>::type*)p, bits_of<T>(v), Full{});
+  } else if constexpr (sizeof(T) * N > 16) {
+    store_whole(p, low_lanes<N / 2>(v), Full{});
+    store_whole(p + N / 2, high_lanes<N / 2>(v), Full{});
+  } else {
+    *(WEFT_GLOBAL V*)p = v;
+  }
+#else
+  store(p, v, Full{});
+#endif
+}
+template <class T, class V>
+WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Part part) {
+  store(p, v, part);
+}
+
 #ifdef WEFT_CHECKED
 template <int N, class T, class L>
 WEFT_INLINE Vec<remove_const<T>, N> load(CheckedPointer<T> p, L lanes) {
   if (!p.readable(0, valid_lanes(lanes, N))) return {};
   return load<N>(p.at, lanes);
 }
+template <int N, class T, class L>
+WEFT_INLINE auto load_whole(CheckedPointer<T> p, L lanes) {
+  return load<N>(p, lanes);
+}
 template <class T, class V, class L>
 WEFT_INLINE void store(CheckedPointer<T> p, V v, L lanes) {
   if (p.writable(0, valid_lanes(lanes, lanes_of<V>))) store(p.at, v, lanes);
+}
+template <class T, class V, class L>
+WEFT_INLINE void store_whole(CheckedPointer<T> p, V v, L lanes) {
+  store(p, v, lanes);
 }
 #endif
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "lower/gpu.h"
 #include "lower/lowering.h"
 #include "ops/dot.h"
 
@@ -31,13 +32,21 @@ View spread_mask(const View& mask, const Dims& dims) {
   return view;
 }
 
-/// Lines of the score lambda: scale, soft cap and mask of `W` keys from `key` on.
-void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask) {
+/// True when every pair of keys of the mask that begins with an even one begins on a multiple of its size.
+bool has_even_rows(const View& mask) {
+  bool even = mask.offset.is_multiple_of(2);
+  for (size_t axis = 0; axis < 3; ++axis) even &= mask.strides[axis].is_multiple_of(2);
+  return even;
+}
+
+/// Lines of the score lambda: scale (unless the kernel knows it), soft cap and mask of `W` keys from `key` on; `load`
+/// reads side by side.
+void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
   kernel.line(
       "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query, [[maybe_unused]] i64 "
       "key, auto s, [[maybe_unused]] auto lanes) WEFT_LAMBDA {");
   kernel.line("  using V = Vec<f32, W>;");
-  kernel.line("  V score = s * V(", number_text(DType::f32, op.scale), ");");
+  kernel.line("  V score = s", scale ? cat(" * V(", number_text(DType::f32, op.scale), ")") : "", ";");
   if (op.softcap > 0) {
     std::string cap = number_text(DType::f32, op.softcap);
     kernel.line("  score = V(", cap, ") * tanh(score / V(", cap, "));");
@@ -48,7 +57,7 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask) {
                          " + query * ", kernel.size(mask->strides[2]));
     std::string stride = kernel.size(mask->strides[3]);
     std::string m = stride == "0"   ? cat("load_uniform<W>(", at, ")")
-                    : stride == "1" ? cat("load<W>(", at, " + key, lanes)")
+                    : stride == "1" ? cat(load, "<W>(", at, " + key, lanes)")
                                     : cat("load_strided<W>(", at, " + key * ", stride, ", ", stride, ", lanes)");
     kernel.line("  const auto m = ", m, ";");
     kernel.line(mask->dtype == DType::boolean ? "  score = select(m, score, V(-__builtin_inff()));"
@@ -58,13 +67,46 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask) {
   kernel.line("    },");
 }
 
-/// How attention_gpu is instantiated: the head size rounded up, keys taken at a time, waves of a block.
+/// How a GPU's kernel is instantiated: the head size rounded up, keys taken at a time, rows and threads of a block.
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
+  int groups = 0, split = 1, occupancy = 0;  ///< warp groups (kernels/attention_wgmma.h) and blocks that share the keys
+  int rows() const { return 16 * waves; }
+  int shared_bytes() const { return groups > 0 ? 64 * d * 2 * (6 + groups) : 0; }  // kernels/attention_wgmma.h
+  std::string function(DType type, bool nan_rows) const {
+    if (groups > 0) return cat("attention_groups<", kernel_type(type), ", ", d, ", ", split, ", ", nan_rows, ">");
+    return cat("attention_gpu<", kernel_type(type), ", ", d, ", ", keys, ", ", nan_rows, ">");
+  }
 };
 
+/// Rows that begin on multiples of 16 bytes and are whole vectors, for copies past the registers.
+bool has_whole_rows(const View& view) {
+  bool whole = view.dims[3].is_multiple_of(8) && view.offset.is_multiple_of(8);
+  for (size_t axis = 0; axis < 3; ++axis) whole &= view.strides[axis].is_multiple_of(8);
+  return whole;
+}
+
+/// For sm_90a: a block is a warp group (two are slower: they wait for each other's keys); where there are few blocks,
+/// several share the keys.
+std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
+  bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
+  Dim widest = max(q.dims[3], v.dims[3]), rows = *exact_divide(q.dims[1], k.dims[1]) * q.dims[2];
+  bool fits = widest.is_constant() && widest.value() <= 128;
+  if (lowering.chip().arch != "sm_90a" || !narrow || !fits) return std::nullopt;
+  if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
+  bool is_short = widest.value() <= 64;
+  GpuAttention a{.d = is_short ? 64 : 128, .waves = 4, .groups = 1, .occupancy = is_short ? 3 : 2};
+  int64_t blocks = typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, a.rows()));
+  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
+  while (a.split < 8 && blocks * a.split * 2 <= compute_units(lowering.chip()) && keys >= int64_t{128} * a.split) {
+    a.split *= 2;
+  }
+  return a;
+}
+
 /// As much as fits in 48 KiB of shared memory: queries, keys, values and scores of a block.
-GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& v) {
+GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
+  if (auto groups = group_attention(lowering, q, k, v)) return *groups;
   Dim widest = max(q.dims[3], v.dims[3]);
   if (!widest.is_constant() || widest.value() > 256) {
     throw Error({.kind = ErrorKind::unsupported,
@@ -76,7 +118,9 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
     int rows = a.waves * 16;
     return bytes * ((rows + a.keys) * (d + pad) + (d + rows) * (a.keys + pad));
   };
-  for (GpuAttention a : {GpuAttention{d, 64, 4}, {d, 32, 4}, {d, 32, 2}, {d, 16, 2}, {d, 16, 1}}) {
+  constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
+  for (auto [keys, waves] : choices) {
+    GpuAttention a{.d = d, .keys = keys, .waves = waves};
     if (shared(a) <= 48 * 1024) return a;
   }
   internal_error(cat("attention over heads of ", d, " fits in no block of ", lowering.chip()));
@@ -117,20 +161,25 @@ void lower_attention(Lowering& lowering, const Region& region) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));
   };
   if (!lowering.on_gpu()) kernel.line("constexpr auto tile = native_tile;");
-  kernel.line("constexpr int W = ", lowering.on_gpu() ? "1" : "tile.lanes", ";");
+  GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
+  kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,
               ", .queries = ", queries, ", .keys = ", keys, ", .d = ", d, ", .dv = ", dv,
               ", .q = ", strides_text(kernel, q), ", .k = ", strides_text(kernel, k),
               ", .v = ", strides_text(kernel, v), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
-  GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, v) : GpuAttention{};
-  std::string function = lowering.on_gpu() ? cat("attention_gpu<", kernel_type(q.dtype), ", ", gpu.d, ", ", gpu.keys,
-                                                 ", ", op.nan_rows, ">")
-                                           : cat("attention<tile, ", op.nan_rows, ">");
-  kernel.line(function, "(WEFT_LAUNCH, s, ", qp, ", ", kp, ", ", vp, ",");
+  std::string function =
+      lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows) : cat("attention<tile, ", op.nan_rows, ">");
+  // A plain scale goes into the exponent.
+  bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && op.scale > 0;
+  constexpr double log2e = 1.4426950408889634;
+  std::string factor =
+      gpu.groups == 0 ? "" : cat(number_text(DType::f32, scale_apart ? op.scale * log2e : log2e), ", ");
+  kernel.line(function, "(WEFT_LAUNCH, s, ", factor, qp, ", ", kp, ", ", vp, ",");
   std::string last = op.causal ? cat("least(", keys, ", most(query + ", kernel.size(op.offset), " + 1, 0))") : keys;
   kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");
-  emit_score(kernel, op, mask ? &*mask : nullptr);
+  emit_score(kernel, op, mask ? &*mask : nullptr, !scale_apart,
+             gpu.groups > 0 && mask && has_even_rows(*mask) ? "load_whole" : "load");
   kernel.line("    [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes) WEFT_LAMBDA {");
   std::string y = kernel.buffer(out.buffer, out.dtype, true);
   kernel.line("  store(", y, " + batch * ", kernel.size(out.strides[0]), " + head * ", kernel.size(out.strides[1]),
@@ -142,7 +191,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
                    cat("tasks::attention_scratch_bytes(native_tile, ", blocks, ", ", d, ", ", dv, ")"));
   if (lowering.on_gpu()) {
     Dim rows = *exact_divide(q.dims[1], k.dims[1]) * q.dims[2];
-    kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, 16 * gpu.waves), gpu.waves * lowering.wave());
+    kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.wave(),
+                    gpu.shared_bytes(), gpu.split);
+    kernel.set_occupancy(gpu.occupancy);
   }
   PlanStep step = kernel.finish(lowering.plan(), cat("attention_", q.dtype));
   step.flops = product(scores) * (q.dims[3] + v.dims[3]) * Dim(2);

@@ -259,11 +259,11 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "convolution");
+  auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
+  if (lowering.on_gpu() && !sum) return lower_convolution_on_gpu(lowering, region, w);
   View x = lowering.pixel_view_of(i.inputs[0]);
   w.pixel = x.strides[x.dims.size() - 2];
-  auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
   if (sum) return lower_depthwise(lowering, region, w, x, *sum);
-  if (lowering.on_gpu()) return lower_convolution_on_gpu(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
   WinogradChoice winograd = choose_winograd(lowering, i, w, mac, x);

@@ -181,10 +181,19 @@ std::string FusedBody::address(const Access& access) {
   return text;
 }
 
+/// Whether vectors begin on multiples of their size: what is added to the last coordinate, itself a multiple of the
+/// lanes, is one too. (Eight lanes are the most that a GPU's vector has; a CPU does not care.)
+bool FusedBody::is_whole(const Access& access) const {
+  constexpr int64_t most_lanes = 8;
+  bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(most_lanes);
+  for (size_t a = 0; a + 1 < axes_.size(); ++a) whole &= access.strides[a].is_multiple_of(most_lanes);
+  return whole;
+}
+
 std::string FusedBody::load(const Access& access) {
   std::string at = address(access), stride = kernel_.size(access.strides.back());
   if (stride == "0") return cat("load_uniform<W>(", at, ")");
-  if (stride == "1") return cat("load<W>(", at, ", lanes)");
+  if (stride == "1") return cat(is_whole(access) ? "load_whole<W>(" : "load<W>(", at, ", lanes)");
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
 }
 
@@ -295,7 +304,8 @@ void FusedBody::emit_store(const Access& access) {
     value = cat("convert<", kernel_type(type), ">(", value, ")");
   kernel_.buffer(access.view.buffer, type, true);
   std::string at = address(access), stride = kernel_.size(access.strides.back());
-  if (stride == "1" || stride == "0") kernel_.line("  store(", at, ", ", value, ", lanes);");
+  if (stride == "1" && is_whole(access)) kernel_.line("  store_whole(", at, ", ", value, ", lanes);");
+  else if (stride == "1" || stride == "0") kernel_.line("  store(", at, ", ", value, ", lanes);");
   else kernel_.line("  store_strided(", at, ", ", stride, ", ", value, ", lanes);");
 }
 

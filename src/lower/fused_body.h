@@ -16,6 +16,7 @@ struct Iteration {
   Dims dims;                        ///< axes of the region
   std::vector<size_t> group_begin;  ///< the first axis of each coordinate, rising from 0; coordinates cover all axes
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
+  bool whole_vectors = true;             ///< the last coordinate is a multiple of the lanes
 };
 
 /// Writes the elementwise part of a region: loads of what comes from outside, one statement for each instruction, and
@@ -70,6 +71,7 @@ class FusedBody {
   void collapse();
   void emit_coordinates();
   std::string address(const Access& access);
+  bool is_whole(const Access& access) const;
   std::string load(const Access& access);
   void emit_store(const Access& access);
   void emit(const Instruction& instruction);

@@ -8,25 +8,40 @@ namespace weft {
 struct Window;
 
 void lower_dot_on_gpu(Lowering& lowering, const Region& region);
-/// Channels-last; `x` has evenly spaced pixels.
-void lower_convolution_on_gpu(Lowering& lowering, const Region& region, const Window& window, const View& x);
+/// Channels-last. Of the window all is set but `pixel`.
+void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 
-/// The piece of the result that a block of kernels/gemm_gpu.h makes.
+/// The piece of the result that a block of kernels/gemm_gpu.h makes (kernels/gemm_operand.h: BlockTile).
 struct GpuTile {
   int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;
+  int stages = 1, split = 1;
+  bool groups = false, ahead = false;
   int threads(int wave) const { return waves_m * waves_n * wave; }
 };
-/// "BlockTile{128, 128, 32, 2, 4, 1}"
+/// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
 std::string tile_text(const GpuTile& tile);
+/// "blocks of 64 x 128, warp groups, k shared by 4"
+std::string describe(const GpuTile& tile);
 /// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA, 16-bit and 8-bit elements).
 int shared_bytes(const GpuTile& tile, DType type);
-/// The tile with as many stages as pay on this chip, for operands that lie in memory as they are multiplied.
-GpuTile with_stages(const Lowering& lowering, GpuTile tile, DType type);
 /// Compute units that a kernel should fill: of the chip's usual model.
 int compute_units(const Chip& chip);
-/// The tile for a product of elements of this type: the largest of which there are enough to fill the chip.
-GpuTile choose_tile(const Lowering& lowering, DType type, const Dim& batch, const Dim& m, const Dim& n);
+
+/// A number for a size that may be symbolic, to choose by: with 16 for each symbol, or the bound next to it.
+int64_t typical_size(const Dim& size);
+
+/// Whether no step of a run writes what the view shows.
+bool is_constant(Lowering& lowering, const View& view);
+
+/// A product to choose a tile for. `direct`: both operands lie in memory as they are multiplied.
+struct GpuProduct {
+  DType type;
+  bool direct = false;
+  Dim batch = 1, m = 1, n = 1, k = 1;
+  bool ahead = false;  ///< B is constant: it can be read before the launch before is done
+};
+/// sm_90a: what the cost model likes best; others: the largest tile of which there are enough to fill the chip.
+GpuTile choose_tile(const Lowering& lowering, const GpuProduct& product);
 /// Blocks of that tile.
 Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n);
 }  // namespace weft

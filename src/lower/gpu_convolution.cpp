@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "lower/gpu.h"
+#include "lower/product.h"
 #include "lower/window.h"
 #include "ops/dot.h"
 
@@ -20,9 +21,41 @@ View turned_weights(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
+/// Pixels of `to` channels side by side as elements of `type`, those past the view's own zero. The last axis of the
+/// view holds channels.
+View padded_channels(Lowering& lowering, const View& from, Value value, const Dim& to, DType type) {
+  bool load_time = lowering.is_load_time(value) && is_fixed(from);
+  size_t rank = from.dims.size();
+  Dim pixels = product({from.dims.begin(), from.dims.end() - 1});
+  View out = lowering.new_packed(type, pixels * to, load_time, cat("padded ", value.source()));
+  KernelBuilder kernel("pointwise.h");
+  std::string count = kernel.size(pixels), x = kernel.buffer(from.buffer, from.dtype, false),
+              offset = kernel.number(from.offset), channels = kernel.number(from.dims[rank - 1]),
+              stride = kernel.number(from.strides[rank - 1]), y = kernel.buffer(out.buffer, type, true);
+  std::string pixel = batch_offset(kernel, leading(from, rank - 1), "item"), t = kernel_type(type);
+  kernel.line("constexpr int W = ", to, ";");
+  kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
+  kernel.line("  const i64 first = ", offset, " + ", pixel, ";");
+  kernel.line("  Vec<", t, ", W> v{};");
+  kernel.line("  WEFT_UNROLL for (int c = 0; c < W; c++) {");
+  kernel.line("    if (c < ", channels, ") set_lane(v, c, convert<", t, ">(", x, "[first + c * ", stride, "]));");
+  kernel.line("  }");
+  kernel.line("  store(", y, " + item * W, v, Full{});");
+  kernel.line("});");
+  lowering.set_items(kernel, pixels, "1");
+  PlanStep step = kernel.finish(lowering.plan(), cat("pad_channels_", type));
+  step.source = value.source();
+  step.bytes = pixels * to * Dim(bits(type) / 8 + bits(from.dtype) / 8);
+  lowering.add_step(std::move(step), "few channels get company: copies of 16 bytes never cross a tap", load_time);
+  View result{out.buffer, type, from.dims, {}, 0};
+  result.dims.back() = to;
+  result.strides = contiguous_strides(result.dims);
+  return result;
+}
+
 }  // namespace
 
-void lower_convolution_on_gpu(Lowering& lowering, const Region& region, const Window& w, const View& x) {
+void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w) {
   const Instruction& i = *region.anchor;
   if (i.inputs.size() > 2) {
     throw Error({.kind = ErrorKind::unsupported,
@@ -30,11 +63,30 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, const Wi
                  .what = "a convolution that pads with a zero point has no kernel on a GPU",
                  .where = i.source});
   }
+  if (!w.rows().is_constant() || w.rows().value() > INT32_MAX) {
+    lowering.add_check({.equal = false,
+                        .a = w.rows(),
+                        .b = INT32_MAX,
+                        .source = i.source,
+                        .what = "pixels that one convolution makes on a GPU"});
+  }
   DType type = lowering.product_type(i), sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
-  View weights = turned_weights(lowering, w, i.inputs[1], type);
-  GpuTile tile = choose_tile(lowering, type, w.groups, w.rows(), w.channels_out);
-  bool whole = w.channels_in.is_multiple_of(128 / bits(type)) && w.pixel.is_multiple_of(128 / bits(type));
-  if (whole && x.dtype == type && weights.dtype == type) tile = with_stages(lowering, tile, type);
+  int lanes = 128 / bits(type);
+  View weights = turned_weights(lowering, w, i.inputs[1], type), x;
+  bool few = bits(type) <= 16 && type != DType::i16 && w.channels_in.is_constant() && w.channels_in.value() < lanes &&
+             known_equal(w.groups, 1);
+  if (few) {
+    x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], lanes, type);
+    weights = padded_channels(lowering, weights, i.inputs[1], lanes, type);
+    w.channels_in = lanes;
+  } else {
+    x = lowering.pixel_view_of(i.inputs[0]);
+  }
+  w.pixel = x.strides[x.dims.size() - 2];
+  bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
+  bool direct = whole && x.dtype == type && weights.dtype == type;
+  GpuTile tile = choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out,
+                                        w.channels_in * product(w.kernel), is_constant(lowering, weights)});
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = gemm_lanes;");
@@ -44,15 +96,18 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, const Wi
   kernel.line(
       "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
-  Iteration iteration{
-      .dims = region.dims, .group_begin = {0, region.dims.size() - 1}, .coordinates = {"row", "channel"}};
+  Iteration iteration{.dims = region.dims,
+                      .group_begin = {0, region.dims.size() - 1},
+                      .coordinates = {"row", "channel"},
+                      .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum);
   kernel.line("});");
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type));
+                  shared_bytes(tile, type), tile.split);
+  if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
-  lowering.add_step(std::move(step), cat("implicit matrix product in blocks of ", tile.rows, " x ", tile.cols));
+  lowering.add_step(std::move(step), cat("implicit matrix product in ", describe(tile)));
 }
 
 }  // namespace weft

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <vector>
 
 #include "base/error.h"
 #include "lower/gpu.h"
@@ -9,20 +8,6 @@
 
 namespace weft {
 namespace {
-
-/// Tiles that divide among their threads (kernels/gemm_gpu.h: Stage), largest first.
-std::vector<GpuTile> tiles_for(DType type, int wave) {
-  int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
-  if (bytes >= 4) return {{64, 64, 64 / bytes, 2, waves_n}};
-  int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
-  return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
-          {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
-}
-
-/// A number for a size that may be symbolic, to choose by: with 16 for each symbol, or the bound next to it.
-int64_t typical(const Dim& size) {
-  return size.evaluate([](const Symbol& s) { return std::clamp<int64_t>(16, std::max<int64_t>(s.min, 1), s.max); });
-}
 
 /// Whether the operand lies in memory as it is multiplied, with k side by side and rows on multiples of 16 bytes.
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type) {
@@ -78,47 +63,50 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   return result;
 }
 
+/// The kernel of a product: its header and call, and how it is launched.
+struct ProductKernel {
+  std::string header, call;
+  Dim blocks = 0;
+  int threads = 256, shared = 0, cluster = 1;
+  bool waits_itself = false;
+  std::string reason = {};
+};
+
+/// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read. Several waves
+/// share the k of a column where there are too few columns to keep memory busy.
+std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p) {
+  if (!p.direct || !p.m.is_constant() || p.m.value() > 4 || !p.k.is_multiple_of(128 / bits(p.type)))
+    return std::nullopt;
+  int wave = lowering.wave(), waves = compute_units(lowering.chip()) * 16;
+  int64_t pairs = typical_size(p.batch * p.n) / 2;
+  int ways = pairs >= waves || wave == 64 ? 1 : pairs >= waves / 2 || typical_size(p.k) < 1024 ? 2 : 4;
+  int threads = ways == 4 ? 512 : 256, columns = threads / wave / ways * 2;
+  return ProductKernel{.header = "gemv_gpu.h",
+                       .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", ways, ", ", p.ahead, ">"),
+                       .blocks = p.batch * ceildiv(p.n, columns),
+                       .threads = threads,
+                       .waits_itself = p.ahead,
+                       .reason = cat("few rows: read B once, ", columns, " columns a block")};
+}
+
+ProductKernel product_kernel(const Lowering& lowering, const GpuProduct& p) {
+  if (auto few = few_rows_kernel(lowering, p)) return *few;
+  GpuTile tile = choose_tile(lowering, p);
+  return {.header = "gemm_gpu.h",
+          .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ">"),
+          .blocks = tile_blocks(tile, p.batch, p.m, p.n),
+          .threads = tile.threads(lowering.wave()),
+          .shared = shared_bytes(tile, p.type),
+          .cluster = tile.split,
+          .waits_itself = tile.ahead,
+          .reason = cat("matrix product in ", describe(tile))};
+}
+
 }  // namespace
 
-std::string tile_text(const GpuTile& t) {
-  return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, "}");
-}
-
-int shared_bytes(const GpuTile& t, DType type) {
-  return t.stages == 1 ? 0 : t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16);
-}
-
-GpuTile with_stages(const Lowering& lowering, GpuTile tile, DType type) {
-  if (lowering.chip().kind == ChipKind::nvidia && bits(type) <= 16 && type != DType::i16) tile.stages = 4;
-  return tile;
-}
-
-int compute_units(const Chip& chip) {
-  struct Units {
-    std::string_view arch;
-    int count;
-  };
-  constexpr Units known[] = {{"sm_90a", 132}, {"sm_80", 108},  {"gfx90a", 104}, {"gfx942", 304},
-                             {"gfx1030", 80}, {"gfx1100", 96}, {"gfx1151", 40}, {"gfx1201", 64}};
-  const auto* found = std::ranges::find(known, std::string_view(chip.arch), &Units::arch);
-  return found == std::end(known) ? 64 : found->count;
-}
-
-Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n) {
-  return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols);
-}
-
-GpuTile choose_tile(const Lowering& lowering, DType type, const Dim& batch, const Dim& m, const Dim& n) {
-  std::vector<GpuTile> tiles = tiles_for(type, lowering.wave());
-  int64_t rows = typical(m), cols = typical(n), batches = typical(batch);
-  for (const GpuTile& tile : tiles) {
-    bool wasteful = tile.rows >= 2 * rows || tile.cols >= 2 * cols;
-    if (!wasteful && typical(tile_blocks(tile, batches, rows, cols)) >= compute_units(lowering.chip())) return tile;
-  }
-  // Too little work for the chip: the tile that gives most blocks, without making rows that are not there.
-  auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * rows ? 0 : typical(tile_blocks(t, batches, rows, cols)); };
-  auto most = std::ranges::max_element(tiles, {}, blocks);
-  return rows <= 16 || blocks(*most) == 0 ? tiles.back() : *most;
+bool is_constant(Lowering& lowering, const View& view) {
+  BufferKind kind = lowering.plan().buffers[static_cast<size_t>(view.buffer)].kind;
+  return kind == BufferKind::constant || kind == BufferKind::persistent;
 }
 
 void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
@@ -127,29 +115,28 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   DType type = lowering.product_type(dot), sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
   p.b = weights_along_k(lowering, p.b, dot.inputs[1], type);
   size_t rank = p.b.dims.size();
-  GpuTile tile = choose_tile(lowering, type, p.batch, p.m, p.n);
-
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];
   bool direct = is_direct(p.a, p.batch_axes, a_rows, p.a.strides.back(), type) &&
                 is_direct(p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  if (direct) tile = with_stages(lowering, tile, type);
+  ProductKernel main = product_kernel(lowering, {type, direct, p.batch, p.m, p.n, p.k, is_constant(lowering, p.b)});
 
-  KernelBuilder kernel("gemm_gpu.h");
+  KernelBuilder kernel(main.header);
   std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
   kernel.line("constexpr int W = gemm_lanes;");
-  kernel.line("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
+  kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
   kernel.line("    ", b, ",");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) "
       "WEFT_LAMBDA {");
   lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", sum);
   kernel.line("});");
-  kernel.set_grid(tile_blocks(tile, p.batch, p.m, p.n), tile.threads(lowering.wave()), shared_bytes(tile, type));
+  kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
+  if (main.waits_itself) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("dot_", type));
   step.flops = p.batch * p.m * p.n * p.k * Dim(2);
-  lowering.add_step(std::move(step), cat("matrix product in blocks of ", tile.rows, " x ", tile.cols));
+  lowering.add_step(std::move(step), main.reason);
 }
 
 }  // namespace weft

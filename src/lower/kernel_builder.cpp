@@ -63,17 +63,18 @@ void KernelBuilder::set_tasks(std::string tasks, std::string scratch_bytes) {
   scratch_ = std::move(scratch_bytes);
 }
 
-void KernelBuilder::set_grid(Dim blocks, int threads, int shared_bytes) {
+void KernelBuilder::set_grid(Dim blocks, int threads, int shared_bytes, int cluster) {
   blocks_ = std::move(blocks);
   threads_ = threads;
   shared_bytes_ = shared_bytes;
+  cluster_ = cluster;
 }
 
 std::string KernelBuilder::text(const std::string& name) const {
   std::string out =
       cat("#include \"", header_, "\"\n#include \"fused.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n");
   out += prelude_;
-  out += blocks_ ? cat("WEFT_KERNEL(", name, ", ", buffers_.size(), ", ", threads_, ") {\n")
+  out += blocks_ ? cat("WEFT_KERNEL_AHEAD(", name, ", ", buffers_.size(), ", ", threads_, ") {\n")
                  : cat("WEFT_KERNEL(", name, ") {\n");
   for (size_t i = 0; i < buffers_.size(); ++i) {
     const char* constness = buffers_[i].written ? "" : "const ";
@@ -82,6 +83,7 @@ std::string KernelBuilder::text(const std::string& name) const {
   }
   for (size_t i = 0; i < sizes_.size(); ++i)
     out += cat("  [[maybe_unused]] const i64 s", i, " = WEFT_SIZE(", i, ");\n");
+  if (blocks_ && !waits_itself_) out += "  wait_for_inputs();\n";
   out += cat(body_, "}\n");
   if (blocks_) return out;
   out += cat("WEFT_PLAN(", name, ") {\n");
@@ -96,7 +98,8 @@ bool KernelBuilder::uses(int buffer) const {
 
 PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
   std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
-  PlanStep step{.kernel = plan.kernel_number({name, {}, threads_, shared_bytes_}, [&] { return text(name); })};
+  PlanStep step{.kernel = plan.kernel_number({name, {}, threads_, shared_bytes_, occupancy_, cluster_},
+                                             [&] { return text(name); })};
   if (blocks_) step.blocks = *blocks_;
   for (const Argument& argument : buffers_) {
     step.buffers.push_back(argument.buffer);

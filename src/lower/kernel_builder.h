@@ -67,8 +67,13 @@ class KernelBuilder {
   void name_part(std::string_view word);
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
   void set_tasks(std::string tasks, std::string scratch_bytes = "0");
-  /// GPUs: blocks that have work, and the threads and dynamic shared memory of a block.
-  void set_grid(Dim blocks, int threads = 256, int shared_bytes = 0);
+  /// GPUs: blocks that have work, the threads and dynamic shared memory of a block, and blocks of a cluster.
+  void set_grid(Dim blocks, int threads = 256, int shared_bytes = 0, int cluster = 1);
+
+  /// GPUs: blocks that should fit on a compute unit at once, which limits registers.
+  void set_occupancy(int blocks) { occupancy_ = blocks; }
+  /// The kernel waits for the launch before it itself (kernels/device.h: WEFT_KERNEL_AHEAD), not at its beginning.
+  void set_waits_itself() { waits_itself_ = true; }
 
   /// Buffers that may be the same memory as the result (PlanStep::in_place).
   void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
@@ -91,7 +96,8 @@ class KernelBuilder {
   std::vector<int> in_place_;
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
-  int threads_ = 256, shared_bytes_ = 0;
+  int threads_ = 256, shared_bytes_ = 0, cluster_ = 1, occupancy_ = 0;
+  bool waits_itself_ = false;
 };
 
 }  // namespace weft

@@ -18,18 +18,30 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
   return lowering.lanes_for(widest);
 }
 
+/// Chunks of lanes that a thread of a GPU takes at once: several where there are enough for all, so that more loads are
+/// on their way.
+int chunks_at_once(const Lowering& lowering, const Dim& chunks) {
+  constexpr int64_t enough = 1 << 19;
+  return lowering.on_gpu() && chunks.is_constant() && chunks.value() >= enough ? 4 : 1;
+}
+
 /// Writes the loop around a body whose axes are planned.
 void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body, int lanes) {
   size_t rank = body.axes().size();
   std::string sizes;
   for (size_t a = 0; a < rank; ++a) sizes += cat(a ? ", " : "", kernel.size(body.axes()[a]));
   kernel.line("constexpr int W = ", lanes, ";");
-  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<", rank, ">{{", sizes, "}}, [&](const Coords<", rank,
-              ">& at, auto lanes) WEFT_LAMBDA {");
+  Dims rows{body.axes().begin(), body.axes().end() - 1};
+  Dim chunks = product(rows) * ceildiv(body.axes().back(), lanes);
+  int at_once = chunks_at_once(lowering, chunks);
+  kernel.line("pointwise<W", at_once > 1 ? cat(", ", at_once) : "", ">(WEFT_LAUNCH, Space<", rank, ">{{", sizes,
+              "}}, [&](const Coords<", rank, ">& at, auto lanes) WEFT_LAMBDA {");
   for (size_t a = 0; a < rank; ++a) kernel.line("  [[maybe_unused]] const i64 c", a, " = at[", a, "];");
   body.emit();
   kernel.line("});");
-  lowering.set_loop(kernel, {body.axes().begin(), body.axes().end() - 1}, body.axes().back(), lanes);
+  lowering.set_loop(kernel, rows, body.axes().back(), lanes);
+  constexpr int threads = 256;
+  if (at_once > 1) kernel.set_grid(ceildiv(chunks, threads * at_once), threads);
 }
 
 }  // namespace

@@ -128,8 +128,10 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
     name = op->centred ? "layer_norm" : "rms_norm";
     epsilon = cat(", ", number_text(acc, op->epsilon));
   }
-  kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
-  kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols), held_text(lowering, shape.cols, acc),
+  bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
+  int lanes = acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of what lies in memory
+  kernel.line("constexpr int W = ", lowering.on_gpu() ? cat(lanes) : register_lanes_text(acc), ";");
+  kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols), held_text(lowering, shape.cols, lanes),
               ">(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
@@ -213,10 +215,10 @@ void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& ro
   kernel.set_tasks(cat("tasks::row_tasks(", kernel.size(rows), ", ", kernel.size(cols), ")"), std::move(scratch));
 }
 
-std::string held_text(const Lowering& lowering, const Dim& cols, DType acc) {
+std::string held_text(const Lowering& lowering, const Dim& cols, int lanes) {
   constexpr int threads = 256, most_held = 8;
   if (!lowering.on_gpu() || !cols.is_constant()) return "";
-  int64_t at_once = int64_t{takes_wave(cols) ? lowering.wave() : threads} * gpu_lanes(acc);
+  int64_t at_once = int64_t{takes_wave(cols) ? lowering.wave() : threads} * lanes;
   int64_t held = (cols.value() + at_once - 1) / at_once;
   return held <= most_held ? cat(", ", held) : "";
 }

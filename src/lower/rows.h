@@ -18,8 +18,8 @@ const char* combine_text(ReduceFn fn);
 /// The text of the `Team` argument of row kernels, with the comma before it: on a GPU a wave for rows that are known to
 /// be short, else a block; nothing on a CPU.
 std::string team_text(const Lowering& lowering, const Dim& cols);
-/// The text of their `Held` argument after it: pieces that a thread of a GPU keeps of a row of known length.
-std::string held_text(const Lowering& lowering, const Dim& cols, DType acc);
+/// The text of their `Held` argument after it: pieces of `lanes` that a thread of a GPU keeps of a row of known length.
+std::string held_text(const Lowering& lowering, const Dim& cols, int lanes);
 /// How kernels over rows are launched: tasks::row_tasks on a CPU, a team for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch = "0");

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/knobs.h"
 #include "base/log.h"
 #include "kernels/launch.h"
 #include "runtime/buckets.h"
@@ -164,12 +165,18 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
   const PlanKernel& kernel(const PlanStep& step) const { return plan_.kernels[static_cast<size_t>(step.kernel)]; }
 
+  /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
   void launch(const gpu::Stream& stream, const PlanStep& step, int64_t blocks, std::span<std::byte* const> memory,
-              const void* sizes, const void* fault) const {
+              const void* sizes, const void* fault, bool overlap) const {
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     const PlanKernel& k = kernel(step);
-    stream.launch(code_.function(step.kernel), {.blocks = blocks, .threads = k.threads, .shared_bytes = k.shared_bytes},
+    stream.launch(code_.function(step.kernel),
+                  {.blocks = blocks,
+                   .threads = k.threads,
+                   .shared_bytes = k.shared_bytes,
+                   .cluster = k.cluster,
+                   .overlap = overlap && may_overlap_},
                   pack_arguments(buffers, sizes, fault));
   }
 
@@ -226,7 +233,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     for (size_t i = 0; i < plan_.load_steps.size(); ++i) {
       const PlanStep& step = plan_.load_steps[i];
       launch(stream, step, none.evaluate(step.blocks), persistent_, sizes.data() + block.first[i] * sizeof(int64_t),
-             nullptr);
+             nullptr, false);
     }
     stream.synchronize();
   }
@@ -238,6 +245,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   Code code_;
   CompileReport report_;
   bool has_indices_ = false;
+  bool may_overlap_ = knobs().gpu_overlap && plan_.chip.arch.starts_with("sm_90");  // kernels wait: kernels/device.h
   gpu::Memory packed_, constants_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
 };
@@ -382,10 +390,10 @@ class GpuContext final : public Context {
                  .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
   }
 
-  void launch_step(size_t i) const {
+  void launch_step(size_t i, bool overlap) const {
     const void* fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr;
     program_->launch(stream_, plan().steps[i], bucket_->plan.blocks[i], memory_,
-                     sizes_.data() + first_size_[i] * sizeof(int64_t), fault);
+                     sizes_.data() + first_size_[i] * sizeof(int64_t), fault, overlap);
   }
 
   void run_graph(const RunOptions& options) {
@@ -397,7 +405,11 @@ class GpuContext final : public Context {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      for (size_t i = 0; i < plan().steps.size(); ++i) launch_step(i);
+      bool is_first = true;
+      for (size_t i = 0; i < plan().steps.size(); ++i) {
+        launch_step(i, !is_first);
+        is_first &= bucket_->plan.blocks[i] <= 0;
+      }
       bucket_->graphs.push_back({memory_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;
     }
@@ -414,7 +426,7 @@ class GpuContext final : public Context {
     for (size_t i = 0; i < steps.size(); ++i) {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
-      launch_step(i);
+      launch_step(i, false);
       if (options.observe) show(i, options);
       if (watch.is_needed()) stream_.synchronize();
     }

@@ -66,7 +66,7 @@ void fields(A& a, T& buffer) {
 }
 template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
-  a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes);
+  a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes, kernel.occupancy, kernel.cluster);
 }
 template <class A, Is<SizeSetting> T>
 void fields(A& a, T& setting) {
@@ -466,6 +466,7 @@ void check_plan(const Plan& plan) {
   for (const Port& port : plan.inputs) check_type(port.type);
   for (const PlanKernel& kernel : plan.kernels) {
     expect(kernel.threads > 0 && kernel.threads <= 1024 && kernel.shared_bytes >= 0, "a kernel has no possible block");
+    expect(kernel.cluster >= 1 && kernel.cluster <= 8, "a kernel has no possible cluster");
   }
   for (const Port& port : plan.outputs) check_type(port.type);
   for (const PlanBuffer& buffer : plan.buffers) check_buffer(buffer, plan);

@@ -24,6 +24,8 @@ class Case:
     threads: int = 256
     tasks: int = 1 << 20  # on a CPU: more than there are, kernels stop at their end
     scratch: int = 1 << 20
+    shared: int = 0  # dynamic shared memory and blocks of a cluster, on a GPU
+    cluster: int = 1
     work: float = 0  # of a timed case, in `unit` * 1e9 seconds
     unit: str = ""
 
@@ -164,6 +166,61 @@ def gemm(kind, order, batch, m, n, k, blocks=5):
     stored = b.transpose(0, 2, 1) if order == "nk" else b
     return Case(f"sample_gemm_{kind}_{order}", [batch, m, n, k], [a, stored, bias], [((batch, m, n), out)], [y], tolerance,
                 blocks=blocks)
+
+
+GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8, 4), "bf16_128x128": (128, 128, 3, 1),
+               "i8_128x64": (128, 64, 6, 1)}
+
+
+def direct(case, name, **launch):
+    """The same product by another kernel."""
+    case.kernel = f"sample_{name}"
+    for key, value in launch.items():
+        setattr(case, key, value)
+    return case
+
+
+def group_cases():
+    """Products by warp groups and of few rows: k is a multiple of 8 (f32: 4, i8: 16)."""
+    shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
+    for name, (rows, cols, stages, split) in GROUP_TILES.items():
+        shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)
+        for batch, m, n, k in shapes:
+            blocks = split * max(1, min(5, -(-m // rows) * -(-n // cols)))
+            yield direct(gemm(name.split("_")[0], "nk", batch, m, n, k), f"groups_{name}", blocks=blocks, shared=shared,
+                         cluster=split)
+    for kind, rows in (("f16", 1), ("f16", 4), ("bf16", 2), ("f32", 1)):
+        for batch, n, k in ((1, 1, 8), (2, 7, 264), (1, 1000, 2048), (1, 40, 0)):
+            yield direct(gemm(kind, "nk", batch, rows, n, k), f"gemv_{kind}_{rows}", blocks=3)
+
+
+def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1):
+    kind = name.split("_")[0]
+    q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
+    if kind == "bf16":
+        stored = [bf16(x) for x in (q, k, v)]
+        wide = [from_bf16(x).astype(np.float64) for x in stored]
+    else:
+        stored = [x.astype(np.float16) for x in (q, k, v)]
+        wide = [x.astype(np.float64) for x in stored]
+    repeat = heads // kv_heads
+    scores = wide[0] @ np.repeat(wide[1], repeat, 1).swapaxes(2, 3) / 8
+    scores[:, :, np.arange(keys)[None, :] > np.arange(queries)[:, None] + keys - queries] = -np.inf
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), -1e30))
+    total = weights.sum(-1, keepdims=True)
+    y = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ np.repeat(wide[2], repeat, 1)
+    rows = -(-repeat * queries // 128)
+    return Case(f"sample_attention_{name}", [batch, heads, kv_heads, queries, keys, d], stored, [(y.shape, np.float32)],
+                [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, batch * kv_heads * rows)),
+                shared=64 * (128 if "d128" in name else 64) * 2 * 8, cluster=split)
+
+
+def attention_cases():
+    shapes = [(1, 1, 1, 1, 1), (2, 4, 2, 70, 99), (1, 8, 2, 1, 129), (1, 3, 3, 200, 200), (2, 4, 1, 5, 700), (1, 2, 1, 90, 40)]
+    for shape in shapes:
+        yield from (causal_attention("f16_d64", *shape, d) for d in (64, 40))
+        yield from (causal_attention("f16_d128", *shape, d) for d in (128, 72))
+        yield causal_attention("bf16_split8", *shape, 64, split=8)
 
 
 def gemm_cases(small=False):

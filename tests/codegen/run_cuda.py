@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the sample kernels of PTX modules on an NVIDIA GPU against numpy: run_cuda.py samples.ptx ...
+"""Runs the sample kernels of PTX modules on a Hopper GPU against numpy: run_cuda.py samples.ptx gemm.ptx groups.ptx
 
 Uses the driver (libcuda) alone. Without a driver or a GPU it fails and says so; it never skips.
 """
@@ -12,6 +12,15 @@ import numpy as np
 import cases
 
 pointer = ctypes.c_void_p
+
+
+class Attribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+
+class Config(ctypes.Structure):
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", pointer),
+                ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint)]
 
 
 class Cuda:
@@ -56,7 +65,11 @@ class Cuda:
     def launch(self, case, held):
         block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and what checked kernels want
         params = (pointer * 1)(block.ctypes.data)
-        self.call("cuLaunchKernel", self.kernel(case.kernel), case.blocks, 1, 1, case.threads, 1, 1, 0, None, params, None)
+        cluster = Attribute(4, 0, (case.cluster, 1, 1))  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        config = Config((case.blocks, 1, 1), (case.threads, 1, 1), case.shared, None, ctypes.pointer(cluster), case.cluster > 1)
+        kernel = self.kernel(case.kernel)
+        self.call("cuFuncSetAttribute", kernel, 8, case.shared)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self.call("cuLaunchKernelEx", ctypes.byref(config), kernel, params, None)
 
     def upload_all(self, case, arrays):
         nbytes = np.array([a.nbytes for a in arrays], np.int64)
@@ -103,7 +116,7 @@ def main():
         sys.exit(f"run_cuda.py needs an NVIDIA driver (libcuda.so.1): {problem}")
     except RuntimeError as problem:
         sys.exit(f"run_cuda.py: {problem}")
-    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases()])
+    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases(), *cases.group_cases(), *cases.attention_cases()])
     for case in cases.timed_cases():
         ms = device.milliseconds(case)
         print(f"{case.kernel} {case.sizes}: {ms:.3f} ms, {case.work / ms / 1e6:.0f} {case.unit}")

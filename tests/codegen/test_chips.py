@@ -47,14 +47,18 @@ def test_gpu(chip, tmp_path):
     text = compile_sample("samples_gemm", chip, tmp_path / "gemm", "--asm")
     check_resources(text)
     assert GPUS[chip] in text
+    text = compile_sample("samples_groups", chip, tmp_path / "groups", "--asm")
+    check_resources(text)
+    assert ("wgmma.mma_async" in text) == (chip == "sm_90a")
     if chip.startswith("sm") and shutil.which("ptxas"):
-        for image in ("samples", "gemm"):
+        for image in ("samples", "gemm", "groups"):
             text = tmp_path / image
             text.write_bytes(text.read_bytes().rstrip(b"\0"))  # the driver wants a closing zero, ptxas does not
             done = subprocess.run(["ptxas", f"-arch={chip}", "-v", str(tmp_path / image), "-o", "/dev/null"],
                                   capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert all(n == "0" for n in re.findall(r"(\d+) bytes spill stores", done.stderr))
+            assert "Performance Loss" not in done.stderr  # wgmma would wait for each product
 
 
 @pytest.mark.parametrize("chip", CPUS)

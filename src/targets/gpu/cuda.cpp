@@ -14,6 +14,20 @@ constexpr int attribute_multiprocessors = 16, attribute_l2 = 38, attribute_major
               attribute_shared_optin = 97;
 constexpr int jit_error_log = 5, jit_error_log_bytes = 6;
 constexpr int function_max_dynamic_shared = 8;
+constexpr int launch_cluster = 4, launch_overlap = 6;  // CUlaunchAttributeID
+constexpr int error_not_supported = 801;
+
+/// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id = 0, unused = 0;
+  unsigned value[16] = {};
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Handle stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
 
 /// The newest chip that LLVM 19 writes PTX for; the driver compiles PTX of an older chip for a newer one.
 Chip chip_of(int major, int minor) {
@@ -32,6 +46,7 @@ class Cuda final : public Driver {
     else if (count == 0) search.why = cat(path(), " knows no device");
     if (error != 0 || count == 0) return false;
     contexts_.resize(static_cast<size_t>(count));
+    *slot(launch_with_) = symbol("cuLaunchKernelEx");  // drivers before 11.8 have none
     return true;
   }
 
@@ -71,6 +86,23 @@ class Cuda final : public Driver {
     int error = load_(module, image.data(), 2, options, values);
     log = text;
     return error;
+  }
+
+  int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const override {
+    if (size.cluster == 1 && !(size.overlap && launch_with_)) return Driver::launch(function, size, stream, parameters);
+    if (!launch_with_) return error_not_supported;
+    LaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (size.cluster > 1)
+      attributes[count++] = {.id = launch_cluster, .value = {static_cast<unsigned>(size.cluster), 1, 1}};
+    if (size.overlap) attributes[count++] = {.id = launch_overlap, .value = {1}};
+    LaunchConfig config{.grid = {static_cast<unsigned>(size.blocks), 1, 1},
+                        .block = {static_cast<unsigned>(size.threads), 1, 1},
+                        .shared_bytes = static_cast<unsigned>(size.shared_bytes),
+                        .stream = stream,
+                        .attributes = attributes,
+                        .attribute_count = count};
+    return launch_with_(&config, function, parameters, nullptr);
   }
 
   int allow_shared(Handle function, int bytes) const override {
@@ -156,6 +188,7 @@ class Cuda final : public Driver {
   int (*load_)(Handle*, const void*, unsigned, int*, void**) = nullptr;
   int (*set_attribute_)(Handle, int, int) = nullptr;
   int (*error_string_)(int, const char**) = nullptr;
+  int (*launch_with_)(const LaunchConfig*, Handle, void**, void**) = nullptr;
   mutable std::mutex mutex_;
   mutable std::vector<Handle> contexts_;  // primary contexts, made at first use
 };

@@ -172,12 +172,11 @@ void Stream::fill(void* to, unsigned char value, int64_t bytes) const {
 
 void Stream::launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const {
   if (size.blocks <= 0) return;
-  constexpr int64_t most_blocks = (int64_t{1} << 31) - 1;  // kernels loop over what is left
+  constexpr int64_t most_blocks = (int64_t{1} << 31) - 8;  // kernels loop over what is left
   void* parameters[] = {const_cast<std::byte*>(arguments.data())};
-  auto blocks = static_cast<unsigned>(std::min(size.blocks, most_blocks));
-  device_->check(device_->calls().launch(function, blocks, 1, 1, static_cast<unsigned>(size.threads), 1, 1,
-                                         static_cast<unsigned>(size.shared_bytes), get(), parameters, nullptr),
-                 "launch a kernel");
+  LaunchSize possible = size;
+  possible.blocks = std::min(size.blocks, most_blocks);
+  device_->check(device_->driver().launch(function, possible, get(), parameters), "launch a kernel");
 }
 
 void Stream::launch(const Graph& graph) const {

@@ -144,11 +144,6 @@ class Graph {
   Owned<&DriverCalls::graph_executable_destroy> owned_;
 };
 
-struct LaunchSize {
-  int64_t blocks = 1;
-  int threads = 256, shared_bytes = 0;
-};
-
 /// Work in order. Either a stream of our own, or the caller's, which is then left alone when this object goes.
 class Stream {
  public:

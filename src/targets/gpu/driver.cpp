@@ -30,6 +30,11 @@ bool Driver::find(const std::vector<DriverSymbol>& symbols, std::string& why) {
   return true;
 }
 
+int Driver::launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const {
+  return calls_.launch(function, static_cast<unsigned>(size.blocks), 1, 1, static_cast<unsigned>(size.threads), 1, 1,
+                       static_cast<unsigned>(size.shared_bytes), stream, parameters, nullptr);
+}
+
 void* Driver::symbol(const char* name) const { return ::dlsym(library_, name); }
 
 void Driver::check(int error, std::string_view doing) const {

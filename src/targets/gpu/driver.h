@@ -55,6 +55,14 @@ struct DriverSymbol {
   const char* name;
 };
 
+/// How many threads a launch has, and what its blocks share.
+struct LaunchSize {
+  int64_t blocks = 1;
+  int threads = 256, shared_bytes = 0;
+  int cluster = 1;       ///< blocks that run together; divides `blocks`
+  bool overlap = false;  ///< may begin while the launch before it runs: the kernel itself waits for that (NVIDIA)
+};
+
 /// What a device is and may do.
 struct DeviceInfo {
   std::string name{};     ///< "NVIDIA H200"
@@ -84,6 +92,8 @@ class Driver {
   /// A code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; what the driver's compiler
   /// said goes into `log`.
   virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
+  /// Starts a kernel; `parameters` as the drivers' launch functions take them.
+  virtual int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const;
   /// Allows a function this much dynamic shared memory where that must be asked for.
   virtual int allow_shared(Handle function, int bytes) const = 0;
   /// "out of memory (2)"

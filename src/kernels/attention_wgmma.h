@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// attention_gpu.h for sm_90a, f16 and bf16 and heads of at most 128: 64 queries to a warp group, 64 keys at a time.
+/// The matrix unit works on the next scores and the last sums while the threads turn the present scores into weights
+/// (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by cp.async; slot j
+/// holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks of a cluster
+/// share the keys and add up in a fixed order what each found.
+
+#include "attention_sizes.h"
+#include "wgmma.h"
+
+#ifdef WEFT_WGMMA
+namespace weft::kernel {
+
+/// 2^x, to two units in the last place; for x <= 0.
+WEFT_INLINE f32 exp2_fast(f32 x) {
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Slots of the ring and keys of a step. A block needs shared memory for the slots and the queries: 64 * d * 2 * (2 *
+/// slots + warp groups) bytes.
+inline constexpr int attention_slots = 3, attention_keys = 64;
+
+/// Where 64-element panels of `Rows` rows lie in shared memory, and how threads bring rows there.
+template <class T, int Rows, int D, int Threads>
+struct PanelStage {
+  static constexpr int apart = Threads / 8;
+  /// Rows [first, first + Rows) of those below `end`; others, and columns from `width` on, become zero.
+  template <class RowAt>
+  static WEFT_INLINE void start(u32 to, int first, int end, int width, const RowAt& row_at) {
+    const int part = thread_id() % 8, mine = thread_id() / 8;
+    WEFT_UNROLL for (int i = 0; i < Rows / apart; i++) {
+      const int row = first + mine + i * apart;
+      const WEFT_GLOBAL T* from = row_at(row < end ? row : 0);
+      WEFT_UNROLL for (int panel = 0; panel < D / 64; panel++) {
+        const int col = panel * 64 + part * 8;
+        copy_async_to(to + u32(panel * Rows * 128 + i * apart * 128) + swizzled(mine, part), from + col,
+                      row < end && col < width ? 16 : 0);
+      }
+    }
+  }
+};
+
+/// Four rows of two matrix halves: A of m64k16 for this wave's 16 rows, k step `step` of 64-column panels.
+template <class T, int Rows>
+WEFT_INLINE void load_queries(u32 (&a)[4], u32 from, int step) {
+  const int row = thread_id() / 32 * 16 + lane_id() % 16;
+  const u32 at = from + u32(step / 4 * Rows * 128) + swizzled(row, step % 4 * 2 + lane_id() / 16);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(at)
+               : "memory");
+}
+
+/// The running softmax of one thread's two rows. Weights are 2^(factor * score).
+struct RowState {
+  f32 factor;
+  f32 top[2] = {-__builtin_inff(), -__builtin_inff()}, sum[2] = {0, 0};
+};
+
+template <class T>
+WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
+  u32 bits;
+  if constexpr (is_same<T, f16>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+/// Scores become weights in `p`; what was summed before must shrink by `shrink`.
+template <class T, class Sums>
+WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
+  f32 high[2] = {rows.top[0], rows.top[1]}, from[2];
+  WEFT_UNROLL for (int i = 0; i < 32; i++) high[i / 2 % 2] = __builtin_fmaxf(high[i / 2 % 2], s.v[i]);
+  WEFT_UNROLL for (int r = 0; r < 2; r++) {
+    high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 1));
+    high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 2));
+    from[r] = high[r] == -__builtin_inff() ? f32(0) : high[r] * -rows.factor;  // 0: a row that has seen no key yet
+    shrink[r] = exp2_fast(__builtin_fmaf(rows.top[r], rows.factor, from[r]));
+    rows.top[r] = high[r];
+    rows.sum[r] *= shrink[r];
+  }
+  WEFT_UNROLL for (int i = 0; i < 32; i++) {
+    s.v[i] = exp2_fast(__builtin_fmaf(s.v[i], rows.factor, from[i / 2 % 2]));
+    rows.sum[i / 2 % 2] += s.v[i];
+  }
+  WEFT_UNROLL for (int i = 0; i < 32; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
+}
+
+/// Hands the block's results to `store`: sums in shared memory, of this block or of all blocks of the cluster; `none`
+/// for a row that saw nothing.
+template <int D, int Rows, int Threads, int Split, class Put>
+WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHARED_SPACE f32* stats,
+                               [[maybe_unused]] f32 factor, f32 none, const Put& put) {
+  constexpr int stride = D + 4, vectors = D / 4;
+  WEFT_NO_UNROLL for (int at = (Split > 1 ? cluster_rank() * Threads : 0) + thread_id(); at < Rows * vectors;
+                      at += Threads * Split) {
+    const int row = at / vectors, col = at % vectors * 4;
+    const WEFT_SHARED_SPACE f32* from = sums + row * stride + col;
+    Vec<f32, 4> total{};
+    f32 weight = 0;
+    if constexpr (Split == 1) {
+      total = *(const WEFT_SHARED_SPACE Vec<f32, 4>*)from;
+      weight = stats[row * 4 + 1];
+    } else {
+      const u32 here = shared_address(from), at_stats = shared_address(stats + row * 4);
+      f32 top = -__builtin_inff();
+      WEFT_NO_UNROLL for (int p = 0; p < Split; p++) {
+        top = __builtin_fmaxf(top, load_of_peer<f32>(address_in_peer(at_stats, p))[0]);
+      }
+      const f32 base = top == -__builtin_inff() ? f32(0) : top;
+      WEFT_NO_UNROLL for (int p = 0; p < Split; p++) {
+        const Vec<f32, 4> theirs = load_of_peer<f32>(address_in_peer(at_stats, p));
+        const f32 share = exp2_fast((theirs[0] - base) * factor);
+        total += load_of_peer<f32>(address_in_peer(here, p)) * Vec<f32, 4>(share);
+        weight += theirs[1] * share;
+      }
+    }
+    put(row, col, weight == 0 ? Vec<f32, 4>(none) : total / Vec<f32, 4>(weight));
+  }
+}
+
+/// A block's share of the work: rows (queries of the heads of one key-value head, one head after another) and steps of
+/// keys. All fit in 32 bits, where division is quick.
+struct AttentionTask {
+  u32 batch, kv_head, head0, length;
+  u32 first, all_rows;              // rows
+  int first_step, steps, past_key;  // keys, up to `past_key`
+  WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
+  WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
+};
+template <int Rows, int Split, class KeysOf>
+WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u32 blocks, const KeysOf& keys_of) {
+  constexpr int keys = attention_keys;
+  const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1)), part = number / blocks;
+  AttentionTask t{.length = u32(z.queries), .first = (number - part * blocks) * Rows};
+  t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
+  t.all_rows = group * t.length;
+  // The keys that any row looks at: ranges grow with the query, so the ends of each head tell.
+  i64 begin_key = z.keys, end_key = 0;
+  const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
+  WEFT_NO_UNROLL for (u32 row = t.first; row < last;) {
+    const u32 next = (row / t.length + 1) * t.length, end = next < last ? next : last;
+    begin_key = least(begin_key, keys_of(i64(t.batch), t.head(row), t.query(row)).begin);
+    end_key = most(end_key, keys_of(i64(t.batch), t.head(end - 1), t.query(end - 1)).end);
+    row = end;
+  }
+  end_key = least(end_key, z.keys);
+  const int from = int(u32(begin_key) / keys), all = int(most(i64(u32(end_key + keys - 1) / keys) - from, 0));
+  const int rank = Split > 1 ? cluster_rank() : 0;
+  t.first_step = from + all * rank / Split, t.steps = all * (rank + 1) / Split - all * rank / Split;
+  t.past_key = int(least(end_key, (t.first_step + t.steps) * i64(keys)));
+  return t;
+}
+
+/// The two rows that a thread has scores of.
+struct ThreadRows {
+  i64 batch, head[2], query[2];
+  int begin[2], end[2];  // the keys that they look at
+  static WEFT_INLINE int first() { return thread_id() / 32 * 16 + lane_id() / 4; }
+  template <class KeysOf>
+  WEFT_INLINE ThreadRows(const AttentionTask& t, const KeysOf& keys_of) : batch(t.batch) {
+    WEFT_UNROLL for (int i = 0; i < 2; i++) {
+      const u32 row = u32(least(t.first + first() + i * 8, t.all_rows - 1));
+      head[i] = t.head(row), query[i] = t.query(row);
+      const KeyRange range = keys_of(batch, head[i], query[i]);
+      begin[i] = int(range.begin), end[i] = int(least(range.end, t.past_key));
+    }
+  }
+};
+
+/// Products q k of the keys from `key0` on become scores, -infinity where a row does not look.
+template <class Core, class Score>
+WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRows& rows, const Score& score) {
+  const int past = key0 + attention_keys;
+  if (key0 >= rows.begin[0] && key0 >= rows.begin[1] && past <= rows.end[0] && past <= rows.end[1]) {
+    WEFT_UNROLL for (int i = 0; i < Core::c_count; i += 2) {
+      const int r = Core::slot(i);
+      const Vec<f32, 2> pair = score(rows.batch, rows.head[r], rows.query[r], i64(key0 + Core::col(i)),
+                                     Vec<f32, 2>{s.v[i], s.v[i + 1]}, Full{});
+      s.v[i] = pair[0], s.v[i + 1] = pair[1];
+    }
+    return;
+  }
+  WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+    const int r = Core::slot(i), key = key0 + Core::col(i);
+    f32 seen = -__builtin_inff();
+    if (key >= rows.begin[r] && key < rows.end[r]) {
+      seen = score(rows.batch, rows.head[r], rows.query[r], i64(key), Vec<f32, 2>(s.v[i]), Part{1})[0];
+    }
+    s.v[i] = seen;
+  }
+}
+
+/// Leaves a thread's sums and the state of its rows in shared memory.
+template <int D, class Sums>
+WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_SPACE f32* sums,
+                            WEFT_SHARED_SPACE f32* stats) {
+  const int row = ThreadRows::first();
+  WEFT_UNROLL for (int i = 0; i < D / 2; i += 2) {
+    *(WEFT_SHARED_SPACE Vec<f32, 2>*)(sums + (row + i / 2 % 2 * 8) * (D + 4) + i / 4 * 8 + lane_id() % 4 * 2) =
+        Vec<f32, 2>{out.v[i], out.v[i + 1]};
+  }
+  WEFT_UNROLL for (int r = 0; r < 2; r++) {
+    f32 sum = state.sum[r];
+    sum += shuffle_xor(sum, 1), sum += shuffle_xor(sum, 2);
+    if (lane_id() % 4 == 0) stats[(row + r * 8) * 4] = state.top[r], stats[(row + r * 8) * 4 + 1] = sum;
+  }
+}
+
+/// As attention_gpu; weights are 2^(factor * score), factor > 0. score gets and gives two keys side by side, of which
+/// the first is even, or one; store four columns. D is 64 or 128, at least d and dv; rows of q, k and v begin on
+/// multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads *
+/// queries, threads / 2), or fewer; threads are warp groups; as much dynamic shared memory as attention_slots says,
+/// clusters of Split.
+template <class T, int D, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
+WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
+                                  const KeysOf& keys_of, const Score& score, const Store& store) {
+  constexpr int threads = L::threads, rows = threads / 2, keys = attention_keys, slots = attention_slots;
+  constexpr int tile_bytes = keys * D * 2, slot_bytes = 2 * tile_bytes;
+  static_assert(threads % 128 == 0);
+  using Scores = Wgmma<T, keys>;
+  using Sums = Wgmma<T, D>;
+  using Ring = PanelStage<T, keys, D, threads>;
+  const u32 ring = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared), queries_at = ring + slots * slot_bytes;
+  const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
+            tasks = u32(z.batch * z.kv_heads) * blocks;
+  WEFT_NO_UNROLL for (u32 turn = u32(block_id()) / Split; turn < tasks; turn += u32(block_count(threads)) / Split) {
+    // Where later rows see more keys, the longest come first.
+    const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
+    const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
+    const auto start_keys = [&](int slot, int step) WEFT_LAMBDA {
+      Ring::start(ring + u32(slot * slot_bytes), (t.first_step + step) * keys, t.past_key, int(z.d),
+                  [&](int row) WEFT_LAMBDA { return k_rows + row * z.k[2]; });
+    };
+    const auto start_slot = [&](int slot, int step) WEFT_LAMBDA {
+      if (step < t.steps) {
+        start_keys(slot, step + 1);
+        Ring::start(ring + u32(slot * slot_bytes + tile_bytes), (t.first_step + step) * keys, t.past_key, int(z.dv),
+                    [&](int row) WEFT_LAMBDA { return v_rows + row * z.v[2]; });
+      }
+      end_async_group();
+    };
+    const auto wait_for_slot = [&]() WEFT_LAMBDA {
+      share_with_units();
+      barrier();
+    };
+    barrier();  // an earlier task's sums have been read
+    PanelStage<T, rows, D, threads>::start(
+        queries_at, int(t.first), int(t.all_rows), int(z.d), [&](int row) WEFT_LAMBDA {
+          return q + t.batch * z.q[0] + t.head(u32(row)) * z.q[1] + t.query(u32(row)) * z.q[2];
+        });
+    start_keys(slots - 1, 0);
+    end_async_group();
+    WEFT_UNROLL for (int i = 0; i < slots - 1; i++) start_slot(i, i);
+
+    const ThreadRows mine(t, keys_of);
+    u32 queries[D / 16][4], p[4][4];
+    const auto multiply_keys = [&](typename Scores::Sums& s, int slot) WEFT_LAMBDA {
+      const u64 keys_at = operand_at(ring + u32(slot * slot_bytes));
+      WEFT_UNROLL for (int i = 0; i < D / 16; i++) {
+        const u64 at = keys_at + u64(i / 4 * keys * 128 / 16) + u64(i % 4) * wgmma_step;
+        if (i == 0) Scores::template multiply<true>(queries[i], at, s);
+        else Scores::multiply(queries[i], at, s);
+      }
+      wgmma_commit();
+    };
+    typename Sums::Sums out = {};
+    const auto multiply_values = [&](int slot) WEFT_LAMBDA {
+      const u64 values = turned_operand_at(ring + u32(slot * slot_bytes + tile_bytes), keys * 128);
+      WEFT_UNROLL for (int i = 0; i < 4; i++) {
+        Sums::template multiply<false, true>(p[i], values + u64(i) * turned_step, out);
+      }
+      wgmma_commit();
+    };
+    wait_async_groups<slots - 1>();
+    wait_for_slot();
+    WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, rows>(queries[i], queries_at, i);
+    RowState state{.factor = factor};
+    f32 shrink[2];
+    typename Scores::Sums s;
+    wgmma_begin();
+    multiply_keys(s, slots - 1);
+    wgmma_wait<0>();
+    finish_scores<Scores>(s, t.first_step * keys, mine, score);
+    take_weights<T>(state, s, p, shrink);
+
+    int slot = 0, fill = slots - 1;
+    WEFT_NO_UNROLL for (int step = 0; step + 1 < t.steps; step++) {
+      wait_async_groups<slots - 2>();
+      wait_for_slot();
+      start_slot(fill, step + slots - 1);
+      typename Scores::Sums next;
+      wgmma_begin();
+      multiply_keys(next, slot);
+      multiply_values(slot);
+      wgmma_wait<1>();
+      finish_scores<Scores>(next, (t.first_step + step + 1) * keys, mine, score);
+      u32 weights[4][4];
+      take_weights<T>(state, next, weights, shrink);
+      wgmma_wait_for(p);
+      WEFT_UNROLL for (int i = 0; i < D / 2; i++) out.v[i] *= shrink[Sums::slot(i)];
+      WEFT_UNROLL for (int i = 0; i < 16; i++) p[i / 4][i % 4] = weights[i / 4][i % 4];
+      slot = slot + 1 == slots ? 0 : slot + 1;
+      fill = fill + 1 == slots ? 0 : fill + 1;
+    }
+    wait_async_groups<0>();
+    wait_for_slot();
+    if (t.steps > 0) {
+      wgmma_begin();
+      multiply_values(slot);
+      wgmma_wait<0>();
+    }
+    barrier();
+
+    WEFT_SHARED_SPACE f32* sums = (WEFT_SHARED_SPACE f32*)weft_dynamic_shared;
+    WEFT_SHARED_SPACE f32* stats = (WEFT_SHARED_SPACE f32*)(weft_dynamic_shared + slots * slot_bytes);
+    leave_sums<D>(out, state, sums, stats);
+    if constexpr (Split > 1) cluster_barrier();
+    else barrier();
+    const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
+    combine_parts<D, rows, threads, Split>(sums, stats, factor, none,
+                                           [&](int r, int col, Vec<f32, 4> value) WEFT_LAMBDA {
+                                             const u32 row = t.first + u32(r);
+                                             if (row >= t.all_rows || col >= z.dv) return;
+                                             store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
+                                           });
+    if constexpr (Split > 1) cluster_barrier();  // the others may still read these sums
+  }
+}
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// What the main loops of the matrix product on GPUs share: sizes, the tile of a block, and how operands are read.
+
+#include "matrix_core.h"
+
+#ifdef WEFT_GPU
+namespace weft::kernel {
+
+struct GpuGemmSizes {
+  i64 batch = 1, m = 0, n = 0, k = 0;
+};
+
+/// The piece of C that a block makes, the k step, and how many waves lie side by side in each direction.
+struct BlockTile {
+  int rows, cols, depth, waves_m, waves_n;
+  int stages = 1;  ///< above 1 (NVIDIA, direct operands): so many k steps are on their way into dynamic shared memory
+  int split = 1;   ///< blocks of a cluster that share the k steps of one piece (warp groups only)
+  bool groups = false;  ///< sm_90a: warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
+  bool ahead = false;   ///< B is constant: it is on its way before wait_for_inputs() is called, by the main loop
+  constexpr int threads() const { return waves_m * waves_n * wave_size; }
+};
+/// 256 threads; 64 bytes of k a step (VectorCore and f32: fewer, they need the registers).
+template <class T>
+inline constexpr BlockTile default_block_tile =
+    wave_size == 64 ? BlockTile{sizeof(T) > 4 ? 64 : 128, sizeof(T) > 4 ? 64 : 128, int(64 / sizeof(T)), 2, 2}
+                    : BlockTile{sizeof(T) >= 4 ? 64 : 128, sizeof(T) >= 4 ? 64 : 128, int(64 / sizeof(T)), 2, 4};
+
+/// Elements of A and B that a thread moves at once, and lanes of the vectors that the epilogue gets.
+template <class T>
+inline constexpr int stage_lanes = 16 / sizeof(T);
+inline constexpr int gemm_lanes = 8;
+
+/// gemm_lanes sums from shared memory, where they begin on 16 bytes. Lanes side by side read their halves in turn, so
+/// that they meet in no bank.
+template <class Acc>
+WEFT_INLINE Vec<Acc, gemm_lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
+  using Half = Vec<Acc, gemm_lanes / 2>;
+  const int turn = lane_id() & 1;
+  const Half a = *(const WEFT_SHARED_SPACE Half*)(from + turn * (gemm_lanes / 2)),
+             b = *(const WEFT_SHARED_SPACE Half*)(from + (1 - turn) * (gemm_lanes / 2));
+  return turn ? join(b, a) : join(a, b);
+}
+
+/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is
+/// the same for all of a row is computed once, by row(): a thread keeps to its rows.
+template <class Load>
+struct AlongK {
+  static constexpr bool k_first = false, direct = false;
+  const Load& get;
+  struct Row {
+    i64 batch, row;
+  };
+  WEFT_INLINE Row row(i64 batch, i64 row) const { return {batch, row}; }
+  template <class L>
+  WEFT_INLINE auto load(const Row& at, i64 k, L lanes) const {
+    return get(at.batch, at.row, k, lanes);
+  }
+};
+/// One whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
+template <class Load>
+struct AlongRows {
+  static constexpr bool k_first = true, direct = false;
+  const Load& get;
+  using Row = i64;  // the batch
+  template <class L>
+  WEFT_INLINE auto load(i64 batch, i64 k, i64 row, L lanes) const {
+    return get(batch, k, row, lanes);
+  }
+};
+/// An operand along k that lies in memory as it is multiplied: row_at(batch, row) points to k = 0. Rows begin on
+/// multiples of 16 bytes.
+template <class T, class RowAt>
+struct Direct {
+  static constexpr bool k_first = false, direct = true, has_gaps = false;
+  const RowAt& row_at;
+  using Row = const WEFT_GLOBAL T*;
+  WEFT_INLINE Row row(i64 batch, i64 row) const { return row_at(batch, row); }
+  template <class L>
+  WEFT_INLINE auto load(Row row, i64 k, L lanes) const {
+    return kernel::load<16 / sizeof(T)>(row + k, lanes);
+  }
+  /// Where on its way along k a thread is; the same for all its rows.
+  using Walk = i64;
+  WEFT_INLINE Walk walk(i64 k) const { return k; }
+  WEFT_INLINE void advance(Walk& walk, int by) const { walk += by; }
+  /// The vector there: its place, and whether it is zero instead (where there are gaps), its place then being anywhere.
+  WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
+  WEFT_INLINE bool is_there(Row, Walk) const { return true; }
+};
+template <class T, class RowAt>
+WEFT_INLINE Direct<T, RowAt> direct_rows(const RowAt& row_at) {
+  return {row_at};
+}
+template <class Load>
+WEFT_INLINE AlongK<Load> along_k(const Load& load) {
+  return {load};
+}
+template <class Load>
+WEFT_INLINE AlongRows<Load> along_rows(const Load& load) {
+  return {load};
+}
+
+}  // namespace weft::kernel
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The main loop of gemm_gpu.h for sm_90a and operands that lie in memory as they are multiplied: warp groups multiply
+/// (wgmma.h) from a ring of k steps in shared memory, which all threads fill with cp.async. Bulk copies by tensor maps
+/// were not taken: a map holds addresses and sizes, which Weft's graphs read from memory, and a convolution's rows
+/// would need maps of their own; cp.async takes any address per 16 bytes, and the matrix unit runs while it is worked
+/// out.
+///
+/// Where there are too few blocks of C to fill the chip, `split` of them form a cluster, which shares the k steps of
+/// one block of C; each then adds up a part of its rows, in a fixed order, from the others' shared memory.
+
+#include "gemm_operand.h"
+#include "wgmma.h"
+
+#ifdef WEFT_WGMMA
+namespace weft::kernel {
+
+/// Brings `Rows` rows of a k step of an operand, 128 bytes each, to shared memory.
+template <class T, int Rows, int Threads, class Operand>
+struct SwizzledStage {
+  static constexpr int V = 16 / sizeof(T), apart = Threads / 8, count = (Rows + apart - 1) / apart;
+  typename Operand::Row rows[count];
+  typename Operand::Walk walk;
+  int inside;  // of this thread's rows, those that the operand has; others are zero and cost no traffic
+  bool whole;  // the operand has all rows
+  WEFT_INLINE static int part() { return thread_id() % 8; }
+  WEFT_INLINE static int first() { return thread_id() / 8; }
+  WEFT_INLINE static bool has_row(int i) { return Rows % apart == 0 || first() + i * apart < Rows; }
+
+  /// The first step begins at element `k`.
+  WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end, i64 k) {
+    walk = from.walk(k + part() * V);
+    whole = row0 + Rows <= row_end;
+    inside = int(least(ceil_div(most(least(row_end - row0, Rows) - first(), 0), apart), count));
+    WEFT_UNROLL for (int i = 0; i < count; i++) {
+      rows[i] = from.row(batch, least(row0 + first() + i * apart, row_end - 1));
+    }
+  }
+  /// Starts the copies of the next step, of which the operand has the first `left` elements of k.
+  WEFT_INLINE void start(const Operand& from, u32 to, i64 left) {
+    to += swizzled(first(), part());
+    if (!Operand::has_gaps && whole && left * i64(sizeof(T)) >= 128) {
+      WEFT_UNROLL for (int i = 0; i < count; i++) {
+        if (has_row(i)) copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk));
+      }
+    } else {
+      const int bytes = int(most(least((left - part() * V) * i64(sizeof(T)), 16), 0));
+      WEFT_UNROLL for (int i = 0; i < count; i++) {
+        const bool is_there = i < inside && from.is_there(rows[i], walk);
+        if (has_row(i)) copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk), is_there ? bytes : 0);
+      }
+    }
+    from.advance(walk, 128 / sizeof(T));
+  }
+};
+
+/// How the sums lie in shared memory for the epilogue: rows of Cols and a few more, so that lanes meet in no bank.
+template <BlockTile tile>
+inline constexpr int sums_stride = tile.cols + 8;
+
+/// Eight sums of this block, or of all blocks of the cluster, added up.
+template <BlockTile tile, class Acc>
+WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
+  const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
+  if constexpr (tile.split == 1) return load_sums(from);
+  Vec<Acc, gemm_lanes> v{};
+  WEFT_NO_UNROLL for (int peer = 0; peer < tile.split; peer++) {
+    const u32 there = address_in_peer(shared_address(from), peer);
+    v += join(load_of_peer<Acc>(there), load_of_peer<Acc>(there + 16));
+  }
+  return v;
+}
+
+/// Hands rows [begin, end) of the block's sums to the epilogue, 8 columns at a time.
+template <BlockTile tile, class Acc, class Store>
+WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
+                                   const Store& store) {
+  constexpr int vectors = tile.cols / gemm_lanes, threads = tile.threads();
+  const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
+  if (col0 + tile.cols <= s.n) {
+    WEFT_FEW for (int at = first; at < past; at += threads) {
+      const int row = at / vectors, col = at % vectors * gemm_lanes;
+      store(batch, row0 + row, col0 + col, sums_at<tile, Acc>(row, col), Full{});
+    }
+    return;
+  }
+  WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
+    const int row = at / vectors, col = at % vectors * gemm_lanes;
+    if (col0 + col >= s.n) continue;
+    const auto v = sums_at<tile, Acc>(row, col);
+    if (col0 + col + gemm_lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
+    else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
+  }
+}
+
+/// One block of C, or this block's part of its k steps.
+template <class T, BlockTile tile, class A, class B, class Store>
+WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
+                                  const Store& store) {
+  constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads();
+  constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
+  constexpr int depth = 128 / sizeof(T), ahead = tile.stages - 2;
+  constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
+  static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1);
+  using Core = Wgmma<T, n>;
+  using Acc = typename Core::Acc;
+
+  const int group = thread_id() / 128, group_row = group / groups_n * fm * 64, group_col = group % groups_n * n;
+  const u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
+  typename Core::Sums c[fm] = {};
+  const int all = int(ceil_div(s.k, depth)), rank = tile.split > 1 ? cluster_rank() : 0;
+  const int first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
+  SwizzledStage<T, tile.rows, threads, A> stage_a;
+  SwizzledStage<T, tile.cols, threads, B> stage_b;
+  stage_a.begin(a, batch, row0, s.m, i64(first) * depth);
+  stage_b.begin(b, batch, col0, s.n, i64(first) * depth);
+  const auto start_a = [&](int slot, int step) WEFT_LAMBDA {
+    if (step < last) stage_a.start(a, shared + u32(slot * stage_bytes), s.k - i64(step) * depth);
+  };
+  const auto start_b = [&](int slot, int step) WEFT_LAMBDA {
+    if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), s.k - i64(step) * depth);
+  };
+  barrier();  // an earlier block's sums have been read
+  WEFT_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i);
+  if constexpr (tile.ahead) wait_for_inputs();
+  WEFT_UNROLL for (int i = 0; i < ahead; i++) {
+    start_a(i, first + i);
+    end_async_group();
+  }
+  int slot = 0, fill = ahead;  // a slot is filled again two steps after it was multiplied from
+  WEFT_NO_UNROLL for (int step = first; step < last; step++) {
+    wait_async_groups<ahead - 1>();
+    share_with_units();
+    barrier();
+    const u32 at = shared + u32(slot * stage_bytes);
+    const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
+    wgmma_begin();
+    WEFT_UNROLL for (int k = 0; k < 4; k++) {
+      WEFT_UNROLL for (int i = 0; i < fm; i++) {
+        Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+      }
+    }
+    wgmma_commit();
+    start_a(fill, step + ahead);
+    start_b(fill, step + ahead);
+    end_async_group();
+    wgmma_wait<1>();
+    slot = slot + 1 == tile.stages ? 0 : slot + 1;
+    fill = fill + 1 == tile.stages ? 0 : fill + 1;
+  }
+  wgmma_wait<0>();
+  wait_async_groups<0>();
+  barrier();
+
+  const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared;
+  WEFT_UNROLL for (int i = 0; i < fm; i++) {
+    WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
+      const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
+      *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (group_row + i * 64 + Core::row(j)) * sums_stride<tile> + group_col +
+                                        Core::col(j)) = pair;
+    }
+  }
+  if constexpr (tile.split > 1) {
+    cluster_barrier();
+    constexpr int part = (tile.rows + tile.split - 1) / tile.split;
+    store_shared_sums<tile, Acc>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)), store);
+    cluster_barrier();  // the others may still read these sums
+  } else {
+    barrier();
+    store_shared_sums<tile, Acc>(s, batch, row0, col0, 0, tile.rows, store);
+  }
+}
+
+}  // namespace weft::kernel
+#endif

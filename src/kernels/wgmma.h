@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The matrix unit of sm_90a as a warp group (four waves) uses it: wgmma multiplies a 64 x k piece of A by a k x N
+/// piece of B, both read from shared memory while the threads do other things; sums stay in registers. Rows of a piece
+/// are 128 bytes of k, their 16-byte parts swapped (`swizzled`) so that eight rows never meet in a bank. After the PTX
+/// ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+///
+///     Wgmma<f16, 128>::Sums c = {};
+///     wgmma_begin();
+///     Wgmma<f16, 128>::multiply(operand_at(a) + i * wgmma_step, operand_at(b) + i * wgmma_step, c);
+///     wgmma_commit();
+///     wgmma_wait<0>();
+
+#include "matrix_core.h"
+
+#if defined(WEFT_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define WEFT_WGMMA 1
+namespace weft::kernel {
+
+/// The byte at which 16-byte part `part` of 128-byte row `row` lies.
+WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
+
+/// What wgmma takes for an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of
+/// 1024.
+WEFT_INLINE u64 operand_at(u32 address) {
+  return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
+}
+/// The same for one whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
+WEFT_INLINE u64 turned_operand_at(u32 address, int apart) {
+  return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
+}
+/// From one k step to the next: 32 bytes of every row; of a turned operand 16 rows.
+inline constexpr u64 wgmma_step = 2, turned_step = 128;
+
+/// Registers and shared memory that were written before are seen by what is multiplied after.
+WEFT_INLINE void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// The products since the last call are one group.
+WEFT_INLINE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until at most `Left` groups are not done.
+template <int Left>
+WEFT_INLINE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
+}
+/// Waits until all groups are done; the registers `a` were operands of one until now.
+WEFT_INLINE void wgmma_wait_for(const u32 (&a)[4][4]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::"r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
+               "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]),
+               "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3])
+               : "memory");
+}
+/// What this thread wrote to shared memory is seen by the matrix unit once a barrier has been passed.
+WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// The list of N / 2 sums in the text of an instruction, and as operands ("+f" or "+r").
+#define WEFT_TEXT_0 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define WEFT_TEXT_1 "%8,%9,%10,%11,%12,%13,%14,%15"
+#define WEFT_TEXT_2 "%16,%17,%18,%19,%20,%21,%22,%23"
+#define WEFT_TEXT_3 "%24,%25,%26,%27,%28,%29,%30,%31"
+#define WEFT_TEXT_4 "%32,%33,%34,%35,%36,%37,%38,%39"
+#define WEFT_TEXT_5 "%40,%41,%42,%43,%44,%45,%46,%47"
+#define WEFT_TEXT_6 "%48,%49,%50,%51,%52,%53,%54,%55"
+#define WEFT_TEXT_7 "%56,%57,%58,%59,%60,%61,%62,%63"
+#define WEFT_TEXT_8 "%64,%65,%66,%67,%68,%69,%70,%71"
+#define WEFT_TEXT_9 "%72,%73,%74,%75,%76,%77,%78,%79"
+#define WEFT_TEXT_10 "%80,%81,%82,%83,%84,%85,%86,%87"
+#define WEFT_TEXT_11 "%88,%89,%90,%91,%92,%93,%94,%95"
+#define WEFT_TEXT_12 "%96,%97,%98,%99,%100,%101,%102,%103"
+#define WEFT_TEXT_13 "%104,%105,%106,%107,%108,%109,%110,%111"
+#define WEFT_TEXT_14 "%112,%113,%114,%115,%116,%117,%118,%119"
+#define WEFT_TEXT_15 "%120,%121,%122,%123,%124,%125,%126,%127"
+#define WEFT_LIST_16 WEFT_TEXT_0
+#define WEFT_LIST_32 WEFT_LIST_16 "," WEFT_TEXT_1
+#define WEFT_LIST_64 WEFT_LIST_32 "," WEFT_TEXT_2 "," WEFT_TEXT_3
+#define WEFT_LIST_128 WEFT_LIST_64 "," WEFT_TEXT_4 "," WEFT_TEXT_5 "," WEFT_TEXT_6 "," WEFT_TEXT_7
+#define WEFT_LIST_192 WEFT_LIST_128 "," WEFT_TEXT_8 "," WEFT_TEXT_9 "," WEFT_TEXT_10 "," WEFT_TEXT_11
+#define WEFT_LIST_256                                                                                               \
+  WEFT_LIST_128 "," WEFT_TEXT_8 "," WEFT_TEXT_9 "," WEFT_TEXT_10 "," WEFT_TEXT_11 "," WEFT_TEXT_12 "," WEFT_TEXT_13 \
+                "," WEFT_TEXT_14 "," WEFT_TEXT_15
+#define WEFT_EIGHT(r, i) \
+  r(c.v[i]), r(c.v[i + 1]), r(c.v[i + 2]), r(c.v[i + 3]), r(c.v[i + 4]), r(c.v[i + 5]), r(c.v[i + 6]), r(c.v[i + 7])
+#define WEFT_SUMS_16(r, i) WEFT_EIGHT(r, i)
+#define WEFT_SUMS_32(r, i) WEFT_SUMS_16(r, i), WEFT_SUMS_16(r, i + 8)
+#define WEFT_SUMS_64(r, i) WEFT_SUMS_32(r, i), WEFT_SUMS_32(r, i + 16)
+#define WEFT_SUMS_128(r, i) WEFT_SUMS_64(r, i), WEFT_SUMS_64(r, i + 32)
+#define WEFT_SUMS_192(r, i) WEFT_SUMS_128(r, i), WEFT_SUMS_64(r, i + 64)
+#define WEFT_SUMS_256(r, i) WEFT_SUMS_128(r, i), WEFT_SUMS_128(r, i + 64)
+
+#define WEFT_WGMMA_TEXT(N, types, list, operands)                                                                   \
+  "{ .reg .pred go; setp.ne.b32 go, %[add], 0; wgmma.mma_async.sync.aligned.m64n" #N types " {" list "}, " operands \
+  ", go"
+/// c += a b for one width and type: `a` in shared memory or, as four registers, in the lanes.
+#define WEFT_WGMMA_SHARED(N, types)                                                           \
+  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1, 0, %[turn]; }" \
+               : WEFT_SUMS_##N("+f", 0)                                                       \
+               : [a] "l"(a), [b] "l"(b), [turn] "n"(int(Turned)), [add] "n"(int(!Fresh))      \
+               : "memory")
+#define WEFT_WGMMA_LANES(N, types)                                                                                \
+  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "{%[x], %[y], %[z], %[w]}, %[b]") ", 1, 1, %[turn]; }"    \
+               : WEFT_SUMS_##N("+f", 0)                                                                           \
+               : [x] "r"(a[0]), [y] "r"(a[1]), [z] "r"(a[2]), [w] "r"(a[3]), [b] "l"(b), [turn] "n"(int(Turned)), \
+                 [add] "n"(int(!Fresh))                                                                           \
+               : "memory")
+#define WEFT_WGMMA_BYTES(N, types)                                          \
+  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") "; }" \
+               : WEFT_SUMS_##N("+r", 0)                                     \
+               : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))             \
+               : "memory")
+#define WEFT_ANY_WIDTH(instruction, types)              \
+  if constexpr (N == 16) instruction(16, types);        \
+  else if constexpr (N == 32) instruction(32, types);   \
+  else if constexpr (N == 64) instruction(64, types);   \
+  else if constexpr (N == 128) instruction(128, types); \
+  else if constexpr (N == 192) instruction(192, types); \
+  else instruction(256, types)
+
+/// 64 x N sums of products of T: f16, bf16 (in f32) or i8 (in i32). N is 16, 32, 64, 128, 192 or 256.
+template <class Element, int N>
+struct Wgmma {
+  using T = Element;
+  using Acc = typename SumOf<T>::type;
+  static constexpr int k = 32 / sizeof(T), c_count = N / 2, row_slots = 2, row_lanes = 4;
+  static WEFT_INLINE constexpr int slot(int i) { return i / 2 % 2; }
+  struct Sums {
+    Acc v[c_count];
+  };
+  /// Where sum i of this thread lies among the 64 rows and N columns.
+  static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
+  static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
+
+  /// One k step. `Turned`: the rows of B in memory each hold one k (16-bit types only). `Fresh`: c = a b, whatever c
+  /// was.
+  template <bool Fresh = false, bool Turned = false>
+  static WEFT_INLINE void multiply(u64 a, u64 b, Sums& c) {
+    if constexpr (is_same<T, f16>) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_SHARED, "k16.f32.f16.f16");
+    } else if constexpr (is_same<T, bf16>) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_SHARED, "k16.f32.bf16.bf16");
+    } else {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_BYTES, "k32.s32.s8.s8");
+    }
+  }
+  /// The same with the 64 x 16 piece of A in registers: pairs of k as mma.sync holds them. They must not change before
+  /// the product is done: see wgmma_wait_for.
+  template <bool Fresh = false, bool Turned = false>
+  static WEFT_INLINE void multiply(const u32 (&a)[4], u64 b, Sums& c) {
+    if constexpr (is_same<T, f16>) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_LANES, "k16.f32.f16.f16");
+    } else {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_LANES, "k16.f32.bf16.bf16");
+    }
+  }
+};
+
+/// Blocks of a cluster, which run at the same time and read each other's shared memory: how many, and which this is.
+WEFT_INLINE int cluster_size() { return int(__nvvm_read_ptx_sreg_cluster_nctarank()); }
+WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
+/// Waits for every thread of the cluster; what they wrote before is seen after.
+WEFT_INLINE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// The address, for load_of_peer, of this shared address in block `rank` of the cluster.
+WEFT_INLINE u32 address_in_peer(u32 address, int rank) {
+  u32 there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+template <class T>
+WEFT_INLINE Vec<T, 4> load_of_peer(u32 address) {
+  u32 x, y, z, w;
+  asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x), "=r"(y), "=r"(z), "=r"(w)
+               : "r"(address)
+               : "memory");
+  return __builtin_bit_cast(Vec<T, 4>, Vec<u32, 4>{x, y, z, w});
+}
+
+}  // namespace weft::kernel
+#endif

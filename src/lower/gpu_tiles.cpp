@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "lower/gpu.h"
+
+/// Which piece of a product each block makes.
+namespace weft {
+namespace {
+
+/// Tiles that divide among their threads (kernels/gemm_gpu.h: Stage), largest first.
+std::vector<GpuTile> tiles_for(DType type, int wave) {
+  int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
+  if (bytes >= 4) return {{64, 64, 64 / bytes, 2, waves_n}};
+  int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
+  return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
+          {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
+}
+
+/// The problem in numbers.
+struct Numbers {
+  int64_t batch, m, n, k;
+  int64_t blocks(const GpuTile& t) const {
+    return batch * ((m + t.rows - 1) / t.rows) * ((n + t.cols - 1) / t.cols) * t.split;
+  }
+};
+
+/// The tiles of warp groups (kernels/gemm_wgmma.h): rows, cols, warp groups along the rows, stages. Where there are few
+/// blocks, the more is on its way at once the better.
+std::vector<GpuTile> group_tiles(DType type) {
+  struct Shape {
+    int rows, cols, groups, stages;
+  };
+  constexpr Shape shapes[] = {{128, 256, 2, 4}, {256, 128, 2, 4}, {192, 192, 3, 4}, {128, 192, 2, 4}, {192, 128, 3, 5},
+                              {128, 128, 2, 3}, {128, 128, 2, 6}, {128, 64, 2, 4},  {128, 64, 2, 8},  {64, 256, 1, 5},
+                              {64, 128, 1, 4},  {64, 128, 1, 8},  {64, 64, 1, 6},   {64, 64, 1, 12},  {64, 32, 1, 8},
+                              {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
+  std::vector<GpuTile> tiles;
+  for (const Shape& s : shapes) {
+    for (int split : {1, 2, 4, 8}) {
+      bool is_large = s.rows * s.cols > 128 * 128 || (split == 8 && s.cols >= 128);
+      if (split == 1 || !is_large)
+        tiles.push_back({s.rows, s.cols, 1024 / bits(type), 4 * s.groups, 1, s.stages, split, true});
+    }
+  }
+  return tiles;
+}
+
+/// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
+/// from the second-level cache, latency), whose constants were fitted to an H200 (bench/gpu_tiles.py).
+double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
+  constexpr double flops_per_cycle = 3800, unit_bytes = 82, chip_bytes = 9900, latency = 1700, step_cost = 190;
+  constexpr double start = 800, cluster_start = 2000, cluster_each = 900, block_start = 2400, sum_bytes = 13;
+  double step_flops = 2.0 * t.rows * t.cols * t.depth * (bits(type) / 16.0), step_bytes = (t.rows + t.cols) * 128.0;
+  double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
+  auto blocks = static_cast<double>(p.blocks(t));
+  double most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
+  double at_once = std::clamp(std::floor(227.0 * 1024 / (shared_bytes(t, type) + 1024)), 1.0, most);
+  double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
+  double way = step_bytes / std::min(unit_bytes, chip_bytes / std::min<double>(units, blocks));
+  double step = std::max({step_flops / flops_per_cycle * each, way * each, latency / (t.stages - 2)}) + step_cost;
+  double sums = t.rows * t.cols * 4.0 / sum_bytes / t.split * each;
+  double cluster = t.split > 1 ? cluster_start + cluster_each * (t.split - 1) : 0;
+  return start + cluster + waves * (steps * step + sums + block_start);
+}
+
+GpuTile choose_group_tile(const Numbers& p, DType type, int units, bool ahead) {
+  std::vector<GpuTile> tiles = group_tiles(type);
+  auto cost = [&](const GpuTile& t) {
+    bool wasteful = (t.rows > 64 && t.rows >= 2 * p.m) || (t.cols > 16 && t.cols >= 2 * p.n);
+    bool idle = t.split > 1 && p.k < int64_t{t.split} * t.depth;
+    return wasteful || idle ? INFINITY : cycles(p, t, type, units);
+  };
+  GpuTile best = *std::ranges::min_element(tiles, {}, cost);
+  best.ahead = ahead;
+  return best;
+}
+
+}  // namespace
+
+int64_t typical_size(const Dim& size) {
+  return size.evaluate([](const Symbol& s) { return std::clamp<int64_t>(16, std::max<int64_t>(s.min, 1), s.max); });
+}
+
+std::string tile_text(const GpuTile& t) {
+  return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, ", ",
+             t.split, ", ", t.groups, ", ", t.ahead, "}");
+}
+
+std::string describe(const GpuTile& t) {
+  return cat("blocks of ", t.rows, " x ", t.cols, t.groups ? ", warp groups" : "",
+             t.split > 1 ? cat(", k shared by ", t.split) : "");
+}
+
+int shared_bytes(const GpuTile& t, DType type) {
+  if (t.groups) return std::max(t.stages * (t.rows + t.cols) * 128, t.rows * (t.cols + 8) * 4);
+  return t.stages == 1 ? 0 : t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16);
+}
+
+int compute_units(const Chip& chip) {
+  struct Units {
+    std::string_view arch;
+    int count;
+  };
+  constexpr Units known[] = {{"sm_90a", 132}, {"sm_80", 108},  {"gfx90a", 104}, {"gfx942", 304},
+                             {"gfx1030", 80}, {"gfx1100", 96}, {"gfx1151", 40}, {"gfx1201", 64}};
+  const auto* found = std::ranges::find(known, std::string_view(chip.arch), &Units::arch);
+  return found == std::end(known) ? 64 : found->count;
+}
+
+Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n) {
+  return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
+}
+
+GpuTile choose_tile(const Lowering& lowering, const GpuProduct& p) {
+  Numbers numbers{typical_size(p.batch), typical_size(p.m), typical_size(p.n), typical_size(p.k)};
+  int units = compute_units(lowering.chip());
+  bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
+  if (p.direct && narrow && lowering.chip().arch == "sm_90a") return choose_group_tile(numbers, p.type, units, p.ahead);
+
+  std::vector<GpuTile> tiles = tiles_for(p.type, lowering.wave());
+  if (p.direct && narrow && lowering.chip().kind == ChipKind::nvidia) {
+    for (GpuTile& tile : tiles) tile.stages = 4;
+  }
+  for (const GpuTile& tile : tiles) {
+    bool wasteful = tile.rows >= 2 * numbers.m || tile.cols >= 2 * numbers.n;
+    if (!wasteful && numbers.blocks(tile) >= units) return tile;
+  }
+  // Too little work for the chip: the tile that gives most blocks, without making rows that are not there.
+  auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * numbers.m ? 0 : numbers.blocks(t); };
+  auto most = std::ranges::max_element(tiles, {}, blocks);
+  return numbers.m <= 16 || blocks(*most) == 0 ? tiles.back() : *most;
+}
+
+}  // namespace weft

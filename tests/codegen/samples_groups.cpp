@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples of what only some chips have or what reads operands in place: products of few rows (all GPUs), and for sm_90a
+// products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k; A[b, m, k], B[b, n, k].
+// Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all dense, causal, scaled by
+// 1/8.
+#include "attention_gpu.h"
+#include "gemm_gpu.h"
+#include "gemv_gpu.h"
+
+using namespace weft;
+using namespace weft::kernel;
+
+/// Calls product(sizes, a, b, store) with operands that lie in memory as they are multiplied.
+template <class T, class L, class Product>
+WEFT_INLINE void direct_product(const L& weft_launch, const Product& product) {
+  using Acc = typename SumOf<T>::type;
+  const auto a = WEFT_BUFFER(const T, 0), b = WEFT_BUFFER(const T, 1);
+  const auto bias = WEFT_BUFFER(const Acc, 2);
+  const auto c = WEFT_BUFFER(Acc, 3);
+  const i64 m = WEFT_SIZE(1), n = WEFT_SIZE(2), k = WEFT_SIZE(3);
+  const auto row_of_a = [&](i64 at, i64 row) WEFT_LAMBDA { return raw(a) + (at * m + row) * k; };
+  const auto row_of_b = [&](i64 at, i64 row) WEFT_LAMBDA { return raw(b) + (at * n + row) * k; };
+  product(GpuGemmSizes{WEFT_SIZE(0), m, n, k}, direct_rows<T>(row_of_a), direct_rows<T>(row_of_b),
+          [&](i64 at, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
+            const auto sum = v + load<gemm_lanes>(bias + col, lanes);
+            store(c + ((at * m + row) * n + col), maximum(sum, splat<Acc, gemm_lanes>(0)), lanes);
+          });
+}
+
+#define FEW_ROWS(type, rows)                                                                                    \
+  WEFT_KERNEL(sample_gemv_##type##_##rows, 4, 256) {                                                            \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)         \
+                                          WEFT_LAMBDA { gemv_gpu<type, rows, 1>(WEFT_LAUNCH, s, a, b, put); }); \
+  }
+FEW_ROWS(f16, 1)
+FEW_ROWS(f16, 4)
+FEW_ROWS(bf16, 2)
+FEW_ROWS(f32, 1)
+
+#ifdef WEFT_WGMMA
+#define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split)                                    \
+  WEFT_KERNEL(sample_groups_##name, 4, 128 * groups_m * groups_n) {                                          \
+    constexpr BlockTile tile{rows, cols, 128 / sizeof(type), 4 * groups_m, groups_n, stages, split, true};   \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)      \
+                                          WEFT_LAMBDA { gemm_gpu<type, tile>(WEFT_LAUNCH, s, a, b, put); }); \
+  }
+GROUPS(f16_128x256, f16, 128, 256, 2, 1, 4, 1)
+GROUPS(f16_128x32_split4, f16, 128, 32, 2, 1, 8, 4)
+GROUPS(bf16_128x128, bf16, 128, 128, 2, 1, 3, 1)
+GROUPS(i8_128x64, i8, 128, 64, 2, 1, 6, 1)
+
+template <class T, int D, int Split, class L>
+WEFT_INLINE void causal(const L& weft_launch) {
+  const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);
+  const auto y = WEFT_BUFFER(f32, 3);
+  const i64 b = WEFT_SIZE(0), h = WEFT_SIZE(1), hk = WEFT_SIZE(2), sq = WEFT_SIZE(3), sk = WEFT_SIZE(4),
+            d = WEFT_SIZE(5);
+  const AttentionSizes s{.batch = b,
+                         .heads = h,
+                         .kv_heads = hk,
+                         .queries = sq,
+                         .keys = sk,
+                         .d = d,
+                         .dv = d,
+                         .q = {h * sq * d, sq * d, d},
+                         .k = {hk * sk * d, sk * d, d},
+                         .v = {hk * sk * d, sk * d, d}};
+  attention_groups<T, D, Split>(
+      WEFT_LAUNCH, s, 0.125f * 1.4426950408889634f, raw(q), raw(k), raw(v),
+      [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, least(sk, most(query + (sk - sq) + 1, 0))}; },
+      [&](i64, i64, i64, i64, auto v, auto) WEFT_LAMBDA { return v; },
+      [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes)
+          WEFT_LAMBDA { store(y + ((batch * h + head) * sq + query) * d + col, v, lanes); });
+}
+WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_d128, 4, 256) { causal<f16, 128, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 8>(WEFT_LAUNCH); }
+#endif
