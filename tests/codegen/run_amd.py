@@ -76,7 +76,7 @@ def main():
     parser.add_argument("objects", nargs="+")
     parser.add_argument("--chip", required=True)
     options = parser.parse_args()
-    os.environ.setdefault("AMDEMU_ARCH", options.chip)
+    os.environ.setdefault("AMDEMU_CHIPS", options.chip)
     library = os.environ.get("WEFT_HIP_LIBRARY", "libamdhip64.so")
     try:
         device = Amd(library, options.objects)

@@ -5,11 +5,13 @@
 //   weft-ops perf    [TEXT] [--device cpu]    microseconds a run, best of many
 //   weft-ops support [TEXT] [--device cpu]    which cases are refused, and why
 //
-// TEXT narrows it to cases whose name contains it. The exit code is 1 when a case is wrong.
+// TEXT narrows it to cases whose name contains it, --part 1/3 to every third case from the second on. The exit code is
+// 1 when a case is wrong.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "cases.h"
@@ -93,7 +95,16 @@ double microseconds(const Case& c, const std::string& device) {
 
 struct Arguments {
   std::string question = "test", text, device = "cpu";
+  size_t part = 0, parts = 1;
 };
+
+/// "1/3"
+void read_part(const std::string& word, Arguments& arguments) {
+  if (std::sscanf(word.c_str(), "%zu/%zu", &arguments.part, &arguments.parts) == 2 && arguments.part < arguments.parts)
+    return;
+  std::fprintf(stderr, "--part wants K/N with K below N, not %s\n", word.c_str());
+  std::exit(2);
+}
 
 Arguments read_arguments(int count, char** list) {
   Arguments arguments;
@@ -101,21 +112,24 @@ Arguments read_arguments(int count, char** list) {
   for (int i = 2; i < count; ++i) {
     std::string word = list[i];
     if (word == "--device" && i + 1 < count) arguments.device = list[++i];
+    else if (word == "--part" && i + 1 < count) read_part(list[++i], arguments);
     else arguments.text = word;
   }
   return arguments;
 }
 
-std::vector<Case> all_cases(const std::string& text) {
+std::vector<Case> chosen_cases(const Arguments& arguments) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/ops")) {
     if (entry.path().extension() == ".test") files.push_back(entry.path());
   }
   std::ranges::sort(files);
   std::vector<Case> list;
+  size_t seen = 0;
   for (const auto& file : files) {
     for (Case& c : cases::read_cases(file)) {
-      if (c.name.find(text) != std::string::npos) list.push_back(std::move(c));
+      if (c.name.find(arguments.text) == std::string::npos) continue;
+      if (seen++ % arguments.parts == arguments.part) list.push_back(std::move(c));
     }
   }
   return list;
@@ -156,7 +170,7 @@ int measure(const Arguments& arguments, const std::vector<Case>& list) {
 int main(int argc, char** argv) {
   try {
     Arguments arguments = read_arguments(argc, argv);
-    std::vector<Case> list = all_cases(arguments.text);
+    std::vector<Case> list = chosen_cases(arguments);
     return arguments.question == "perf" ? measure(arguments, list) : judge(arguments, list);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+/// Numbers as the registers of a GPU hold them.
+namespace weft::amdemu {
+
+using i8 = int8_t;
+using i16 = int16_t;
+using i32 = int32_t;
+using i64 = int64_t;
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using f16 = _Float16;
+using f32 = float;
+using f64 = double;
+
+inline u32 bits_of(f32 x) { return std::bit_cast<u32>(x); }
+inline u16 bits_of(f16 x) { return std::bit_cast<u16>(x); }
+inline f32 as_f32(u32 bits) { return std::bit_cast<f32>(bits); }
+inline f16 as_f16(u32 bits) { return std::bit_cast<f16>(static_cast<u16>(bits)); }
+inline f32 bf16_to_f32(u32 bits) { return as_f32(bits << 16); }
+
+/// Rounds to the nearest bf16, ties to even; a NaN stays one.
+inline u16 to_bf16(f32 x) {
+  u32 bits = bits_of(x);
+  if (x != x) return static_cast<u16>(bits >> 16 | 0x40);
+  return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/// An 8-bit float: how many bits its exponent has, and whether it is of the FNUZ kind (gfx94x: no infinity, one NaN, no
+/// negative zero) or of the OCP kind (gfx12).
+struct Float8 {
+  int exponent_bits = 4;
+  bool fnuz = false;
+  int mantissa_bits() const { return 7 - exponent_bits; }
+  int bias() const { return (1 << (exponent_bits - 1)) - (fnuz ? 0 : 1); }
+  bool has_infinity() const { return !fnuz && exponent_bits == 5; }
+};
+
+f32 float8_to_f32(u8 bits, Float8 kind);
+/// Nearest, ties to even; what is too large becomes infinity, or NaN where the kind has none.
+u8 to_float8(f32 x, Float8 kind);
+
+/// f32 to f16 towards zero.
+u16 to_f16_towards_zero(f32 x);
+
+/// Gives zero of the same sign for a denormal: the transcendental instructions neither read nor write them.
+inline f32 flushed(f32 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+
+u32 reversed_bits(u32 x);
+u64 reversed_bits(u64 x);
+
+/// IEEE minNum and maxNum with -0 below 0: a NaN loses against a number.
+template <class T>
+T minimum_number(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  return a < b || (a == b && std::signbit(static_cast<f32>(a))) ? a : b;
+}
+template <class T>
+T maximum_number(T a, T b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  return a > b || (a == b && !std::signbit(static_cast<f32>(a))) ? a : b;
+}
+
+/// The middle of three; with a NaN among them the smallest of the others.
+template <class T>
+T median_number(T a, T b, T c) {
+  if (a != a || b != b || c != c) return minimum_number(minimum_number(a, b), c);
+  T most = maximum_number(maximum_number(a, b), c);
+  if (most == a) return maximum_number(b, c);
+  return most == b ? maximum_number(a, c) : maximum_number(a, b);
+}
+template <class T>
+T median(T a, T b, T c) {
+  T low = a < b ? a : b, high = a < b ? b : a;
+  return c < low ? low : c > high ? high : c;
+}
+
+/// Float to integer: towards zero, NaN is 0, what is too large the nearest limit.
+template <class To, class From>
+To to_integer(From x) {
+  constexpr f64 low = static_cast<f64>(std::numeric_limits<To>::min());
+  constexpr f64 high = static_cast<f64>(std::numeric_limits<To>::max());
+  auto wide = static_cast<f64>(x);
+  if (wide != wide) return 0;
+  if (wide <= low) return std::numeric_limits<To>::min();
+  return wide >= high ? std::numeric_limits<To>::max() : static_cast<To>(wide);
+}
+
+/// `count` bits from `first` on, of which the hardware takes five bits each.
+u32 bit_field(u32 x, u32 first, u32 count);
+i32 signed_bit_field(i32 x, u32 first, u32 count);
+/// v_perm_b32: four bytes chosen from eight by `selector`.
+u32 permuted_bytes(u32 high, u32 low, u32 selector);
+/// v_cmp_class: whether the number is of one of the classes in `mask` (bits 0 and 1 NaN, then from -infinity to
+/// +infinity).
+bool has_class(f64 x, bool quiet, bool denormal, u32 mask);
+bool has_class(f32 x, u32 mask);
+bool has_class(f64 x, u32 mask);
+bool has_class(f16 x, u32 mask);
+/// Sums of products of four bytes, each side signed or not.
+u32 dot_bytes(u32 a, u32 b, u32 sum, bool a_signed, bool b_signed);
+
+}  // namespace weft::amdemu

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "memory_map.h"
+
+/// AMD code objects (ELF for amdgcn, versions 4 to 6): what lies in one, and the copy that kernels run from.
+/// Source: the AMDGPU back end's user guide (LLVM), chapters on code objects, kernel descriptors and metadata.
+namespace weft::amdemu {
+
+struct Instruction;
+struct CodeObject;
+class Disassembler;
+
+struct KernelArgument {
+  u32 offset = 0, size = 0;
+  std::string kind = {};  ///< ".value_kind": "by_value", "global_buffer", "hidden_..."
+  bool hidden() const { return kind.starts_with("hidden_"); }
+};
+
+struct Kernel {
+  std::string name = {}, symbol = {};
+  CodeObject* object = nullptr;
+  // From the metadata.
+  u32 argument_bytes = 0, explicit_bytes = 0, most_threads = 1024;
+  std::vector<KernelArgument> arguments = {};
+  // From the kernel descriptor.
+  u32 lds_bytes = 0, private_bytes = 0, resource1 = 0, resource2 = 0, resource3 = 0;
+  u16 properties = 0, preload = 0;
+  u64 entry = 0;
+  u32 lanes() const { return properties >> 10 & 1 ? 32 : 64; }
+};
+
+struct CodeObject {
+  CodeObject();
+  ~CodeObject();
+  CodeObject(const CodeObject&) = delete;
+  CodeObject& operator=(const CodeObject&) = delete;
+
+  std::string chip;    ///< "gfx1100"
+  int generation = 0;  ///< 9 to 12
+  u8* base = nullptr;
+  size_t bytes = 0;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  std::map<std::string, Region> variables;
+  /// Decoded instructions by their place / 4; filled as they are met, under `mutex`.
+  std::vector<Instruction*> decoded;
+  std::mutex mutex;
+  std::unique_ptr<Disassembler> disassembler;
+
+  /// Matrix and vector instructions read 8-bit floats of the FNUZ kind.
+  bool fnuz() const { return chip.starts_with("gfx94"); }
+  /// One register file for vector and accumulation registers, and work-item ids packed into v0.
+  bool is_cdna2_or_later() const { return chip == "gfx90a" || fnuz(); }
+};
+
+/// Loads an image; throws Fault when it is damaged, or of a chip that is not known.
+std::unique_ptr<CodeObject> load_code_object(const void* image);
+
+}  // namespace weft::amdemu

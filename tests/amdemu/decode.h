@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+
+#include "instruction.h"
+
+/// Bytes to instructions: LLVM's disassembler makes text of them, which is read here. Its text is more stable than
+/// its opcode numbers, and the same reader serves the tests of instructions.
+namespace weft::amdemu {
+
+class Disassembler {
+ public:
+  /// For "gfx1100" and so on, in waves of 32 or 64 lanes.
+  Disassembler(const std::string& chip, u32 lanes);
+  ~Disassembler();
+  Disassembler(const Disassembler&) = delete;
+  Disassembler& operator=(const Disassembler&) = delete;
+  /// The text of the instruction at `code`, and in `bytes` how long it is; throws Fault for what is none.
+  std::string print(const u8* code, u64 room, u64 pc, u32& bytes) const;
+
+ private:
+  void* context_ = nullptr;
+};
+
+/// Reads the text of an instruction that lies at `pc`; throws Fault, naming it, when it has no semantics here.
+std::unique_ptr<Instruction> decode(const std::string& text, u64 pc, u32 bytes);
+
+/// The name by which tables know a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".
+std::string canonical_name(std::string mnemonic);
+
+}  // namespace weft::amdemu

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a command of Weft on emulated AMD GPUs: the real code for HIP over libamdemu, found through its knob."""
+import json
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
+LIBRARY = BUILD / "lib/libamdemu.so"
+CHIPS = ["gfx1100", "gfx942", "gfx1201"]  # waves of 32 with WMMA of two kinds, waves of 64 with MFMA
+
+
+def run(chips, program, *arguments, **options):
+    """The finished process of a program of the build; `options` are AMDEMU_ variables in small letters."""
+    extra = {f"AMDEMU_{name.upper()}": str(value) for name, value in options.items()}
+    environment = os.environ | {"WEFT_HIP_LIBRARY": str(LIBRARY), "AMDEMU_CHIPS": chips} | extra
+    command = [str(BUILD / "bin" / program), *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def counted(chips, folder, program, *arguments):
+    """The same, and the counters of all kernels, summed."""
+    report = pathlib.Path(folder) / "report.jsonl"
+    done = run(chips, program, *arguments, report=report)
+    kernels = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+    totals = {}
+    for kernel in kernels:
+        for name, value in kernel.items():
+            if isinstance(value, int):
+                totals[name] = totals.get(name, 0) + value
+    return done, totals

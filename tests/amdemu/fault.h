@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace weft::amdemu {
+
+/// What ends a kernel, or refuses a code object: a wild address, a race, an instruction without semantics.
+struct Fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Joins values into a text.
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+struct Hex {
+  unsigned long long value;
+  friend std::ostream& operator<<(std::ostream& out, Hex x) { return out << "0x" << std::hex << x.value << std::dec; }
+};
+
+}  // namespace weft::amdemu

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "wave.h"
+
+/// Checked addresses: each gives where the bytes lie, or throws Fault with kernel, group, wave, lane and instruction.
+namespace weft::amdemu {
+
+enum class Touch : u8 { read, write, atomic };
+
+[[noreturn]] void refuse_access(const Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes, const char* why);
+
+u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes);
+/// Notes who touched the bytes, and refuses what another wave of the group may do at the same time.
+u8* local_pointer(Wave& w, const Instruction& i, u32 lane, u32 address, u32 bytes, Touch touch);
+u8* private_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes);
+u8* flat_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes, Touch touch);
+
+}  // namespace weft::amdemu

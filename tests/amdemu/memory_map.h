@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+
+#include "bits.h"
+
+/// Which addresses a kernel may touch. Memory of a device has addresses that are none of the host's (bit 47 is set), so
+/// that a host that reads through one ends as it would with a GPU of its own memory; pinned memory has the host's.
+namespace weft::amdemu {
+
+constexpr u64 device_bit = u64{1} << 47;
+
+/// One allocation: [begin, end) as kernels see it.
+struct Region {
+  u64 begin = 1, end = 0;
+  bool holds(u64 address, u64 bytes) const { return address >= begin && address + bytes <= end; }
+};
+
+inline u8* host_pointer(u64 address) { return reinterpret_cast<u8*>(address & ~device_bit); }
+inline u64 address_of(const void* pointer) { return reinterpret_cast<u64>(pointer); }
+
+void add_region(u64 address, u64 bytes);
+void remove_region(u64 address);
+/// The region that the bytes lie in; one that holds nothing where there is none.
+Region find_region(u64 address, u64 bytes);
+/// Bytes of the region that begins here; 0 where none does.
+u64 region_bytes(u64 address);
+/// Changes whenever a region comes or goes, so that a wave may keep the last one that it found.
+u64 map_version();
+
+/// Memory of a device, poisoned: as floats of any width it is NaN. Null where the host has none.
+void* allocate_device(size_t bytes);
+void free_device(void* memory);
+
+/// Registers memory for as long as it lives.
+class MappedBytes {
+ public:
+  MappedBytes(const void* memory, size_t bytes) : address_(address_of(memory)) { add_region(address_, bytes); }
+  MappedBytes(const MappedBytes&) = delete;
+  MappedBytes& operator=(const MappedBytes&) = delete;
+  ~MappedBytes() { remove_region(address_); }
+
+ private:
+  u64 address_;
+};
+
+}  // namespace weft::amdemu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <unordered_map>
+
+#include "instruction.h"
+
+/// The table of instructions: by canonical name, what to do and which unit does it. Its rows come from scalar.def,
+/// vector.def and the few functions that no row can say; memory and matrix instructions, whose names are made of parts,
+/// are read part by part.
+namespace weft::amdemu {
+
+struct Semantics {
+  Action action = nullptr;
+  Unit unit = Unit::none;
+};
+using SemanticsTable = std::unordered_map<std::string, Semantics>;
+
+/// Null for a name that is not in the table.
+const Semantics* semantics_of(const std::string& name);
+const SemanticsTable& semantics_table();
+
+void add_scalar(SemanticsTable& table);
+void add_vector_arithmetic(SemanticsTable& table);
+void add_vector_others(SemanticsTable& table);
+
+/// Whether the name is that of a load, store or atomic; then shape, action and unit are set.
+bool prepare_memory(Instruction& i);
+/// The same for MFMA and WMMA.
+bool prepare_matrix(Instruction& i);
+
+}  // namespace weft::amdemu
