@@ -16,7 +16,7 @@
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-/// m = 4 for floats, with the points 0, +-sqrt(1/2), +-sqrt(2) and infinity: a third of the error of 0, +-1, +-2.
+/// m = 4 for floats, with the points 0, +-sqrt(1/2), +-sqrt(2) and infinity: half the error of 0, +-1, +-2.
 struct WinogradFloat4 {
   static constexpr int out = 4, size = 6;
   static constexpr f64 root = 1.41421356237309504880;
