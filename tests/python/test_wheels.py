@@ -9,7 +9,7 @@ import zipfile
 import pytest
 from conftest import DIGITS, ROOT
 
-#: With the flags of the plain build, so that its compiled files are found in ccache.
+#: With the flags of the plain build, and as deep in the tree, so that its compiled files are found in ccache.
 SETTINGS = ["-Ccmake.define.WEFT_WERROR=ON", "-Cbuild.verbose=false"]
 
 USE_WEFT = """
@@ -29,7 +29,7 @@ print(session.run(None, {"image": numpy.load("ten.npy")})[0].argmax(1).tolist(),
 
 def build_wheel(source, folder, into):
     command = [sys.executable, "-m", "pip", "wheel", str(source), "--no-build-isolation", "--no-deps", "-q", "-w", str(into)]
-    command += [*SETTINGS, f"-Cbuild-dir={ROOT}/build/wheels/{folder}"]
+    command += [*SETTINGS, f"-Cbuild-dir={ROOT}/build/wheel-{folder}"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     (wheel,) = into.glob("*.whl")
