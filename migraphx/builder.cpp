@@ -18,7 +18,8 @@ std::vector<int64_t> dims_of(const std::vector<size_t>& lengths) { return {lengt
 /// A size with a range gets a symbol of the parameter's name.
 std::string declare(Graph& graph, const Step& step) {
   std::vector<std::string> dims;
-  for (size_t length : step.shape.lengths) dims.push_back(std::to_string(length));
+  if (!step.shape.is_dynamic())
+    for (size_t length : step.shape.lengths) dims.push_back(std::to_string(length));
   for (size_t i = 0; i < step.shape.dynamic.size(); ++i) {
     auto [min, max, optimals] = step.shape.dynamic[i];
     std::string name = "d" + std::to_string(i) + "_";
@@ -97,11 +98,11 @@ migraphx_shape shape_of(const Port& port) {
   bool is_dynamic = false;
   for (const weft_dim& dim : dims(port)) {
     is_dynamic |= dim.value < 0;
-    lengths.push_back(static_cast<size_t>(dim.value));
+    lengths.push_back(static_cast<size_t>(dim.max));
     shape.dynamic.push_back({static_cast<size_t>(dim.min), static_cast<size_t>(dim.max), {}});
   }
   if (!is_dynamic) return make_shape(type_of(port.dtype), lengths);
-  shape.type = type_of(port.dtype);
+  shape.type = type_of(port.dtype), shape.lengths = std::move(lengths);
   return shape;
 }
 
@@ -167,6 +168,13 @@ migraphx_status migraphx_modules_create(migraphx_modules_t* modules, migraphx_mo
     auto made = std::make_unique<migraphx_modules>();
     for (size_t i = 0; i < size; ++i) made->list.push_back(&given(given(ptr + i)));
     given(modules) = made.release();
+  });
+}
+
+migraphx_status weft_migraphx_instruction_shape(migraphx_shape_t* out, const_migraphx_instruction_t instruction) {
+  return guarded([&] {
+    const auto& [module, step] = given(instruction);
+    given(out) = new migraphx_shape(module->builder.shape(step));
   });
 }
 

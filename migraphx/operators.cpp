@@ -632,3 +632,8 @@ std::vector<std::string> operator_names() {
 }
 
 }  // namespace weft::mgx
+
+const char* weft_migraphx_operator(size_t index) {
+  static const auto* names = new std::vector<std::string>(weft::mgx::operator_names());
+  return index < names->size() ? (*names)[index].c_str() : nullptr;
+}

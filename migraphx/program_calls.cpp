@@ -42,26 +42,34 @@ bool is_open(const weft::Port& port) {
   return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
 }
 
-/// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for.
+/// What was asked for the input; else what the model says, with defaults for what it leaves open.
+std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
+  auto lengths = options.lengths.find(port.name);
+  if (lengths != options.lengths.end())
+    return lengths->second.empty() ? "" : request(port.name, fixed(lengths->second));
+  auto ranges = options.ranges.find(port.name);
+  if (ranges != options.ranges.end()) return request(port.name, ranges->second);
+  return is_open(port) ? request(port.name, by_default(port, options)) : "";
+}
+
+/// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for. Sizes
+/// for names that are no inputs are ignored, as they are there: onnxruntime's provider gives some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
-  for (const auto& [name, lengths] : options.lengths)
-    if (!lengths.empty()) source.options.shapes.push_back(request(name, fixed(lengths)));
-  for (const auto& [name, ranges] : options.ranges)
-    if (!options.lengths.contains(name)) source.options.shapes.push_back(request(name, ranges));
-  weft::Graph graph = source.read();
+  weft::Graph graph = source.read();  // the ports point into it
   for (const weft::Port& port : graph.inputs())
-    if (is_open(port) && !options.ranges.contains(port.name) && !options.lengths.contains(port.name))
-      source.options.shapes.push_back(request(port.name, by_default(port, options)));
+    if (std::string sizes = sizes_of(port, options); !sizes.empty()) source.options.shapes.push_back(sizes);
+  if (!source.options.shapes.empty()) source.read();  // what does not fit is told now
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
 }
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+/// Of a loaded program, the report: its graph is not kept.
+std::string text_of(const migraphx_program& program) {
+  bool is_loaded = program.made && !program.source && program.modules.empty();
+  return is_loaded ? program.made->program().report() + "\n" : program.graph().print();
 }
 
 bool equal_programs(const migraphx_program& a, const migraphx_program& b) {
@@ -128,8 +136,15 @@ migraphx_status migraphx_program_get_output_shapes(migraphx_shapes_t* out, migra
 
 migraphx_status migraphx_program_print(const_migraphx_program_t program) {
   return guarded([&] {
-    bool is_loaded = given(program).made && !program->source && program->modules.empty();
-    print(is_loaded ? program->made->program().report() + "\n" : program->graph().print());
+    std::fputs(text_of(given(program)).c_str(), stdout);
+    std::fflush(stdout);
+  });
+}
+
+migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t program) {
+  return guarded([&] {
+    given(out) = strdup(text_of(given(program)).c_str());
+    if (!*out) throw std::bad_alloc();
   });
 }
 

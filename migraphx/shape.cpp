@@ -63,12 +63,7 @@ migraphx_dynamic_dimension range(size_t min, size_t max, std::set<size_t> optima
 
 }  // namespace
 
-size_t migraphx_shape::elements() const {
-  if (!is_dynamic()) return product(lengths);
-  std::vector<size_t> most;
-  for (const migraphx_dynamic_dimension& size : dynamic) most.push_back(size.max);
-  return product(most);
-}
+size_t migraphx_shape::elements() const { return product(lengths); }
 
 size_t migraphx_shape::bytes() const {
   size_t bits = static_cast<size_t>(weft_dtype_bits(dtype_of(type)));
@@ -156,6 +151,11 @@ migraphx_status migraphx_dynamic_dimension_is_fixed(bool* out, const_migraphx_dy
   return guarded([&] { given(out) = given(dimension).min == given(dimension).max; });
 }
 
+migraphx_status weft_migraphx_dynamic_dimension_range(size_t* min, size_t* max,
+                                                      const_migraphx_dynamic_dimension_t dimension) {
+  return guarded([&] { given(min) = given(dimension).min, given(max) = dimension->max; });
+}
+
 migraphx_status migraphx_dynamic_dimension_equal(bool* out, const_migraphx_dynamic_dimension_t dimension,
                                                  const_migraphx_dynamic_dimension_t x) {
   return guarded([&] { given(out) = given(dimension) == given(x); });
@@ -202,15 +202,15 @@ migraphx_status migraphx_shape_create_scalar(migraphx_shape_t* shape, migraphx_s
 
 migraphx_status migraphx_shape_create_dynamic(migraphx_shape_t* shape, migraphx_shape_datatype_t type,
                                               migraphx_dynamic_dimensions_t dims) {
-  return guarded([&] { given(shape) = new migraphx_shape{type, {}, {}, given(dims).list}; });
+  return guarded([&] {
+    std::vector<size_t> most;
+    for (const migraphx_dynamic_dimension& size : given(dims).list) most.push_back(size.max);
+    given(shape) = new migraphx_shape{type, std::move(most), {}, dims->list};
+  });
 }
 
 migraphx_status migraphx_shape_lengths(const size_t** out, size_t* out_size, const_migraphx_shape_t shape) {
-  return guarded([&] {
-    if (given(shape).is_dynamic())
-      refuse(to_string(*shape) + " has no fixed lengths", "migraphx_shape_dyn_dims gives their ranges");
-    given(out) = shape->lengths.data(), given(out_size) = shape->lengths.size();
-  });
+  return guarded([&] { given(out) = given(shape).lengths.data(), given(out_size) = shape->lengths.size(); });
 }
 
 migraphx_status migraphx_shape_strides(const size_t** out, size_t* out_size, const_migraphx_shape_t shape) {
@@ -223,7 +223,8 @@ migraphx_status migraphx_shape_strides(const size_t** out, size_t* out_size, con
 migraphx_status migraphx_shape_dyn_dims(migraphx_dynamic_dimensions_t* out, const_migraphx_shape_t shape) {
   return guarded([&] {
     auto made = std::make_unique<migraphx_dynamic_dimensions>(migraphx_dynamic_dimensions{given(shape).dynamic});
-    for (size_t length : shape->lengths) made->list.push_back({length, length, {}});
+    if (!shape->is_dynamic())
+      for (size_t length : shape->lengths) made->list.push_back({length, length, {}});
     given(out) = made.release();
   });
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
 #include <cstdio>
 
 #include "migraphx/handles.h"
@@ -8,7 +7,7 @@ namespace weft::mgx {
 namespace {
 
 thread_local std::string last_error;
-std::atomic<bool> is_printed = true;
+thread_local bool is_printed = true;
 
 migraphx_status keep(const char* text, migraphx_status status) noexcept {
   try {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 
 #include "api/c/handles.h"
@@ -60,10 +61,14 @@ void give_graph(weft_graph** out, std::unique_ptr<Program> program) {
   *out = made.release();
 }
 
-void give_port(weft_graph& graph, std::vector<Port> ports, size_t index, weft_port* out) {
-  graph.ports = std::move(ports);
-  graph.port_texts = describe_ports(graph.ports);
-  fill_port(graph.ports, graph.port_texts, index, out);
+/// Ports stay where they are until there are others.
+void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out) {
+  auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };
+  if (!std::ranges::equal(known.ports, now, is_same)) {
+    known.ports = std::move(now);
+    known.texts = describe_ports(known.ports);
+  }
+  fill_port(known.ports, known.texts, index, out);
 }
 
 ProductKinds kinds_of(int32_t products) {
@@ -123,11 +128,11 @@ size_t weft_graph_input_count(const weft_graph* graph) {
 size_t weft_graph_output_count(const weft_graph* graph) { return graph->results.size(); }
 
 weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port) {
-  return guarded([&] { give_port(*graph, input_ports(program_of(graph)), index, port); });
+  return guarded([&] { give_port(graph->inputs, input_ports(program_of(graph)), index, port); });
 }
 
 weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port) {
-  return guarded([&] { give_port(*graph, output_ports(program_of(graph)), index, port); });
+  return guarded([&] { give_port(graph->outputs, output_ports(program_of(graph)), index, port); });
 }
 
 void weft_graph_free(weft_graph* graph) { delete graph; }

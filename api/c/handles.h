@@ -52,8 +52,12 @@ struct weft_graph {
   std::vector<weft::Instruction*> instructions;  // by the number in weft_value
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
-  std::vector<weft::Port> ports;  // what the last call that asked for a port shows
-  std::vector<weft::PortText> port_texts;
+  /// What weft_port points to.
+  struct Ports {
+    std::vector<weft::Port> ports = {};
+    std::vector<weft::PortText> texts = {};
+  };
+  Ports inputs = {}, outputs = {};
 };
 
 namespace weft {

@@ -390,7 +390,7 @@ WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_optio
 WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
                                             weft_graph** graph);
 WEFT_API void weft_graph_free(weft_graph* graph);
-/* The inputs and outputs so far; what `port` points to lives until the graph is asked again, changes or is freed. */
+/* The inputs and outputs so far; what `port` points to lives until the graph gets others, or is freed. */
 WEFT_API size_t weft_graph_input_count(const weft_graph* graph);
 WEFT_API size_t weft_graph_output_count(const weft_graph* graph);
 WEFT_API weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port);

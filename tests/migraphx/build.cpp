@@ -132,7 +132,9 @@ TEST_CASE("migraphx: indices, tuples and literals") {
   factor = main.add_instruction(migraphx::operation("multibroadcast", "{out_lens: [2, 1]}"), factor);
   main.add_return({main.add_instruction(migraphx::operation("mul"), {best, factor}), where});
   CHECK(migraphx::operation("topk").name() == "topk");
-  CHECK(program.get_output_shapes()[1].type() == migraphx_shape_int64_type);
+  migraphx::shapes shapes = program.get_output_shapes();
+  CHECK(shapes[0] == migraphx::shape(migraphx_shape_float_type, {2, 1}));
+  CHECK(shapes[1] == migraphx::shape(migraphx_shape_int64_type, {2, 1}));
   program.compile(migraphx::target("cpu"));
   CHECK(run(program, {row}) == Floats{8, 4});
 }

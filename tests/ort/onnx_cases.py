@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own conformance cases through stock onnxruntime: with Weft, and with its own CPU provider alone.
 
-    PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N] [--match TEXT] [--json FILE]
+    PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE]
 
 A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Cases run in
-a process of their own each few, so that a crash costs one case.
+a process of their own each few, so that a crash costs one case. `--provider` names another provider, one that this onnxruntime
+was built with, to be judged in the same way.
 """
 import argparse
 import collections
@@ -60,11 +61,11 @@ def load(case):
     return model, read_folder(case.model_dir, model)
 
 
-def make_session(model, with_weft):
+def make_session(model, provider):
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    providers = [(NAME, {"threads": "1"})] if with_weft else ["CPUExecutionProvider"]
+    providers = [(NAME, {"threads": "1"})] if provider == NAME else [provider]
     return ort.InferenceSession(model.SerializeToString(), settings, providers=providers, enable_fallback=0)
 
 
@@ -103,18 +104,18 @@ def check(case, session, given, wanted):
     Runner.assert_similar_outputs(wanted, session.run(None, feed), rtol=max(case.rtol, 1e-3), atol=max(case.atol, 1e-5))
 
 
-def outcome(case, with_weft):
-    """(what happened, the message, nodes on Weft, all nodes)"""
+def outcome(case, provider):
+    """(what happened, the message, nodes on the provider, all nodes)"""
     model, sets = load(case)
     model.ir_version = min(model.ir_version, NEWEST_IR)
     try:
-        session = make_session(model, with_weft)
+        session = make_session(model, provider)
     except Exception as error:
         return "load", str(error)[-600:], 0, 0
     counts = collections.Counter()
     for part in session.get_provider_graph_assignment_info():
         counts[part.ep_name] += len(part.get_nodes())
-    mine, total = counts[NAME], sum(counts.values())
+    mine, total = counts[provider], sum(counts.values())
     try:
         for given, wanted in sets:
             check(case, session, given, wanted)
@@ -125,38 +126,39 @@ def outcome(case, with_weft):
     return "pass", "", mine, total
 
 
-def all_cases(every=1, match=""):
+def all_cases(every=1, match="", first=0):
     cases = [case for kind in KINDS for case in load_model_tests(kind=kind) if match in case.name]
-    return cases[::every]
+    return cases[first::every]
 
 
-def judge(case):
+def judge(case, provider):
     warnings.simplefilter("ignore")
     ort.set_default_logger_severity(4)
-    cpu = outcome(case, False)
-    weft = outcome(case, True)
+    cpu = outcome(case, "CPUExecutionProvider")
+    weft = outcome(case, provider)
     lost = cpu[0] == "pass" and weft[0] != "pass"
     return {"name": case.name, "cpu": cpu[0], "weft": weft[0], "lost": lost, "message": weft[1], "nodes": weft[2],
             "all": weft[3]}
 
 
-def _work(numbers, every, match, results):
-    import onnxruntime_ep_weft
+def _work(numbers, chosen, provider, results):
+    if provider == NAME:
+        import onnxruntime_ep_weft
 
-    onnxruntime_ep_weft.register()
-    cases = all_cases(every, match)
+        onnxruntime_ep_weft.register()
+    cases = all_cases(**chosen)
     for number in numbers:
-        results.put((number, judge(cases[number])))
+        results.put((number, judge(cases[number], provider)))
 
 
-def run(every=1, match=""):
+def run(provider=NAME, **chosen):
     """Results of all cases; what a process did not answer is a crash, and the rest goes to a new one."""
-    names = [case.name for case in all_cases(every, match)]
+    names = [case.name for case in all_cases(**chosen)]
     found, pending = {}, list(range(len(names)))
     context = multiprocessing.get_context("spawn")
     while pending:
         results = context.Queue()
-        worker = context.Process(target=_work, args=(pending, every, match, results))
+        worker = context.Process(target=_work, args=(pending, chosen, provider, results))
         worker.start()
         while worker.is_alive() or not results.empty():
             try:
@@ -182,10 +184,12 @@ def summary(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--match", default="")
+    parser.add_argument("--provider", default=NAME)
     parser.add_argument("--json")
     options = parser.parse_args()
-    results = run(options.every, options.match)
+    results = run(options.provider, every=options.every, first=options.first, match=options.match)
     for result in results:
         if result["lost"]:
             print("lost:", result["name"], result["weft"], result["message"].replace("\n", " ")[:200])

@@ -93,13 +93,21 @@ MIGRAPHX_HANDLE(experimental_custom_op)
 
 /* Why the last call of this thread that failed did so, as one text of several lines; "" before any failure. */
 MIGRAPHX_C_EXPORT const char* weft_migraphx_error(void);
-/* Whether failures are printed to standard error too, as MIGraphX prints them; on at first. */
+/* Whether failures of this thread are printed to standard error too, as MIGraphX prints them; on at first. */
 MIGRAPHX_C_EXPORT void weft_migraphx_print_errors(bool value);
+/* What bindings need and MIGraphX's interface lacks: a program as text (freed with free()), the operators of programs
+ * built by hand (NULL past the last), the shape of an instruction, and the ends of a range. */
+MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t program);
+MIGRAPHX_C_EXPORT const char* weft_migraphx_operator(size_t index);
+MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_instruction_shape(migraphx_shape_t* out,
+                                                                  const_migraphx_instruction_t instruction);
+MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_dynamic_dimension_range(size_t* min, size_t* max,
+                                                                        const_migraphx_dynamic_dimension_t dimension);
 
 /* ---- Shapes ------------------------------------------------------------------------------------------------------
- * Lengths and strides are in elements. The shape of `_create_scalar` has one axis of length 1 and stride 0, as
- * MIGraphX writes scalars; parameters and outputs of rank 0 have no axes. Lists that are returned live as long as the
- * shape. */
+ * Lengths and strides are in elements; lengths of ranges are the greatest. The shape of `_create_scalar` has one axis
+ * of length 1 and stride 0, as MIGraphX writes scalars; parameters and outputs of rank 0 have no axes. Lists that are
+ * returned live as long as the shape. */
 
 /* Sizes that a range is to be good at. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_optimals_create(migraphx_optimals_t* optimals, const size_t* ptr,

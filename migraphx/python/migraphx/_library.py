@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libmigraphx_c.so.3 by ctypes: calls that raise, and handles that destroy themselves.
+
+Loading it here also serves libraries that are loaded later and need it by its name, such as the provider of the
+onnxruntime-migraphx wheel; for them HIP is loaded too, AMD's own where it is, else Weft's facade of it."""
+import ctypes
+import os
+import pathlib
+
+HIP = "libamdhip64.so.7"
+
+
+def _folders():
+    """Where the library may lie: beside this file, or where the build and an installation have it."""
+    here = pathlib.Path(__file__).resolve().parent
+    return [here, *(parent / "lib" for parent in here.parents[:5])]
+
+
+def _open():
+    for folder in _folders():
+        if (folder / "libmigraphx_c.so.3").exists():
+            return folder, ctypes.CDLL(str(folder / "libmigraphx_c.so.3"), ctypes.RTLD_GLOBAL)
+    return None, ctypes.CDLL("libmigraphx_c.so.3", ctypes.RTLD_GLOBAL)
+
+
+def _open_hip(folder):
+    try:
+        return ctypes.CDLL(HIP, ctypes.RTLD_GLOBAL)
+    except OSError:
+        facade = (folder or pathlib.Path()) / "hip-facade" / HIP
+        return ctypes.CDLL(str(facade), ctypes.RTLD_GLOBAL) if facade.exists() else None
+
+
+_folder, _library = _open()
+hip = _open_hip(_folder)
+_libc = ctypes.CDLL(None)
+_library.weft_migraphx_error.restype = _library.weft_migraphx_operator.restype = ctypes.c_char_p
+
+
+def argument_of(value):
+    """A Python value as C takes it: handles by address, sizes in 64 bits, text as UTF-8."""
+    if isinstance(value, Handle):
+        return ctypes.c_void_p(value.address)
+    if isinstance(value, bool):
+        return ctypes.c_bool(value)
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, (str, os.PathLike)):
+        return os.fsencode(value)
+    return value
+
+
+def _call(function, arguments):
+    """What fails here is raised; for others in the process, such as onnxruntime's provider, it is printed."""
+    _library.weft_migraphx_print_errors(False)
+    status = getattr(_library, function)(*map(argument_of, arguments))
+    _library.weft_migraphx_print_errors(True)
+    if status != 0:
+        raise RuntimeError(_library.weft_migraphx_error().decode())
+
+
+def call(name, *arguments):
+    """Calls migraphx_NAME; raises RuntimeError with the reason when it fails."""
+    _call("migraphx_" + name, arguments)
+
+
+def call_weft(name, *arguments):
+    """The same for weft_migraphx_NAME."""
+    _call("weft_migraphx_" + name, arguments)
+
+
+def text_by_weft(name, *arguments):
+    text = ctypes.c_void_p()
+    call_weft(name, ctypes.byref(text), *arguments)
+    try:
+        return ctypes.string_at(text.value).decode()
+    finally:
+        _libc.free(text)
+
+
+def operators_by_weft():
+    names, index = [], 0
+    while name := _library.weft_migraphx_operator(ctypes.c_size_t(index)):
+        names.append(name.decode())
+        index += 1
+    return names
+
+
+def get(kind, name, *arguments):
+    """The result that migraphx_NAME writes through its first parameter."""
+    result = kind()
+    call(name, ctypes.byref(result), *arguments)
+    return result.value
+
+
+def made(name, *arguments):
+    """The address of a handle that migraphx_NAME makes."""
+    return get(ctypes.c_void_p, name, *arguments)
+
+
+def size_list(values):
+    return (ctypes.c_size_t * len(values))(*values), len(values)
+
+
+class Handle:
+    """Something of the C interface. `owner` keeps alive what it is a part of; without one it is destroyed with this."""
+
+    kind = ""
+
+    def __init__(self, address, owner=None):
+        self.address, self.owner = address, owner
+
+    def __del__(self):
+        is_owned = getattr(self, "address", None) and self.owner is None and self.kind
+        if is_owned and _library:  # which may be gone when Python ends
+            getattr(_library, f"migraphx_{self.kind}_destroy")(ctypes.c_void_p(self.address))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
+DIGITS = ROOT / "examples/digits/digits.onnx"
+WHEEL = "onnxruntime-migraphx==1.27.1"
+sys.path.insert(0, str(BUILD / "python"))
+
+
+@pytest.fixture(scope="session")
+def wheel():
+    """AMD's wheel as it is, in a folder of the build: it has the name of the onnxruntime that other tests use."""
+    folder = BUILD / WHEEL.replace("==", "-")
+    if not (folder / "onnxruntime").exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                        "--target", folder, WHEEL], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def client(wheel):
+    """Runs wheel_client.py in a process of its own, on the wheel and on Weft's libraries; gives what it prints."""
+
+    def run(*words, **variables):
+        paths = os.pathsep.join(map(str, (wheel, BUILD / "python", ROOT / "tests/ort")))
+        done = subprocess.run([sys.executable, ROOT / "tests/migraphx/wheel_client.py", *map(str, words)],
+                              env={**os.environ, "PYTHONPATH": paths, **variables}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python module, and the command over it."""
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import BUILD, DIGITS, ROOT
+
+import migraphx
+
+
+def digits(batch=2, **options):
+    return migraphx.parse_onnx(str(DIGITS), map_input_dims={"image": [batch, 1, 8, 8]}, **options)
+
+
+def image(batch=2, seed=0):
+    return np.random.default_rng(seed).random((batch, 1, 8, 8), dtype=np.float32)
+
+
+def answer(program, x):
+    return np.array(program.run({"image": migraphx.argument(x)})[0])
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    program = digits()
+    program.compile(migraphx.get_target("gpu"))
+    return program
+
+
+@pytest.fixture(scope="module")
+def reference():
+    program = digits()
+    program.compile(migraphx.get_target("ref"))
+    return program
+
+
+def test_a_model_runs(compiled, reference):
+    assert compiled.is_compiled()
+    assert compiled.get_parameter_names() == ["image"]
+    assert compiled.get_output_shapes()[0].lens() == [2, 10]
+    np.testing.assert_allclose(answer(compiled, image()), answer(reference, image()), atol=1e-6)
+    np.testing.assert_array_equal(answer(compiled, np.asfortranarray(image())), answer(compiled, image()))
+    with pytest.raises(RuntimeError, match="'image' is missing"):
+        compiled.run({})
+
+
+def test_precision(reference):
+    for quantise, limit in ((migraphx.quantize_fp16, 5e-3), (migraphx.quantize_bf16, 5e-2), (int8, 1e-1)):
+        program = digits()
+        quantise(program)
+        program.compile(migraphx.get_target("cpu"))
+        error = np.abs(answer(program, image()) - answer(reference, image())).max()
+        assert 0 < error < limit
+    with pytest.raises(RuntimeError, match="fp8"):
+        migraphx.quantize_fp8(digits(), migraphx.get_target("gpu"))
+
+
+def int8(program):
+    migraphx.quantize_int8(program, migraphx.get_target("cpu"), [{"image": image(seed=seed)} for seed in range(3)])
+
+
+def test_a_range_of_sizes():
+    ranges = [migraphx.shape.dynamic_dimension(1, 8), *([migraphx.shape.dynamic_dimension(n, n) for n in (1, 8, 8)])]
+    program = migraphx.parse_onnx(str(DIGITS), map_dyn_input_dims={"image": ranges})
+    program.compile(migraphx.get_target("cpu"))
+    shape = program.get_parameter_shapes()["image"]
+    assert shape.dynamic() and shape.dyn_dims() == ranges
+    assert [answer(program, image(batch)).shape for batch in (1, 3, 8)] == [(1, 10), (3, 10), (8, 10)]
+
+
+def test_a_program_built_by_hand():
+    program = migraphx.program()
+    main = program.get_main_module()
+    x = main.add_parameter("x", migraphx.shape(type="float", lens=[2, 3]))
+    w = main.add_literal(np.arange(6, dtype=np.float32).reshape(3, 2))
+    product = main.add_instruction(migraphx.op("dot"), [x, w])
+    assert product.shape() == migraphx.shape(type="float", lens=[2, 2])
+    main.add_return([main.add_instruction(migraphx.op("softmax", axis=1), [product])])
+    copy = program.clone()
+    assert copy == program
+    program.compile(migraphx.get_target("cpu"))
+    values = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    got = np.array(program.run({"x": values})[0])
+    exact = np.exp(values @ np.arange(6).reshape(3, 2))
+    np.testing.assert_allclose(got, exact / exact.sum(1, keepdims=True), rtol=1e-5)
+    assert copy != program
+    with pytest.raises(RuntimeError, match="lstm"):
+        copy.create_module("other").add_instruction(migraphx.op("lstm"), [])
+    assert "dot" in migraphx.get_operators() and "Conv" in migraphx.get_onnx_operators()
+
+
+def test_files(compiled, tmp_path):
+    migraphx.save(compiled, str(tmp_path / "digits.mxr"))
+    for again in (migraphx.load(str(tmp_path / "digits.mxr")), migraphx.load_buffer(migraphx.save_buffer(compiled))):
+        np.testing.assert_array_equal(answer(again, image()), answer(compiled, image()))
+    argument = migraphx.argument(image())
+    argument.save(tmp_path / "image.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "image.npy"), image())
+    assert migraphx.argument.load(tmp_path / "image.npy") == argument
+
+
+def test_shapes_and_arguments():
+    shape = migraphx.shape(type="int32_type", lens=[2, 3], strides=[1, 2])
+    assert (shape.elements(), shape.bytes(), shape.ndim(), shape.type_size()) == (6, 24, 2, 4)
+    assert shape.transposed() and shape.packed() and not shape.standard()
+    numbers = migraphx.create_argument(shape, range(6))
+    assert numbers.tolist() == list(range(6))
+    np.testing.assert_array_equal(np.array(numbers), np.arange(6).reshape(2, 3))
+    assert migraphx.fill_argument(migraphx.shape(lens=[3]), 2).tolist() == [2, 2, 2]
+    assert migraphx.argument(b"\x01\x02").get_shape().type_string() == "uint8_type"
+    assert migraphx.generate_argument(shape, 1) == migraphx.generate_argument(shape, 1)
+
+
+def driver(*words):
+    done = subprocess.run([BUILD / "bin/migraphx-driver", *map(str, words)], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command(tmp_path):
+    dims = ("--input-dim", "@image", 2, 1, 8, 8)
+    assert "output 0: float_type, [2, 10]" in driver("params", DIGITS, *dims)[1]
+    code, out, _ = driver("verify", DIGITS, "--cpu", "--int8", *dims)
+    assert code == 0 and "passed" in out
+    assert driver("verify", DIGITS, "--fp16", "--rms-tol", "1e-9")[0] == 1
+    assert driver("compile", DIGITS, "--binary", "-o", tmp_path / "d.mxr", *dims)[0] == 0
+    code, out, _ = driver("perf", tmp_path / "d.mxr", "-n", 3)
+    assert code == 0 and "Rate:" in out
+    assert "parameter" in driver("read", DIGITS)[1]
+    assert "output 0" in driver("run", DIGITS, "--fill1", "image")[1]
+    assert driver("run", DIGITS, "--fill1", "picture")[0] == 1
+    assert driver("bogus")[0] == 2
+    code, _, err = driver("read", ROOT / "README.md")
+    assert code == 1 and "README.md" in err
+
+
+def test_the_module_needs_no_numpy():
+    code = "import sys; sys.modules['numpy'] = None; import migraphx; print(migraphx.argument(b'ab').tolist())"
+    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(BUILD / "python")}, capture_output=True,
+                          text=True)
+    assert done.stdout == "[97, 98]\n", done.stderr

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMD's unmodified wheel of onnxruntime with the MIGraphX provider inside, over Weft's libraries."""
+import json
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DIGITS
+
+COMPARED = 1e-5
+
+
+@pytest.fixture(scope="module")
+def fixed_model(tmp_path_factory):
+    """The digits with a batch of 2: what has fixed sizes is compiled when the session is made."""
+    model = onnx.load(DIGITS)
+    for value in [*model.graph.input, *model.graph.output]:
+        value.type.tensor_type.shape.dim[0].dim_value = 2
+    path = tmp_path_factory.mktemp("wheel") / "fixed.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def feed(client, *words, **variables):
+    return json.loads(client("feed", *words, **variables).splitlines()[-1])
+
+
+def test_every_size_gives_the_answer_of_the_cpu_provider(client):
+    result = feed(client, DIGITS, "--batches", 1, 5, 2, 5)
+    assert result["nodes"] > 0
+    assert all(error < COMPARED for error in result["errors"])
+
+
+def test_fixed_sizes_and_saved_programs(client, fixed_model, tmp_path):
+    words = [fixed_model, "--batches", 2, "--option", f"migraphx_model_cache_dir={tmp_path}"]
+    assert feed(client, *words)["errors"][0] < COMPARED
+    saved = list(tmp_path.glob("*.mxr"))
+    assert len(saved) == 1
+    written = saved[0].stat().st_mtime_ns
+    assert feed(client, *words)["errors"][0] < COMPARED
+    assert saved[0].stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("option", ["migraphx_fp16_enable=1", "migraphx_bf16_enable=1"])
+def test_precision_reaches_the_compiler(client, fixed_model, option):
+    error = feed(client, fixed_model, "--batches", 2, "--option", option)["errors"][0]
+    assert COMPARED < error < 0.1
+
+
+def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
+    """AMD's provider takes it by its list; what Weft cannot do must not run elsewhere in silence."""
+    node = helper.make_node("RandomUniformLike", ["x"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy"]
+    model = helper.make_model(helper.make_graph([node], "g", values[:1], values[1:]),
+                              opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "random.onnx")
+    with pytest.raises(AssertionError, match="RandomUniformLike is unknown to Weft"):
+        feed(client, tmp_path / "random.onnx", "--batches", 2)
+
+
+def test_conformance_cases(client):
+    results = json.loads(client("cases", "--every", 211).splitlines()[-1])
+    ours = [r for r in results if r["nodes"] > 0 and r["cpu"] == "pass"]
+    assert ours
+    assert [(r["name"], r["weft"]) for r in ours if r["weft"] in ("wrong", "crash")] == []
+    assert sum(r["weft"] == "pass" for r in ours) >= 0.8 * len(ours)
