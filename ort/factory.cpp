@@ -83,6 +83,7 @@ void offer_device(OrtEpFactory* factory, const OrtHardwareDevice* hardware, OrtE
 }  // namespace
 
 Factory::Factory(std::string_view name) : OrtEpFactory{}, name_(name) {
+  if (name == "AMDGPUExecutionProvider") memory_.emplace();
   ort_version_supported = api.version;
   GetName = [](const OrtEpFactory* f) noexcept { return static_cast<const Factory*>(f)->name_.c_str(); };
   GetVendor = [](const OrtEpFactory*) noexcept { return "Weft"; };
@@ -94,7 +95,10 @@ Factory::Factory(std::string_view name) : OrtEpFactory{}, name_(name) {
       *found = 0;
       for (size_t i = 0; i < count && *found < room && *found == 0; ++i) {
         if (api.ort->HardwareDevice_Type(hardware[i]) != OrtHardwareDeviceType_CPU) continue;
-        offer_device(factory, hardware[i], &devices[(*found)++]);
+        offer_device(factory, hardware[i], &devices[*found]);
+        const auto& memory = static_cast<Factory*>(factory)->memory_;
+        if (memory) memory->add_to(devices[*found]);
+        ++*found;
       }
     });
   };
@@ -111,16 +115,18 @@ Factory::Factory(std::string_view name) : OrtEpFactory{}, name_(name) {
         is_same ? OrtCompiledModelCompatibility_EP_SUPPORTED_OPTIMAL : OrtCompiledModelCompatibility_EP_UNSUPPORTED;
     return nullptr;
   };
-  // The cpu target works in the host's memory: no allocators, copies or streams of its own.
-  CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*,
-                       OrtAllocator** out) noexcept -> OrtStatus* {
-    *out = nullptr;
-    return nullptr;
+  // The cpu target works in the host's memory, and needs allocators and copies only where an application expects them.
+  CreateAllocator = [](OrtEpFactory* factory, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
+                       OrtAllocator** out) noexcept {
+    return guarded("making an allocator", [&] {
+      const auto& memory = static_cast<Factory*>(factory)->memory_;
+      *out = memory ? memory->make_allocator(info) : nullptr;
+    });
   };
-  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator*) noexcept {};
-  CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** out) noexcept -> OrtStatus* {
-    *out = nullptr;
-    return nullptr;
+  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* allocator) noexcept { free_allocator(allocator); };
+  CreateDataTransfer = [](OrtEpFactory* factory, OrtDataTransferImpl** out) noexcept {
+    return guarded("making copies",
+                   [&] { *out = static_cast<Factory*>(factory)->memory_ ? make_data_transfer() : nullptr; });
   };
   IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
 }

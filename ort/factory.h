@@ -3,8 +3,11 @@
 #include <onnxruntime_c_api.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "ort/device_memory.h"
 
 namespace weft::ort {
 
@@ -20,6 +23,7 @@ class Factory : public OrtEpFactory {
 
  private:
   std::string name_;
+  std::optional<DeviceMemory> memory_;  ///< of the name that onnxruntime-genai knows, which needs it
 };
 
 }  // namespace weft::ort

@@ -39,9 +39,10 @@ struct Gate {
 std::vector<Gate> gates(Call& c, std::vector<std::string> names) {
   auto given = c.texts("activations");
   auto alphas = c.floats("activation_alpha"), betas = c.floats("activation_beta");
-  if (!given.empty() && given.size() != names.size())
+  if (!given.empty() && given.size() < names.size())
     c.fail("E140", cat("needs ", names.size(), " activations, has ", given.size()));
-  if (!given.empty()) names = given;
+  // onnxruntime writes the defaults of both directions into the models that it hands on, also for one direction.
+  if (!given.empty()) names.assign(given.begin(), given.begin() + static_cast<int64_t>(names.size()));
   std::vector<Gate> list;
   for (size_t i = 0; i < names.size(); ++i) {
     auto found = std::ranges::find(activations, names[i], &NamedActivation::name);
