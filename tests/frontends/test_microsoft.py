@@ -183,6 +183,17 @@ def test_grouped_attention_scores(shown):
     grouped(6, 0, [6, 6], {"qk_output": shown, "softcap": 3.0}, bias=floats(1, HEADS, 6, 6), outputs=["y", "k", "v", "qk"])
 
 
+def test_grouped_attention_prompts_of_different_lengths():
+    """onnxruntime-genai's provider for AMD gives the room of the cache as the total, and rows that end in padding."""
+    q, k, v = floats(2, 4, WIDTH), floats(2, 4, KV_HEADS * SIZE), floats(2, 4, KV_HEADS * SIZE)
+    cache = np.zeros((2, KV_HEADS, 8, SIZE), np.float32)
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS}
+    room, exact = (answer("GroupQueryAttention", [q, k, v, cache, cache, i32(1, 3), np.int32(total)], attributes)
+                   for total in (8, 4))
+    np.testing.assert_allclose(room[0][0, :2], exact[0][0, :2], 1e-5, 1e-6)
+    np.testing.assert_allclose(room[0][1], exact[0][1], 1e-5, 1e-6)
+
+
 def test_grouped_attention_norms():
     """Only GPUs of onnxruntime normalise q and k here; numpy says what to expect."""
     q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)

@@ -109,7 +109,7 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
 /// Tokens in a row and where its first new one stands: seqlens_k is the number of valid keys less one. A prompt starts
-/// at position 0 however long its row is.
+/// at position 0 however long its row is, also where the total is the room of a cache that is larger than the prompt.
 struct Rows {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -117,7 +117,7 @@ struct Rows {
 Rows rows_of(Call& c, Expr lengths, Value total, const Dim& rows) {
   Expr length = reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
   Expr count = scalar(c, rows), longest = reshape(convert({&c, total}, DType::i64), {});
-  return {length, select(equal(longest, count), 0, length - count)};
+  return {length, select(equal(longest, count), 0, max(length - count, 0))};
 }
 
 Expr turned(Call& c, Expr x, Value positions, size_t cosine) {
