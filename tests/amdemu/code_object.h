@@ -27,6 +27,7 @@ struct Kernel {
   CodeObject* object = nullptr;
   // From the metadata.
   u32 argument_bytes = 0, explicit_bytes = 0, most_threads = 1024;
+  u32 registers = 0, accumulators = 0, spills = 0;  ///< of the vector unit
   std::vector<KernelArgument> arguments = {};
   // From the kernel descriptor.
   u32 lds_bytes = 0, private_bytes = 0, resource1 = 0, resource2 = 0, resource3 = 0;

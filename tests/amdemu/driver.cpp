@@ -50,9 +50,12 @@ void copy(const Work& work) {
 void write_report(const Driver& d) {
   if (options().report.empty()) return;
   std::ofstream out(options().report, std::ios::app);
-  for (const auto& [kernel, counters] : d.counters) {
-    out << "{\"kernel\": \"" << kernel << "\", \"chips\": \"" << options().chips << '"';
-#define COUNTER(name, sentence) out << ", \"" #name "\": " << counters.name;
+  for (const auto& [kernel, r] : d.records) {
+    out << "{\"kernel\": \"" << kernel << "\", \"chip\": \"" << r.chip << "\", \"threads\": " << r.threads
+        << ", \"registers\": " << r.registers << ", \"accumulators\": " << r.accumulators
+        << ", \"spills\": " << r.spills << ", \"private_bytes\": " << r.private_bytes
+        << ", \"lds_bytes\": " << r.lds_bytes;
+#define COUNTER(name, sentence) out << ", \"" #name "\": " << r.counters.name;
 #include "counters.def"
 #undef COUNTER
     out << "}\n";
@@ -96,7 +99,14 @@ const std::vector<Chip>& devices() {
 
 void Driver::run_kernel_work(const Work& work) {
   try {
-    counters[work.kernel->name].add(run_kernel(*work.kernel, work.sizes, work.bytes));
+    const Kernel& k = *work.kernel;
+    const Counters counters = run_kernel(k, work.sizes, work.bytes);
+    Record& record = records[k.name];
+    record.chip = k.object->chip;
+    record.threads = k.most_threads;
+    record.registers = k.registers, record.accumulators = k.accumulators, record.spills = k.spills;
+    record.private_bytes = k.private_bytes, record.lds_bytes = k.lds_bytes + work.sizes.dynamic_lds;
+    record.counters.add(counters);
   } catch (const Fault& problem) {
     fault_text = problem.what();
     fault = fault_text.starts_with("illegal address") ? illegal_address : launch_failure;

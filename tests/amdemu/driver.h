@@ -95,7 +95,12 @@ struct Driver {
   size_t used = 0;
   int fault = success;  ///< stays, as the faults of a device do
   std::string fault_text;
-  std::map<std::string, Counters> counters;  ///< by kernel
+  struct Record {
+    std::string chip;
+    u32 threads = 0, registers = 0, accumulators = 0, spills = 0, private_bytes = 0, lds_bytes = 0;
+    Counters counters = {};
+  };
+  std::map<std::string, Record> records;  ///< by kernel
 
   Stream* stream(void* handle) { return handle ? static_cast<Stream*>(handle) : &default_stream; }
   /// Queues work, or records it.

@@ -20,13 +20,11 @@ def run(chips, program, *arguments, **options):
 
 
 def counted(chips, folder, program, *arguments):
-    """The same, and the counters of all kernels, summed."""
+    """The same, and for each kernel what its code object says of it and what it did (tests/amdemu/counters.def)."""
     report = pathlib.Path(folder) / "report.jsonl"
     done = run(chips, program, *arguments, report=report)
-    kernels = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-    totals = {}
-    for kernel in kernels:
-        for name, value in kernel.items():
-            if isinstance(value, int):
-                totals[name] = totals.get(name, 0) + value
-    return done, totals
+    return done, [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+
+
+def total(kernels, name):
+    return sum(kernel[name] for kernel in kernels)

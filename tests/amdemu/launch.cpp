@@ -61,14 +61,23 @@ const Instruction& fetch(const Wave& w) {
   return *made.release();
 }
 
-void count(Wave& w, Unit unit) {
+void count_memory(Counters& c, const MemoryShape& m) {
+  ++c.memory;
+  c.flat += m.space == Space::flat;
+  c.private_memory += m.space == Space::scratch;
+  const bool loads = m.kind == MemoryKind::move && m.space == Space::global && !m.store;
+  c.loads += loads;
+  c.wide_loads += loads && m.bytes == 16;
+}
+
+void count(Wave& w, const Instruction& i) {
   ++w.counters.instructions;
-  switch (unit) {
+  switch (i.unit) {
     case Unit::scalar: ++w.counters.scalar; break;
     case Unit::vector: ++w.counters.vector; break;
     case Unit::matrix: ++w.counters.matrix; break;
     case Unit::lds: ++w.counters.lds; break;
-    case Unit::memory: ++w.counters.memory; break;
+    case Unit::memory: count_memory(w.counters, i.memory); break;
     case Unit::scalar_memory: ++w.counters.scalar_memory; break;
     case Unit::none: break;
   }
@@ -248,7 +257,7 @@ void run_wave(Wave& w) {
   for (int n = 0; n < options().quantum && !w.done && !w.at_barrier && w.yields == yields; ++n) {
     const Instruction& i = fetch(w);
     w.pc += i.bytes;
-    count(w, i.unit);
+    count(w, i);
     execute(w, i);
   }
   w.steps += static_cast<u64>(options().quantum);

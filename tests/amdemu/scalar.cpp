@@ -10,16 +10,23 @@ namespace weft::amdemu {
 namespace {
 
 template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, u64, std::conditional_t<sizeof(T) == 4, u32, u16>>;
+
+template <class T>
 T read_as(const Wave& w, const Operand& o) {
-  const u64 bits = read_scalar(w, o, meaning_of<T>);
-  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(bits);
-  else return std::bit_cast<T>(static_cast<u32>(bits));
+  return std::bit_cast<T>(static_cast<BitsOf<T>>(read_scalar(w, o, meaning_of<T>)));
 }
 
 template <class T>
 void write_as(Wave& w, const Operand& o, T value) {
-  if constexpr (sizeof(T) == 8) write_scalar(w, o, std::bit_cast<u64>(value));
-  else write_scalar(w, o, std::bit_cast<u32>(value));
+  write_scalar(w, o, std::bit_cast<BitsOf<T>>(value));
+}
+
+template <class T, auto formula>
+void transcendental(Wave& w, const Instruction& i) {
+  T a = read_as<T>(w, i[1]);
+  if (i[1].absolute && std::signbit(static_cast<f32>(a))) a = -a;
+  write_as<T>(w, i[0], formula(i[1].negate ? -a : a));
 }
 
 /// `count` bits, given in bits 16 to 22 of `control`, from `first` on.
@@ -137,6 +144,7 @@ using Entry = std::pair<const char*, Action>;
           const T a = read_as<T>(w, i[1]), b = read_as<T>(w, i[2]), c = read_as<T>(w, i[3]); \
           write_as<T>(w, i[0], __VA_ARGS__);                                                 \
         }},
+#define TRANSCENDENTAL(name, T, ...) Entry{#name, transcendental<T, [](T a) -> T { return (__VA_ARGS__); }>},
 #define BITWISE(name, formula)                         \
   SCALAR2(name##_b32, u32, u32, u32, formula, NONZERO) \
   SCALAR2(name##_b64, u64, u64, u64, formula, NONZERO)

@@ -13,11 +13,24 @@ FULL = bool(os.environ.get("WEFT_TEST_FULL"))
 KNOWN = {"reduce {fn=max, axes=[0, 2], keep=true} u8 [5,6,7]"}
 
 
+# What may use private memory, by family of kernel: arrays that are indexed by data, not spills.
+PRIVATE = set()
+
+
+def family(kernel):
+    """A kernel's name without the hash at its end."""
+    return re.sub(r"_[0-9a-f]{6}$", "", kernel["kernel"])
+
+
 @pytest.mark.parametrize("chip", emulated.CHIPS)
-def test_operators(chip):
+def test_operators(chip, tmp_path):
     part = [] if FULL else ["--part", f"{emulated.CHIPS.index(chip)}/{len(emulated.CHIPS)}"]
-    done = emulated.run(chip, "weft-ops", "test", "--device", "amd:0", *part)
+    done, kernels = emulated.counted(chip, tmp_path, "weft-ops", "test", "--device", "amd:0", *part)
     wrong = set(re.findall(r"^wrong +(.*)$", done.stdout, re.M)) - KNOWN
-    assert not wrong, done.stdout[-8000:] + done.stderr[-2000:]
+    assert not wrong, f"{sorted(wrong)[:20]}\n{done.stdout[-3000:]}{done.stderr[-2000:]}"
     right = int(re.search(r"(\d+) right", done.stdout).group(1))
     assert right > (850 if FULL else 280), done.stdout[-300:]
+    for kernel in kernels:
+        assert kernel["spills"] == 0, f"{kernel['kernel']} spills {kernel['spills']} registers"
+        assert kernel["flat"] == 0, f"{kernel['kernel']} has memory instructions that do not say which memory"
+        assert kernel["private_bytes"] == 0 or family(kernel) in PRIVATE, f"{kernel['kernel']}: private memory"

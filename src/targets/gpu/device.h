@@ -66,9 +66,9 @@ class Owned {
     if (!handle_) return;
     try {
       device_->use();
-      (device_->calls().*Free)(handle_);
-    } catch (...) {  // a device that is gone takes what lay on it along
+    } catch (...) {  // given back all the same: a driver in trouble may still take it
     }
+    (device_->calls().*Free)(handle_);
   }
   Handle get() const { return handle_; }
   explicit operator bool() const { return handle_ != nullptr; }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+
+/// What a test asks of the fake drivers.
+extern "C" {
+
+/// The `call`th call from now on, counted over all functions of both drivers, gives `error`; 0: none does.
+void fake_fail(int call, int error);
+/// Calls since then.
+int fake_calls();
+/// The name of the function that failed last.
+const char* fake_failed();
+/// Memory, modules, streams, events and graphs that nobody gave back.
+int fake_held();
+}
