@@ -264,12 +264,13 @@ def comparison_lines(dtype):
 def scalar_comparison_lines():
     pairs = [(0, 0), (1, 2), (0xFFFFFFFF, 1), (0x80000000, 0x7FFFFFFF), (5, 5)]
     reals = [(0x3F800000, 0x40000000), (0x7FC00000, 0), (0, 0x80000000), (0xC0000000, 0x40000000)]
-    for dtype, chosen in [(i32, pairs), (u32, pairs), (f32, reals)]:
+    halves = [(0x3C00, 0x4000), (0x7E00, 0), (0, 0x8000), (0xC000, 0x4000)]
+    for dtype, chosen in [(i32, pairs), (u32, pairs), (f32, reals), (f16, halves)]:
         table = {"eq": np.equal, "lg": lambda a, b: (a < b) | (a > b), "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}
-        for (condition, function), (x, y) in itertools.product((table | (OF_REALS if dtype == f32 else {})).items(), chosen):
-            a, b = (np.array([v], u32).view(dtype) for v in (x, y))
+        for (condition, function), (x, y) in itertools.product((table | (OF_REALS if dtype in (f16, f32) else {})).items(), chosen):
+            a, b = (np.array([v], u32).view(dtype)[:1] for v in (x, y))
             yield f"gfx1201; s_cmp_{condition}_{NAMES[dtype]} s0, s1; s0={x:x} s1={y:x}; scc={int(function(a, b)[0])}"
-            if dtype != f32:
+            if dtype not in (f16, f32):
                 short = np.array([y & 0xFFFF], u16).view(i16 if dtype == i32 else u16).astype(dtype)
                 yield f"gfx1100; s_cmpk_{condition}_{NAMES[dtype]} s0, 0x{y & 0xffff:x}; s0={x:x}; scc={int(function(a, short)[0])}"
 
