@@ -123,6 +123,7 @@ def main():
     parser.add_argument("--models", default=",".join(fill.names()))
     parser.add_argument("--precisions", default="f32,f16")
     parser.add_argument("--cases", type=int, default=1, help="sizes of each model, from the first")
+    parser.add_argument("--sizes", help="instead: batch=32,seq=384")
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--kernels", type=int, default=6, help="slowest kernels to show")
     parser.add_argument("--fixed", action="store_true", help="compile for these sizes alone, as torch.compile does")
@@ -130,7 +131,9 @@ def main():
     parser.add_argument("--out", help="one JSON line for each case")
     arguments = parser.parse_args()
     for model in arguments.models.split(","):
-        for sizes in fill.cases(model)[: arguments.cases]:
+        words = [word.split("=") for word in (arguments.sizes or "").split(",") if word]
+        given = [{name: int(size) for name, size in words}] if words else []
+        for sizes in given or fill.cases(model)[: arguments.cases]:
             for precision in arguments.precisions.split(","):
                 row = run(model, sizes, precision, arguments)
                 print(show(row), flush=True)

@@ -66,7 +66,8 @@ def vit_b_16(batch):
     return network, torch.randn(batch, 3, 224, 224, device="cuda").half()
 
 
-def bert_base(batch, seq=128):
+def bert_base(batch):
+    seq = 128 if batch < 8 else 384
     from transformers import BertConfig, BertModel
 
     network = BertModel(BertConfig()).eval().half().cuda()

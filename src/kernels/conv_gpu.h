@@ -14,8 +14,8 @@
 namespace weft::kernel {
 
 /// The rows of the matrix that the input is seen as. `Whole`: the channels of a tap are a multiple of a vector, so that
-/// no vector crosses from one tap to the next.
-template <class T, bool Whole, class X>
+/// no vector crosses from one tap to the next. `Few`: they may be fewer than a thread goes on at once.
+template <class T, bool Whole, bool Few, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true;
   static constexpr int V = stage_lanes<T>;
@@ -60,17 +60,19 @@ struct ConvRows {
     return w;
   }
   WEFT_INLINE void advance(Walk& w, int by) const {
-    w.k += by;
-    if (s.channels_in < by) return void(w = walk(w.k));
-    w.channel += by;
-    WEFT_NO_UNROLL while (w.channel >= s.channels_in) {
-      w.channel -= i32(s.channels_in);
-      if (++w.tap[2] < s.kernel[2]) continue;
-      w.tap[2] = 0;
-      if (++w.tap[1] < s.kernel[1]) continue;
-      w.tap[1] = 0, w.tap[0]++;
+    if constexpr (Few) {
+      w = walk(w.k + u32(by));
+    } else {
+      w.channel += by;
+      if (w.channel >= s.channels_in) {
+        w.channel -= i32(s.channels_in);
+        if (++w.tap[2] == s.kernel[2]) {
+          w.tap[2] = 0;
+          if (++w.tap[1] == s.kernel[1]) w.tap[1] = 0, w.tap[0]++;
+        }
+      }
+      measure(w);
     }
-    measure(w);
   }
   /// The input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
   WEFT_INLINE i32 source(const Row& r, int d, i32 t) const {
@@ -109,12 +111,12 @@ struct ConvRows {
 
 /// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. Rows and `k` are below
 /// 2^31.
-template <class T, BlockTile tile, bool Whole, class L, class X, class W, class Store>
+template <class T, BlockTile tile, bool Whole, bool Few = true, class L, class X, class W, class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                           const Store& store) {
   const i64 k = s.taps() * s.channels_in;
   const GpuGemmSizes sizes{s.groups, s.rows(), s.channels_out, k};
-  const ConvRows<T, Whole, X> pixels{s, x};
+  const ConvRows<T, Whole, Few, X> pixels{s, x};
   if constexpr (Whole && is_same<T, W>) {
     const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
     gemm_gpu<T, tile>(launch, sizes, pixels, direct_rows<T>(row_at), store);

@@ -78,7 +78,7 @@ WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i
   constexpr int vectors = tile.cols / gemm_lanes, threads = tile.threads();
   const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
   if (col0 + tile.cols <= s.n) {
-    WEFT_FEW for (int at = first; at < past; at += threads) {
+    WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
       const int row = at / vectors, col = at % vectors * gemm_lanes;
       store(batch, row0 + row, col0 + col, sums_at<tile, Acc>(row, col), Full{});
     }
@@ -121,9 +121,10 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), s.k - i64(step) * depth);
   };
   barrier();  // an earlier block's sums have been read
-  WEFT_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i);
+  // Rolled, as all here that runs a few times: a short kernel waits for its code.
+  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i);
   if constexpr (tile.ahead) wait_for_inputs();
-  WEFT_UNROLL for (int i = 0; i < ahead; i++) {
+  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) {
     start_a(i, first + i);
     end_async_group();
   }

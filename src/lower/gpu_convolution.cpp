@@ -87,12 +87,13 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   bool direct = whole && x.dtype == type && weights.dtype == type;
   GpuTile tile = choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out,
                                         w.channels_in * product(w.kernel), is_constant(lowering, weights)});
+  bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = gemm_lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", whole, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.size(x.offset), ", raw(", b, "),");
+  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", whole, ", ", !many, ">(WEFT_LAUNCH, s, raw(",
+              a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
       "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
