@@ -247,8 +247,8 @@ WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options*
 /* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
-/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; what was
- * settled when it was compiled is refused (E502). */
+/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; what
+ * was settled when it was compiled is refused (E502). */
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);

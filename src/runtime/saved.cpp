@@ -275,7 +275,9 @@ SavedFile::SavedFile(Bytes file) {
 }
 
 ChipProgram SavedFile::program(size_t chip) const {
-  return {decode_plan(plans_[chip], {weights_, places_}), images_[chip]};
+  ChipProgram program{decode_plan(plans_[chip], {weights_, places_}), images_[chip]};
+  if (program.plan.chip != chips_[chip]) damaged("plan", "it is for another chip");
+  return program;
 }
 
 ProgramSource SavedFile::source() const { return decode_source(source_, {weights_, places_}); }
