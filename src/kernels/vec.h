@@ -334,8 +334,8 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
 /// freely, as from memory that never changes: it would move ahead of wait_for_inputs() of device.h.)
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
-  using E = remove_const<T>;
 #ifdef WEFT_NVIDIA
+  using E = remove_const<T>;
   if constexpr (N > 1 && is_packed<E>) {
     return from_bits<E>(load_whole<N>((const WEFT_GLOBAL typename BitsOf<E>::type*)p, Full{}));
   } else if constexpr (sizeof(E) * N > 16) {
