@@ -276,12 +276,16 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_
 
 template <class T>
 WEFT_INLINE T shuffle_xor(T v, int mask) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, shuffle_xor(__builtin_bit_cast(u32, v), mask));
-  else {
-    u64 bits = __builtin_bit_cast(u64, v);
-    u64 low = shuffle_xor(u32(bits), mask), high = shuffle_xor(u32(bits >> 32), mask);
+  if constexpr (sizeof(T) == 8) {
+    const u64 bits = __builtin_bit_cast(u64, v);
+    const u64 low = shuffle_xor(u32(bits), mask), high = shuffle_xor(u32(bits >> 32), mask);
     return __builtin_bit_cast(T, high << 32 | low);
+  } else {
+    u32 bits = 0;
+    __builtin_memcpy(&bits, &v, sizeof v);
+    bits = shuffle_xor(bits, mask);
+    __builtin_memcpy(&v, &bits, sizeof v);
+    return v;
   }
 }
 

@@ -20,11 +20,15 @@ struct BlockTile {
   bool ahead = false;   ///< B is constant: it is on its way before wait_for_inputs() is called, by the main loop
   constexpr int threads() const { return waves_m * waves_n * wave_size; }
 };
-/// 256 threads; 64 bytes of k a step (VectorCore and f32: fewer, they need the registers).
+/// Rows and columns of C per block: products without a matrix core (and f32) need the registers.
 template <class T>
-inline constexpr BlockTile default_block_tile =
-    wave_size == 64 ? BlockTile{sizeof(T) > 4 ? 64 : 128, sizeof(T) > 4 ? 64 : 128, int(64 / sizeof(T)), 2, 2}
-                    : BlockTile{sizeof(T) >= 4 ? 64 : 128, sizeof(T) >= 4 ? 64 : 128, int(64 / sizeof(T)), 2, 4};
+inline constexpr int default_block_side =
+    wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)
+                    : (sizeof(T) >= 4 || (sizeof(T) == 1 && __is_base_of(VectorCore<T>, MatrixCore<T>)) ? 64 : 128);
+/// 256 threads; 64 bytes of k a step.
+template <class T>
+inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_block_side<T>, int(64 / sizeof(T)), 2,
+                                                 wave_size == 64 ? 2 : 4};
 
 /// Elements of A and B that a thread moves at once, and lanes of the vectors that the epilogue gets.
 template <class T>

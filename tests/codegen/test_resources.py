@@ -18,7 +18,7 @@ def test_kernels_fit(chip):
     part = [] if FULL else ["--part", f"{3 * CHIPS.index(chip)}/{SHARE}"]
     command = [resources.BUILD / "bin/weft-ops", "support", "--device", f"amd:{chip}", *part]
     done, kernels, _ = resources.compile_cold(command)
-    assert "does not compile" not in done.stdout.replace("reduce_max_c236da does not compile", ""), done.stdout[-4000:]
+    assert "does not compile" not in done.stdout, done.stdout[-4000:]
     assert len(kernels) > (300 if FULL else 20)
     for kernel in kernels:
         assert (kernel.vgpr_spills, kernel.scratch) == (0, 0), kernel
