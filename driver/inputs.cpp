@@ -7,10 +7,12 @@
 
 #include "api/c/options_text.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "driver/tensor_files.h"
 #include "driver/terminal.h"
+#include "frontends/onnx/value_reader.h"
 
 namespace weft::driver {
 namespace {
@@ -89,6 +91,12 @@ class Inputs {
   }
 
   void take_file(size_t i, const std::filesystem::path& file) {
+    if (!ports_[i].type.is_tensor()) {
+      if (file.extension() != ".pb") port_shape(i);
+      tensors_[i] = onnx::read_value(map_file(file), file.string(), ports_[i].type);
+      is_given_[i] = true;
+      return;
+    }
     if (is_image(file)) return accept(i, read_image(file, port_shape(i), image_), file.string());
     auto tensors = read_tensors(file);
     if (tensors.size() == 1) return accept(i, std::move(tensors[0].second), file.string());
@@ -101,7 +109,7 @@ class Inputs {
   const Shape& port_shape(size_t i) const {
     if (!ports_[i].type.is_tensor())
       refuse("E310", cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type)),
-             "the command line gives tensors only; use the Python interface");
+             "give it as ONNX test data (.pb), or use the Python interface");
     return ports_[i].type.shape;
   }
 

@@ -74,8 +74,8 @@ void print_classes(std::span<const double> scores, const std::vector<std::string
 }
 
 bool is_classification(const Tensor& tensor, size_t classes) {
-  return is_float(tensor.dtype) && !tensor.dims.empty() && tensor.dims.back() == static_cast<int64_t>(classes) &&
-         tensor.elements() > 0;
+  return tensor.is_tensor() && is_float(tensor.dtype) && !tensor.dims.empty() &&
+         tensor.dims.back() == static_cast<int64_t>(classes) && tensor.elements() > 0;
 }
 
 /// The top classes of each row of the last axis.
@@ -105,7 +105,7 @@ std::string statistics(const Tensor& tensor) {
 
 void print_description(const Port& port, const Tensor& tensor) {
   print(cat(paint(printable(port.name), Ink::bold), "  ", describe(tensor)));
-  if (tensor.dtype != DType::string && !is_complex(tensor.dtype) && tensor.elements() > 8)
+  if (tensor.is_tensor() && tensor.dtype != DType::string && !is_complex(tensor.dtype) && tensor.elements() > 8)
     print(cat("  ", statistics(tensor)));
 }
 
@@ -132,9 +132,14 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   write_tensors(equals == std::string::npos ? text : text.substr(equals + 1), chosen);
 }
 
-nlohmann::ordered_json to_json(const Port& port, const Tensor& tensor) {
-  nlohmann::ordered_json entry{
-      {"name", printable(port.name)}, {"type", std::string(name(tensor.dtype))}, {"dims", tensor.dims}};
+nlohmann::ordered_json to_json(const Tensor& tensor) {
+  if (!tensor.is_tensor()) {
+    constexpr const char* kinds[] = {"tensor", "sequence", "optional", "map"};
+    nlohmann::ordered_json entry{{"type", kinds[static_cast<size_t>(tensor.kind)]}, {"items", nlohmann::json::array()}};
+    for (const Tensor& item : *tensor.items) entry["items"].push_back(to_json(item));
+    return entry;
+  }
+  nlohmann::ordered_json entry{{"type", std::string(name(tensor.dtype))}, {"dims", tensor.dims}};
   if (tensor.dtype == DType::string) {
     for (const std::string& text : *tensor.strings) entry["values"].push_back(printable(text));
   } else if (is_integer(tensor.dtype) || tensor.dtype == DType::boolean) {
@@ -147,7 +152,11 @@ nlohmann::ordered_json to_json(const Port& port, const Tensor& tensor) {
 
 void write_json(const std::string& file, const std::vector<Port>& ports, const std::vector<Tensor>& tensors) {
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < ports.size(); ++i) outputs.push_back(to_json(ports[i], tensors[i]));
+  for (size_t i = 0; i < ports.size(); ++i) {
+    nlohmann::ordered_json entry{{"name", printable(ports[i].name)}};
+    entry.update(to_json(tensors[i]));
+    outputs.push_back(std::move(entry));
+  }
   write_result_file(file, nlohmann::ordered_json{{"schema", "weft.run.1"}, {"outputs", outputs}}.dump(1) + "\n");
 }
 

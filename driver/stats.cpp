@@ -56,9 +56,24 @@ Difference compare_strings(const Tensor& value, const Tensor& reference) {
   return d;
 }
 
+/// Items in pairs; the first that differ.
+Difference compare_items(const Tensor& value, const Tensor& reference, const Tolerance& tolerance) {
+  if (value.kind != reference.kind || value.items->size() != reference.items->size())
+    return unequal(cat("values differ: ", describe(value, 0), " and ", describe(reference, 0)));
+  Difference all;
+  all.is_equal = true;
+  for (size_t i = 0; i < value.items->size() && all.is_equal; ++i)
+    all = compare((*value.items)[i], (*reference.items)[i], tolerance);
+  return all;
+}
+
 }  // namespace
 
 Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance) {
+  if (!value.is_tensor() || !reference.is_tensor()) {
+    if (value.is_tensor() != reference.is_tensor()) return unequal("a tensor and a container");
+    return compare_items(value, reference, tolerance);
+  }
   if (value.dims != reference.dims || (value.dtype == DType::string) != (reference.dtype == DType::string))
     return unequal(cat("types differ: ", to_string(value.shape()), " and ", to_string(reference.shape())));
   if (value.dtype == DType::string) return compare_strings(value, reference);

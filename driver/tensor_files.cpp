@@ -114,6 +114,7 @@ DType storage_type(DType type) {
 }
 
 std::string npy_text(const Tensor& tensor, const std::string& where) {
+  if (!tensor.is_tensor()) refuse(where, cat(describe(tensor, 0), " cannot be written as .npy"), "--json shows it");
   if (tensor.dtype == DType::string) refuse(where, "strings cannot be written as .npy");
   DType stored = storage_type(tensor.dtype);
   std::vector<int64_t> dims = tensor.dims;

@@ -341,6 +341,10 @@ std::string ModelWriter::port_fault(const std::string& value, bool is_input) con
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   if (info) ok(api.ort->CastTypeInfoToTensorInfo(info, &tensor));
   if (!tensor) return "'" + value + "' is no tensor, and only tensors pass between Weft and onnxruntime";
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  ok(api.ort->GetTensorElementType(tensor, &type));
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING)
+    return "'" + value + "' holds texts, which do not pass between them";
   if (is_input && !api.ort->TensorTypeAndShape_HasShape(tensor)) return "the rank of '" + value + "' is not known";
   return {};
 }

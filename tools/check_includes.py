@@ -7,14 +7,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-COMPILER = ["base", "ir", "ops"]
-EVERYTHING = ["base", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile"]
+COMPILER = ["base", "host", "ir", "ops"]
+EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile"]
 
 # folder -> what its files may include besides their own folder; the longest prefix that fits counts.
 ALLOWED = {
     "src/base": [],
     "src/ir": ["base"],
-    "src/ops": ["base", "ir"],
+    "src/host": ["base"],
+    "src/ops": ["base", "host", "ir"],
     "src/frontends": COMPILER,
     "src/passes": COMPILER,
     "src/lower": COMPILER,
@@ -23,7 +24,7 @@ ALLOWED = {
     "src/kernels": [],
     "src/targets": ["base"],
     "src/targets/ref": COMPILER + ["runtime"],
-    "src/runtime": ["base", "targets"],
+    "src/runtime": ["base", "host", "targets"],
     "src/compile": EVERYTHING,
     "api": EVERYTHING + ["weft"],
     "driver": EVERYTHING + ["weft", "api"],

@@ -33,6 +33,8 @@ SAME(WEFT_C64, c64);
 SAME(WEFT_C128, c128);
 SAME(WEFT_STRING, string);
 #undef SAME
+static_assert(static_cast<int>(Type::Kind::sequence) == WEFT_SEQUENCE &&
+              static_cast<int>(Type::Kind::optional) == WEFT_OPTIONAL && static_cast<int>(Type::Kind::map) == WEFT_MAP);
 
 namespace {
 
@@ -110,6 +112,33 @@ weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* c
   });
 }
 
+weft_kind weft_tensor_kind(const weft_tensor* tensor) { return static_cast<weft_kind>(tensor->tensor.kind); }
+
+weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
+                                 weft_tensor** container) {
+  return guarded([&] {
+    required(container, "container");
+    if (count > 0) required(items, "items");
+    std::vector<Tensor> values;
+    for (size_t i = 0; i < count; ++i) values.push_back(required(items[i], "items").tensor);
+    bool is_map = kind == WEFT_MAP && count == 2 && values[0].is_tensor() && values[1].is_tensor() &&
+                  values[0].dims.size() == 1 && values[0].dims == values[1].dims;
+    if (!is_map && kind != WEFT_SEQUENCE && (kind != WEFT_OPTIONAL || count > 1))
+      usage_error("E210", cat(count, " items do not make a container of kind ", static_cast<int>(kind)),
+                  "an optional has one or none, a map its keys and its values: two vectors of one length");
+    *container = new weft_tensor{.tensor = make_container(static_cast<Type::Kind>(kind), std::move(values))};
+  });
+}
+
+weft_status* weft_tensor_item(const weft_tensor* container, size_t index, weft_tensor** item) {
+  return guarded([&] {
+    const Tensor& all = required(container, "container").tensor;
+    size_t count = all.is_tensor() ? 0 : all.items->size();
+    if (index >= count) usage_error("E210", cat("item ", index, " of ", count, " was asked for"));
+    required(item, "item") = new weft_tensor{.tensor = (*all.items)[index]};
+  });
+}
+
 weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared) {
   return guarded([&] { required(shared, "shared") = new weft_tensor{.tensor = required(tensor, "tensor").tensor}; });
 }
@@ -119,9 +148,12 @@ void weft_tensor_free(weft_tensor* tensor) { delete tensor; }
 weft_dtype weft_tensor_dtype(const weft_tensor* tensor) { return static_cast<weft_dtype>(tensor->tensor.dtype); }
 size_t weft_tensor_rank(const weft_tensor* tensor) { return tensor->tensor.dims.size(); }
 const int64_t* weft_tensor_dims(const weft_tensor* tensor) { return tensor->tensor.dims.data(); }
-int64_t weft_tensor_elements(const weft_tensor* tensor) { return tensor->tensor.elements(); }
+int64_t weft_tensor_elements(const weft_tensor* tensor) {
+  return tensor->tensor.is_tensor() ? tensor->tensor.elements() : std::ssize(*tensor->tensor.items);
+}
 const void* weft_tensor_data(const weft_tensor* tensor) {
-  return tensor->tensor.dtype == DType::string ? nullptr : tensor->tensor.data.data();
+  bool has_bytes = tensor->tensor.is_tensor() && tensor->tensor.dtype != DType::string;
+  return has_bytes ? tensor->tensor.data.data() : nullptr;
 }
 size_t weft_tensor_bytes(const weft_tensor* tensor) { return tensor->tensor.data.size(); }
 

@@ -74,10 +74,10 @@ weft::Tensor tensor_of(InputArray array) {
   return weft::Tensor(tensor);
 }
 
-weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<std::string>& texts) {
+weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<nb::bytes>& texts) {
   std::vector<const char*> pointers;
   std::vector<size_t> lengths;
-  for (const std::string& text : texts) pointers.push_back(text.data()), lengths.push_back(text.size());
+  for (const nb::bytes& text : texts) pointers.push_back(text.c_str()), lengths.push_back(text.size());
   weft_tensor* tensor = nullptr;
   weft::check(weft_tensor_strings(dims.data(), dims.size(), pointers.data(), lengths.data(), &tensor));
   return weft::Tensor(tensor);
@@ -105,6 +105,14 @@ nb::object array_of(const weft::Tensor& tensor) {
 }
 
 nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
+  weft_kind kind = weft_tensor_kind(tensor.get());
+  if (kind != WEFT_TENSOR) {
+    constexpr const char* names[] = {"tensor", "sequence", "optional", "map"};
+    nb::list items;
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      items.append(output_of(tensor.item(static_cast<size_t>(i)), kind == WEFT_MAP ? "numpy" : framework));
+    return nb::make_tuple(names[kind], items);
+  }
   if (tensor.dtype() == WEFT_STRING) return strings_of(tensor);
   return framework == "torch" ? array_of<nb::pytorch>(tensor) : array_of<nb::numpy>(tensor);
 }
@@ -324,6 +332,12 @@ NB_MODULE(_weft, m) {
           },
           "name"_a, "rule"_a, "source"_a, "function"_a, "tasks"_a, "is_pointwise"_a, "call"_a.none(), "buffer_count"_a,
           "size_count"_a);
+  m.def(
+      "collect",
+      [](int kind, const std::vector<weft::Tensor>& items) {
+        return weft::Tensor::collect(static_cast<weft_kind>(kind), items);
+      },
+      "kind"_a, "items"_a);
   nb::class_<Options>(m, "Options")
       .def(
           "__init__",

@@ -43,8 +43,8 @@ extern "C" {
 typedef struct weft_status weft_status;   /* why a call failed */
 typedef struct weft_program weft_program; /* a compiled model; immutable, shared by any number of threads */
 typedef struct weft_context weft_context; /* the working memory of one request; one thread at a time */
-typedef struct weft_tensor weft_tensor;   /* a dense row-major array in host memory; immutable, shared */
-typedef struct weft_graph weft_graph;     /* a program under construction; one thread at a time */
+typedef struct weft_tensor weft_tensor; /* a dense row-major array in host memory, or a container; immutable, shared */
+typedef struct weft_graph weft_graph;   /* a program under construction; one thread at a time */
 
 /* "0.1.0" */
 WEFT_API const char* weft_version(void);
@@ -143,6 +143,13 @@ WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, siz
 /* A tensor of strings; `lengths` NULL: they end with 0. Copies. */
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
+/* ONNX's containers: a sequence of items, an optional of one or none, a map of its keys and its values (two vectors).
+ */
+typedef enum weft_kind { WEFT_TENSOR = 0, WEFT_SEQUENCE = 1, WEFT_OPTIONAL = 2, WEFT_MAP = 3 } weft_kind;
+WEFT_API weft_kind weft_tensor_kind(const weft_tensor* tensor);
+WEFT_API weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
+                                          weft_tensor** container);
+WEFT_API weft_status* weft_tensor_item(const weft_tensor* container, size_t index, weft_tensor** item);
 /* Another handle on the same tensor. */
 WEFT_API weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared);
 WEFT_API void weft_tensor_free(weft_tensor* tensor);
@@ -150,7 +157,7 @@ WEFT_API void weft_tensor_free(weft_tensor* tensor);
 WEFT_API weft_dtype weft_tensor_dtype(const weft_tensor* tensor);
 WEFT_API size_t weft_tensor_rank(const weft_tensor* tensor);
 WEFT_API const int64_t* weft_tensor_dims(const weft_tensor* tensor);
-WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor);
+WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor); /* of a container: its items */
 WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings */
 WEFT_API size_t weft_tensor_bytes(const weft_tensor* tensor);
 /* 1 when an input or the program may hold the memory too: then it must not be written to. 0: the tensor came of a run

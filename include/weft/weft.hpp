@@ -91,15 +91,14 @@ class Tensor {
 
   /// The caller's memory, without copying: it must outlive the tensor and stay as it is.
   static Tensor view(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
-    return Tensor(own<weft_tensor, weft_tensor_free>([&](weft_tensor** out) {
-                    return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr,
-                                            nullptr, out);
-                  }).release());
+    return make([&](weft_tensor** out) {
+      return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr, nullptr, out);
+    });
   }
   static Tensor copy(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
-    return Tensor(own<weft_tensor, weft_tensor_free>([&](weft_tensor** out) {
-                    return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), out);
-                  }).release());
+    return make([&](weft_tensor** out) {
+      return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), out);
+    });
   }
 
   explicit operator bool() const { return tensor_ != nullptr; }
@@ -123,9 +122,22 @@ class Tensor {
     const char* text = weft_tensor_string(get(), index, &length);
     return text ? std::string_view(text, length) : std::string_view();
   }
+  /// A sequence, optional or map of these items.
+  static Tensor collect(weft_kind kind, const std::vector<Tensor>& items) {
+    std::vector<const weft_tensor*> pointers;
+    for (const Tensor& item : items) pointers.push_back(item.get());
+    return make([&](weft_tensor** out) { return weft_tensor_collect(kind, pointers.data(), pointers.size(), out); });
+  }
+  Tensor item(size_t index) const {
+    return make([&](weft_tensor** out) { return weft_tensor_item(get(), index, out); });
+  }
   const weft_tensor* get() const { return tensor_.get(); }
 
  private:
+  template <class Call>
+  static Tensor make(const Call& call) {
+    return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
+  }
   std::shared_ptr<weft_tensor> tensor_;
 };
 

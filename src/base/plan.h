@@ -9,6 +9,7 @@
 
 #include "base/chip.h"
 #include "base/hash.h"
+#include "base/host_call.h"
 #include "base/shape.h"
 #include "base/tensor.h"
 
@@ -39,6 +40,7 @@ enum class BufferKind : uint8_t {
   persistent,  ///< computed once when the program is loaded (packed weights), shared by all contexts
   arena,       ///< working memory of a context, placed before the run starts
   dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
+  value,       ///< a sequence, optional or map between steps of the host: no memory to place
 };
 
 struct PlanBuffer {
@@ -81,6 +83,7 @@ enum class StepKind : uint8_t {
   jump,    ///< goes on at `target`; backwards only to a branch that may leave the loop
   swap,    ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
   grow,    ///< buffers[0] gets room for `amount` bytes and keeps what is in it
+  host,    ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
 };
 
 std::span<const std::string_view> names(StepKind);
@@ -105,6 +108,7 @@ struct PlanStep {
   Dim amount = 0;
   std::vector<SizeSetting> settings = {};
   std::vector<SizeCheck> checks = {};
+  HostCall host = {};
 };
 
 /// An output that may be the same memory as an input.
@@ -127,9 +131,10 @@ struct Plan {
   std::string program = {};
   std::map<std::string, std::string> metadata = {};
   std::vector<Port> inputs = {}, outputs = {};
-  std::vector<SizeCheck> checks = {};  ///< those that the sizes of the inputs decide
-  std::vector<Dim> sizes = {};         ///< every distinct size that a step passes to its kernel
-  std::vector<PlanBuffer> buffers = {};
+  std::vector<SizeCheck> checks = {};    ///< those that the sizes of the inputs decide
+  std::vector<Dim> sizes = {};           ///< every distinct size that a step passes to its kernel
+  std::vector<PlanBuffer> buffers = {};  ///< texts lie in them as their numbers: i64, see base/texts.h
+  std::vector<std::string> texts = {};   ///< of constants; their numbers are their places here
   std::vector<Tensor> constants = {};
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers

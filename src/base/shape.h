@@ -44,4 +44,21 @@ bool operator==(const Type& a, const Type& b);
 /// "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
+// Elements of one container may differ. In its type a size that is not one number for all of them is `_`; `_rank` alone
+// says that their ranks differ, `_none` that there is no element yet to tell. These are no sizes to compute with.
+
+inline constexpr std::string_view any_size = "_", any_rank = "_rank", no_element = "_none";
+inline bool is_placeholder(const Symbol& symbol) {
+  return symbol.name == any_size || symbol.name == any_rank || symbol.name == no_element;
+}
+Dim placeholder(std::string_view name);
+/// Dims that are just this placeholder.
+bool is_placeholder(const Dims& dims, std::string_view name);
+/// A type as containers say it of their elements: sizes that are no numbers are `_`.
+Type as_element(const Type& type);
+/// The least type that holds the elements of both; nothing when there is none (other kinds or element types).
+std::optional<Type> common_element(const Type& a, const Type& b);
+/// True when the type, and those inside it, hold no numbers of another kind: what differs are sizes only.
+bool same_but_sizes(const Type& a, const Type& b);
+
 }  // namespace weft

@@ -43,25 +43,18 @@ uint32_t load_bits(const std::byte* data, DType type, int64_t index) {
 
 void store_bits(std::byte* data, DType type, int64_t index, uint32_t value) {
   int width = bits(type);
-  if (width < 8)
-    pack(data, width, index, value);
-  else if (width == 8)
-    store_as(data, index, static_cast<uint8_t>(value));
-  else
-    store_as(data, index, static_cast<uint16_t>(value));
+  if (width < 8) pack(data, width, index, value);
+  else if (width == 8) store_as(data, index, static_cast<uint8_t>(value));
+  else store_as(data, index, static_cast<uint16_t>(value));
 }
 
 int64_t load_integer(const std::byte* data, DType type, int64_t index) {
   switch (type) {
     case DType::i64:
-    case DType::u64:
-      return load_as<int64_t>(data, index);
-    case DType::i32:
-      return load_as<int32_t>(data, index);
-    case DType::u32:
-      return load_as<uint32_t>(data, index);
-    default:
-      break;
+    case DType::u64: return load_as<int64_t>(data, index);
+    case DType::i32: return load_as<int32_t>(data, index);
+    case DType::u32: return load_as<uint32_t>(data, index);
+    default: break;
   }
   int width = bits(type);
   int64_t value = load_bits(data, type, index);
@@ -73,18 +66,11 @@ int64_t load_integer(const std::byte* data, DType type, int64_t index) {
 void store_integer(std::byte* data, DType type, int64_t index, int64_t value) {
   switch (type) {
     case DType::i64:
-    case DType::u64:
-      store_as(data, index, value);
-      return;
+    case DType::u64: store_as(data, index, value); return;
     case DType::i32:
-    case DType::u32:
-      store_as(data, index, static_cast<int32_t>(value));
-      return;
-    case DType::boolean:
-      store_as(data, index, static_cast<uint8_t>(value != 0));
-      return;
-    default:
-      store_bits(data, type, index, static_cast<uint32_t>(value) & ((1u << bits(type)) - 1));
+    case DType::u32: store_as(data, index, static_cast<int32_t>(value)); return;
+    case DType::boolean: store_as(data, index, static_cast<uint8_t>(value != 0)); return;
+    default: store_bits(data, type, index, static_cast<uint32_t>(value) & ((1u << bits(type)) - 1));
   }
 }
 
@@ -95,12 +81,9 @@ double load_float(const std::byte* data, DType type, int64_t index) {
 }
 
 void store_float(std::byte* data, DType type, int64_t index, double value) {
-  if (type == DType::f32)
-    store_as(data, index, static_cast<float>(value));
-  else if (type == DType::f64)
-    store_as(data, index, value);
-  else
-    store_bits(data, type, index, encode_float(value, float_format(type)));
+  if (type == DType::f32) store_as(data, index, static_cast<float>(value));
+  else if (type == DType::f64) store_as(data, index, value);
+  else store_bits(data, type, index, encode_float(value, float_format(type)));
 }
 
 void refuse_conversion(DType type) {
@@ -126,6 +109,8 @@ Shape Tensor::shape() const { return {dtype, Dims(dims.begin(), dims.end())}; }
 
 bool operator==(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || a.dims != b.dims) return false;
+  if (a.kind != b.kind) return false;
+  if (!a.is_tensor()) return *a.items == *b.items;
   if (a.dtype == DType::string) return *a.strings == *b.strings;
   if (a.data.data() == b.data.data() && a.data.size() == b.data.size()) return true;
   return a.data.size() == b.data.size() &&
@@ -148,10 +133,8 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const doubl
   MutableTensor result = allocate_tensor(dtype, std::move(dims));
   check(static_cast<size_t>(result.tensor.elements()) == values.size(), "a tensor has as many values as elements");
   for (size_t i = 0; i < values.size(); ++i) {
-    if (is_float(dtype))
-      store_float(result.data, dtype, static_cast<int64_t>(i), values[i]);
-    else
-      store_integer(result.data, dtype, static_cast<int64_t>(i), static_cast<int64_t>(values[i]));
+    if (is_float(dtype)) store_float(result.data, dtype, static_cast<int64_t>(i), values[i]);
+    else store_integer(result.data, dtype, static_cast<int64_t>(i), static_cast<int64_t>(values[i]));
   }
   return result.tensor;
 }
@@ -161,10 +144,8 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64
   MutableTensor result = allocate_tensor(dtype, std::move(dims));
   check(static_cast<size_t>(result.tensor.elements()) == values.size(), "a tensor has as many values as elements");
   for (size_t i = 0; i < values.size(); ++i) {
-    if (is_float(dtype))
-      store_float(result.data, dtype, static_cast<int64_t>(i), static_cast<double>(values[i]));
-    else
-      store_integer(result.data, dtype, static_cast<int64_t>(i), values[i]);
+    if (is_float(dtype)) store_float(result.data, dtype, static_cast<int64_t>(i), static_cast<double>(values[i]));
+    else store_integer(result.data, dtype, static_cast<int64_t>(i), values[i]);
   }
   return result.tensor;
 }
@@ -180,12 +161,9 @@ std::vector<double> to_doubles(const Tensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
     auto index = static_cast<int64_t>(i);
-    if (is_float(tensor.dtype))
-      values[i] = load_float(tensor.data.data(), tensor.dtype, index);
-    else if (tensor.dtype == DType::u64)
-      values[i] = static_cast<double>(load_as<uint64_t>(tensor.data.data(), index));
-    else
-      values[i] = static_cast<double>(load_integer(tensor.data.data(), tensor.dtype, index));
+    if (is_float(tensor.dtype)) values[i] = load_float(tensor.data.data(), tensor.dtype, index);
+    else if (tensor.dtype == DType::u64) values[i] = static_cast<double>(load_as<uint64_t>(tensor.data.data(), index));
+    else values[i] = static_cast<double>(load_integer(tensor.data.data(), tensor.dtype, index));
   }
   return values;
 }
@@ -195,12 +173,21 @@ std::vector<int64_t> to_int64s(const Tensor& tensor) {
   std::vector<int64_t> values(static_cast<size_t>(tensor.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
     auto index = static_cast<int64_t>(i);
-    if (is_float(tensor.dtype))
-      values[i] = static_cast<int64_t>(load_float(tensor.data.data(), tensor.dtype, index));
-    else
-      values[i] = load_integer(tensor.data.data(), tensor.dtype, index);
+    if (is_float(tensor.dtype)) values[i] = static_cast<int64_t>(load_float(tensor.data.data(), tensor.dtype, index));
+    else values[i] = load_integer(tensor.data.data(), tensor.dtype, index);
   }
   return values;
+}
+
+Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> texts) {
+  check(element_count(dims) == static_cast<int64_t>(texts.size()), "a tensor has as many texts as elements");
+  return {.dtype = DType::string,
+          .dims = std::move(dims),
+          .strings = std::make_shared<const std::vector<std::string>>(std::move(texts))};
+}
+
+Tensor make_container(Type::Kind kind, std::vector<Tensor> items) {
+  return {.kind = kind, .items = std::make_shared<const std::vector<Tensor>>(std::move(items))};
 }
 
 std::optional<double> splat_value(const Tensor& tensor) {
@@ -220,7 +207,16 @@ std::optional<double> splat_value(const Tensor& tensor) {
   return same ? std::optional(values[0]) : std::nullopt;
 }
 
+static std::string describe_items(const Tensor& container, int64_t limit) {
+  constexpr std::string_view kinds[] = {"tensor", "sequence", "optional", "map"};
+  std::string text = cat(kinds[static_cast<size_t>(container.kind)], " of ", container.items->size());
+  for (size_t i = 0; i < container.items->size() && static_cast<int64_t>(i) < limit; ++i)
+    text += cat(i ? ", " : ": ", describe((*container.items)[i], limit));
+  return text;
+}
+
 std::string describe(const Tensor& tensor, int64_t limit) {
+  if (!tensor.is_tensor()) return describe_items(tensor, limit);
   std::string text = cat(tensor.shape());
   if (tensor.dtype == DType::string || is_complex(tensor.dtype)) return text;
   Tensor head = tensor;

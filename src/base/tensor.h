@@ -12,13 +12,19 @@
 
 namespace weft {
 
-/// A dense, row-major tensor in host memory with fixed sizes. Copies share the data.
+/// A value of a run: a dense, row-major tensor in host memory with fixed sizes, or one of ONNX's containers of such
+/// values. Copies share the data.
 struct Tensor {
   DType dtype = DType::f32;
   std::vector<int64_t> dims = {};
   Bytes data = {};                                                    ///< not for strings; narrow types are packed
   std::shared_ptr<const std::vector<std::string>> strings = nullptr;  ///< DType::string only
+  Type::Kind kind = Type::Kind::tensor;
+  /// Of a container: the items of a sequence, none or one of an optional, the keys and the values of a map (two
+  /// vectors).
+  std::shared_ptr<const std::vector<Tensor>> items = nullptr;
 
+  bool is_tensor() const { return kind == Type::Kind::tensor; }
   int64_t elements() const;
   Shape shape() const;
   /// The elements; `T` must have the size of the element type.
@@ -27,7 +33,7 @@ struct Tensor {
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
   }
 };
-/// Same type, sizes and bytes.
+/// Same kind, type, sizes and bytes.
 bool operator==(const Tensor& a, const Tensor& b);
 
 /// The number of elements, E146 when it overflows.
@@ -51,10 +57,13 @@ Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 std::vector<double> to_doubles(const Tensor& tensor);
 std::vector<int64_t> to_int64s(const Tensor& tensor);
 
+Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> texts);
+Tensor make_container(Type::Kind kind, std::vector<Tensor> items);
+
 /// The value when every element is the same (used to recognise splat constants).
 std::optional<double> splat_value(const Tensor& tensor);
 
-/// "f32[2,3]" and up to `limit` elements.
+/// "f32[2,3]" and up to `limit` elements; "sequence of 2: ...".
 std::string describe(const Tensor& tensor, int64_t limit = 8);
 
 }  // namespace weft

@@ -8,8 +8,8 @@
 #include "base/tensor.h"
 
 /// Tensors of the reference: every float is held as a double and is not rounded between operators; integers and bool
-/// are held as int64 (u64 by its bits). Only conversions, bit-casts and quantisation round to their type, and what
-/// leaves the reference.
+/// are held as int64 (u64 by its bits), and so are texts, by their numbers in a TextPool. Only conversions, bit-casts
+/// and quantisation round to their type, and what leaves the reference.
 namespace weft {
 
 struct Wide {
@@ -18,16 +18,15 @@ struct Wide {
   // The elements, row-major: one of the two, shared between copies.
   std::shared_ptr<const std::vector<double>> reals = nullptr;
   std::shared_ptr<const std::vector<int64_t>> integers = nullptr;
+  std::shared_ptr<const Tensor> container = nullptr;  ///< a sequence, optional or map, in its place
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   int64_t elements() const { return element_count(dims); }
   bool is_real() const { return reals != nullptr; }
   template <class T>
   std::span<const T> as() const {
-    if constexpr (std::is_same_v<T, double>)
-      return *reals;
-    else
-      return *integers;
+    if constexpr (std::is_same_v<T, double>) return *reals;
+    else return *integers;
   }
 };
 

@@ -244,7 +244,7 @@ class Parser {
     auto found = program_->symbols().find(name);
     if (found != program_->symbols().end()) return found->second;
     Symbol added{.name = std::string(name)};
-    program_->symbol(added);
+    if (!is_placeholder(added)) program_->symbol(added);
     return added;
   }
 

@@ -29,7 +29,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
 
 /// A rewrite may know a size better than the rule does, so expressions only have to be possibly equal.
 bool compatible(const Type& a, const Type& b) {
-  if (!a.is_tensor() || !b.is_tensor()) return a == b;
+  if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;
   return std::ranges::none_of(std::views::iota(size_t{0}, a.shape.dims.size()),
                               [&](size_t i) { return known_different(a.shape.dims[i], b.shape.dims[i]); });

@@ -31,12 +31,6 @@ void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims
   }
 }
 
-/// The value's elements at the start of a buffer, in order.
-int whole_buffer(Lowering& lowering, Value value) {
-  View view = lowering.view_of(value);
-  return is_whole(view) ? view.buffer : lowering.copy_of(view, value, "it is read by the host").buffer;
-}
-
 /// Where the operands of a body lie. What must be copied for that is copied here, before the body begins.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
@@ -103,7 +97,7 @@ class LoopLowering {
   Dim number() const { return Dim::symbol(waiting(op_.counter)); }
 
   void copy_to(int buffer, Value value) {
-    lowering_.copy_into(value, contiguous_view(buffer, value.shape()), "what the first trip begins with");
+    lowering_.copy_into(value, contiguous_view(buffer, value.type().shape), "what the first trip begins with");
   }
 
   /// Everything before the first trip.
@@ -111,30 +105,30 @@ class LoopLowering {
     settings_ = {set(waiting(op_.counter), 0)};
     std::vector<int> stacked;
     if (op_.conditional) {
-      copy_to(carry(i_.inputs[0].shape(), body_.results()[0].value), i_.inputs[0]);
+      copy_to(carry(i_.inputs[0].type(), body_.results()[0].value), i_.inputs[0]);
       slots_.push_back(swaps_.back());
     }
     for (size_t k = 0; k < carried_; ++k) {
-      int now = carry(operands_[k].shape(), result(k));
+      int now = carry(operands_[k].type(), result(k));
       copy_to(now, operands_[k]);
       slots_.push_back(swaps_.back());
       if (is_passed_on(k)) {
         slots_.back() = -1;
         swaps_.resize(swaps_.size() - 2);
       }
-      views_[k] = contiguous_view(now, body_.parameters()[k].shape());
+      views_[k] = contiguous_view(now, body_.parameters()[k].type().shape);
       lowering_.set_load_time(body_.parameters()[k], false);
       lowering_.set_view({&i_, static_cast<uint32_t>(k)}, contiguous_view(now, i_.types[k].shape));
-      add_settings(settings_, op_.carries, body_.parameters()[k].dims(), operands_[k].dims());
+      add_settings(settings_, op_.carries, body_.parameters()[k].type().shape.dims, operands_[k].type().shape.dims);
     }
     for (size_t k = carried_; k < i_.types.size(); ++k) stacked.push_back(begin_rows(k));
     lowering_.set_sizes(std::move(settings_), {}, std::move(stacked));
   }
 
   /// Buffers for a carried value now and after the trip.
-  int carry(const Shape& now, Value next) {
+  int carry(const Type& now, Value next) {
     swaps_.push_back(lowering_.new_working_buffer(now, next.source()));
-    swaps_.push_back(lowering_.new_working_buffer(next.shape(), next.source()));
+    swaps_.push_back(lowering_.new_working_buffer(next.type(), next.source()));
     return swaps_[swaps_.size() - 2];
   }
 
@@ -178,7 +172,7 @@ class LoopLowering {
     for (size_t k = 0; k < rows(); ++k) add_row(carried_ + k, rows_[k]);
     settings = {set(waiting(op_.counter), op_.counter + 1)};
     for (size_t k = 0; k < carried_; ++k)
-      add_settings(settings, op_.carries, body_.parameters()[k].dims(), result(k).dims());
+      add_settings(settings, op_.carries, body_.parameters()[k].type().shape.dims, result(k).type().shape.dims);
     lowering_.set_sizes(std::move(settings), {});
     if (!swaps_.empty())
       lowering_.add_control({.buffers = swaps_, .reason = "carried to the next trip", .kind = StepKind::swap});
@@ -216,7 +210,8 @@ class LoopLowering {
     for (size_t k = 0; k < carried_; ++k) {
       for (size_t a = 0; a < dims(k).size(); ++a) {
         if (contains(op_.sets, dims(k)[a]))
-          settings.push_back(set(*dims(k)[a].as_symbol(), Dim::symbol(waiting(body_.parameters()[k].dims()[a]))));
+          settings.push_back(
+              set(*dims(k)[a].as_symbol(), Dim::symbol(waiting(body_.parameters()[k].type().shape.dims[a]))));
       }
     }
     for (size_t k = carried_; k < i_.types.size(); ++k) {
@@ -245,7 +240,7 @@ class LoopLowering {
 void lower_bind(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Bind>();
-  int buffer = whole_buffer(lowering, i.inputs[0]);
+  int buffer = lowering.whole_view_of(i.inputs[0]).buffer;
   std::vector<SizeSetting> settings;
   for (size_t k = 0; k < op.symbols.size(); ++k) {
     settings.push_back({.symbol = *op.symbols[k].as_symbol(),
@@ -261,7 +256,7 @@ void lower_if(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<If>();
   std::vector<View> yes = views_of(lowering, *i.modules[0], body_operands(i, 0)),
                     no = views_of(lowering, *i.modules[1], body_operands(i, 1));
-  int condition = whole_buffer(lowering, i.inputs[0]);
+  int condition = lowering.whole_view_of(i.inputs[0]).buffer;
   std::vector<int> targets;
   for (uint32_t k = 0; k < i.types.size(); ++k) {
     bool is_open = contains_any(op.sets, i.types[k].shape.dims);

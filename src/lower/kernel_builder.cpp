@@ -10,7 +10,8 @@ namespace weft {
 
 std::string kernel_type(DType type) {
   if (type == DType::boolean) return "u8";
-  bool addressable = bits(type) >= 8 && !is_complex(type) && type != DType::string;
+  if (type == DType::string) return "i64";  // numbers of texts: base/texts.h
+  bool addressable = bits(type) >= 8 && !is_complex(type);
   if (!addressable) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E149",
@@ -21,6 +22,7 @@ std::string kernel_type(DType type) {
 
 DType compute_type(DType type) {
   if (type == DType::boolean) return DType::u8;
+  if (type == DType::string) return DType::i64;
   if (is_integer(type) && bits(type) < 8) return is_signed_integer(type) ? DType::i8 : DType::u8;
   return is_float(type) && bits(type) < 32 ? DType::f32 : type;
 }

@@ -13,6 +13,7 @@
 #include "ops/boxes.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -38,9 +39,12 @@ Value behind_reshapes(Value value) {
 }  // namespace
 
 Dim bytes_of(const Shape& shape) {
+  if (shape.dtype == DType::string) return shape.elements() * Dim(8);
   int width = bits(shape.dtype);
   return width >= 8 ? shape.elements() * Dim(width / 8) : ceildiv(shape.elements() * Dim(width), 8);
 }
+
+static Dim bytes_of(const Type& type) { return type.is_tensor() ? bytes_of(type.shape) : Dim(0); }
 
 namespace {
 
@@ -100,6 +104,7 @@ Plan Lowering::run() {
   const Module& main = program_.main();
   bind_parameters(main);
   lower_module(main, output_buffers(main));
+  for (int64_t code = 0; code < texts_.size(); ++code) plan_.texts.push_back(texts_.text(code));
   return std::move(static_cast<Plan&>(plan_));
 }
 
@@ -122,12 +127,13 @@ void Lowering::bind_parameters(const Module& main) {
     plan_.inputs.push_back({name, parameter.type()});
     const auto& defaults = program_.defaults;
     if (auto found = defaults.find(name); found != defaults.end()) plan_.inputs.back().default_value = found->second;
+    const Shape& shape = parameter.type().shape;
     int buffer = new_buffer({.kind = BufferKind::input,
                              .index = index,
-                             .shape = parameter.shape(),
-                             .bytes = bytes_of(parameter.shape()),
+                             .shape = shape,
+                             .bytes = bytes_of(parameter.type()),
                              .value = name});
-    views_[parameter.def] = {unpacked(contiguous_view(buffer, parameter.shape()), parameter, false)};
+    views_[parameter.def] = {unpacked(contiguous_view(buffer, shape), parameter, false)};
     load_time_[parameter.def] = false;
   }
 }
@@ -139,8 +145,8 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
     plan_.outputs.push_back({result.name, result.value.type()});
     buffers.push_back(new_buffer({.kind = BufferKind::output,
                                   .index = index,
-                                  .shape = result.value.shape(),
-                                  .bytes = bytes_of(result.value.shape()),
+                                  .shape = result.value.type().shape,
+                                  .bytes = bytes_of(result.value.type()),
                                   .value = result.name}));
   }
   return buffers;
@@ -176,7 +182,10 @@ bool Lowering::is_load_time(Value value) const {
 View Lowering::constant_view(Value value) {
   const Tensor& tensor = value.def->as<Constant>()->tensor;
   int index = static_cast<int>(plan_.constants.size());
-  plan_.constants.push_back(tensor);
+  if (tensor.dtype != DType::string) plan_.constants.push_back(tensor);
+  else
+    plan_.constants.push_back(
+        make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(texts_.encode(*tensor.strings))));
   int buffer = new_buffer({.kind = BufferKind::constant,
                            .index = index,
                            .shape = value.shape(),
@@ -232,6 +241,11 @@ View Lowering::view_of(Value value) {
   return *view;
 }
 
+View Lowering::whole_view_of(Value value) {
+  View view = view_of(value);
+  return !value.type().is_tensor() || is_whole(view) ? view : copy_of(view, value, "it is read by the host");
+}
+
 View Lowering::contiguous_view_of(Value value) {
   View view = view_of(value);
   return is_contiguous(view) ? view : copy_of(view, value, "its reader needs elements in row-major order");
@@ -258,6 +272,7 @@ static bool is_same_place(const View& a, const View& b) {
 }
 
 void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time) {
+  if (!value.type().is_tensor()) return add_host_step({.fn = HostFn::same}, {from}, {to}, reason);
   KernelBuilder kernel("pointwise.h");
   lower_copy(*this, from, to, value, kernel);
   PlanStep step = kernel.finish(plan_, "copy");
@@ -331,6 +346,13 @@ static Instruction* scatter_over(Value value) {
 }
 
 View Lowering::new_result(Value value) {
+  if (!value.type().is_tensor()) {
+    auto slot = slot_of(value);
+    if (slot) written_.insert(*slot);
+    View view = contiguous_view(slot ? *slot : new_working_buffer(value.type(), value.source()), {});
+    set_view(value, view);
+    return view;
+  }
   Instruction* scatter = region_load_time_ || may_narrow_ || slot_of(value) ? nullptr : scatter_over(value);
   if (scatter && value.def->parent == scatter->parent && !has_view(scatter->result())) {
     bool may_place = std::exchange(may_place_, false);  // a scatter writes to a whole buffer
@@ -447,7 +469,7 @@ void Lowering::lower_region(const Region& region) {
   });
   for_each_member(region, [&](const Instruction& i) {
     for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
-    region_load_time_ &= !has_symbols(i.op) && !sets_symbols(i);
+    region_load_time_ &= !has_symbols(i.op) && !sets_symbols(i) && !i.is<HostOp>();
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
@@ -485,8 +507,8 @@ void Lowering::write_results(const Module& module, const std::vector<int>& slots
       continue;
     }
     View from = view_of(value);
-    copy(from, contiguous_view(slots[i], value.shape()), value, "a result that is a view, an input or another result",
-         false);
+    copy(from, contiguous_view(slots[i], value.type().shape), value,
+         "a result that is a view, an input or another result", false);
     written_.insert(slots[i]);
   }
 }
@@ -514,10 +536,27 @@ int Lowering::add_control(PlanStep step) {
   return next_step() - 1;
 }
 
-int Lowering::new_working_buffer(const Shape& shape, const std::string& name) {
-  Shape wide = shape;
-  if (is_packed_type(wide.dtype)) wide.dtype = compute_type(wide.dtype);
-  return new_buffer({.kind = BufferKind::arena, .shape = wide, .bytes = bytes_of(wide), .value = name});
+int Lowering::new_working_buffer(const Type& type, const std::string& name) {
+  Type wide = type;
+  if (wide.is_tensor() && is_packed_type(wide.shape.dtype)) wide.shape.dtype = compute_type(wide.shape.dtype);
+  return new_buffer({.kind = wide.is_tensor() ? BufferKind::arena : BufferKind::value,
+                     .shape = wide.shape,
+                     .bytes = bytes_of(wide),
+                     .value = name});
+}
+
+void Lowering::add_host_step(HostCall call, const std::vector<View>& operands, const std::vector<View>& results,
+                             std::string reason) {
+  PlanStep step{.reason = std::move(reason), .kind = StepKind::host, .host = std::move(call)};
+  for (const auto* views : {&operands, &results}) {
+    for (const View& view : *views) {
+      step.buffers.push_back(view.buffer);
+      step.sizes.push_back(plan_.size_number(static_cast<int64_t>(view.dims.size())));
+      for (const Dim& dim : view.dims) step.sizes.push_back(plan_.size_number(dim));
+    }
+  }
+  for (const View& view : results) step.outputs.push_back(view.buffer);
+  add_control(std::move(step));
 }
 
 void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& decided,
@@ -567,6 +606,7 @@ LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<Bind>()) return lower_bind;
   if (anchor.is<If>()) return lower_if;
   if (anchor.is<Loop>()) return lower_loop;
+  if (anchor.is<HostOp>()) return lower_host;
   if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
   return nullptr;
 }
@@ -588,7 +628,9 @@ std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       std::string why = why_unsupported(i);
-      if (!is_cpu(chip.kind) && (sets_symbols(i) || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
+      bool is_hosts = i.is<HostOp>() || std::ranges::any_of(i.types, is_text);
+      if (!is_cpu(chip.kind) && (sets_symbols(i) || is_hosts || i.is<NonMaxSuppression>()))
+        why = "runs on the cpu only";
       if (why.empty()) continue;
       const Instruction* outer = &i;
       for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/plan.h"
+#include "base/texts.h"
 #include "ir/control.h"
 #include "kernels/tasks.h"
 #include "lower/fused_body.h"
@@ -81,9 +82,14 @@ class Lowering {
   /// Appends a step of another kind than `kernel`, for the current region; gives its number.
   int add_control(PlanStep step);
   PlanStep& step(int number) { return plan_.steps[static_cast<size_t>(number)]; }
+  /// The view of a whole buffer that holds the value's elements in order; of a container its place.
+  View whole_view_of(Value value);
   int next_step() const { return static_cast<int>(plan_.steps.size()); }
-  /// Working memory for a tensor.
-  int new_working_buffer(const Shape& shape, const std::string& name);
+  /// Working memory for a tensor, or a place for a container.
+  int new_working_buffer(const Type& type, const std::string& name);
+  /// Appends a call of the host; `operands` and `results` are views of whole buffers.
+  void add_host_step(HostCall call, const std::vector<View>& operands, const std::vector<View>& results,
+                     std::string reason);
   /// Sets symbols, as `settings` say, and looks at the guards that they decide.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
   const GuardPlaces& guards() const { return guards_; }
@@ -123,6 +129,7 @@ class Lowering {
   LowerOptions options_;
   GuardPlaces guards_;
   PlanDraft plan_;
+  TextPool texts_;
   std::unordered_map<const Instruction*, std::vector<View>> views_;
   std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
   std::set<int> written_;                                           // slots that have their value
@@ -172,5 +179,6 @@ void lower_non_max_suppression(Lowering& lowering, const Region& region);
 void lower_bind(Lowering& lowering, const Region& region);
 void lower_if(Lowering& lowering, const Region& region);
 void lower_loop(Lowering& lowering, const Region& region);
+void lower_host(Lowering& lowering, const Region& region);
 
 }  // namespace weft

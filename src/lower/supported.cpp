@@ -3,6 +3,7 @@
 #include "lower/mac.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
 
@@ -44,11 +45,13 @@ std::string why_no_product(const Instruction& i, DType result) {
 
 /// An element type that kernels cannot address, among operands and results.
 std::string why_no_type(const Instruction& i) {
+  bool takes_containers = i.is<HostOp>() || i.is<If>() || i.is<Loop>();
   auto refused = [&](const Type& type) {
-    if (!type.is_tensor()) return std::string("values that are not tensors");
+    if (!type.is_tensor()) return takes_containers ? std::string() : cat("values ", type);
     DType t = type.shape.dtype;
     bool is_narrow = is_packed_type(t) && !i.is<Convert>();
-    return is_narrow || is_complex(t) || t == DType::string ? cat("elements of ", t) : "";
+    bool is_refused = is_narrow || is_complex(t) || (t == DType::string && !takes_texts(i.op));
+    return is_refused ? cat("elements of ", t) : std::string();
   };
   for (const Value& input : i.inputs) {
     if (std::string why = refused(input.type()); !why.empty()) return why;

@@ -7,6 +7,7 @@
 #include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
@@ -38,7 +39,7 @@ std::span<const OpInfo* const> all_ops() {
   return infos<Parameter, Constant, Sizes, Bind, If, Loop, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast,
                Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot, Convolution,
                Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize,
-               Dequantize, NonMaxSuppression, Custom>();
+               Dequantize, NonMaxSuppression, Custom, HostOp>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

@@ -12,8 +12,28 @@
 
 namespace weft {
 
+namespace {
+
+thread_local TextPool* current_pool = nullptr;
+
+TextPool& pool() {
+  check(current_pool != nullptr, "texts are computed with in a TextScope");
+  return *current_pool;
+}
+
+}  // namespace
+
+TextScope::TextScope() : is_outermost_(!current_pool) {
+  if (is_outermost_) current_pool = &pool_;
+}
+TextScope::~TextScope() {
+  if (is_outermost_) current_pool = nullptr;
+}
+
 Wide to_wide(const Tensor& tensor) {
-  if (tensor.dtype == DType::string || is_complex(tensor.dtype)) {
+  if (!tensor.is_tensor()) return {.container = std::make_shared<const Tensor>(tensor)};
+  if (tensor.dtype == DType::string) return make_wide(tensor.dtype, tensor.dims, pool().encode(*tensor.strings));
+  if (is_complex(tensor.dtype)) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E504",
                  .what = cat("the reference does not compute with ", tensor.dtype, " yet")});
@@ -23,6 +43,8 @@ Wide to_wide(const Tensor& tensor) {
 }
 
 Tensor to_tensor(const Wide& wide) {
+  if (wide.container) return *wide.container;
+  if (wide.dtype == DType::string) return pool().decode(wide.dims, wide.as<int64_t>());
   return with_elements(wide, [&](auto values) { return make_tensor(wide.dtype, wide.dims, values); });
 }
 
@@ -34,6 +56,7 @@ Wide with_dims(Wide wide, std::vector<int64_t> dims) {
 
 int64_t wrap(DType type, int64_t value) {
   if (type == DType::boolean) return value != 0;
+  if (type == DType::string) return value;
   int spare = 64 - bits(type);
   auto moved = static_cast<uint64_t>(value) << spare;
   return is_signed_integer(type) ? static_cast<int64_t>(moved) >> spare : static_cast<int64_t>(moved >> spare);

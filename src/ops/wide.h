@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/texts.h"
 #include "base/wide.h"
 
 /// What the meanings of operators are written with; see base/wide.h.
@@ -15,7 +16,18 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// Strings and complex numbers are refused (E202).
+/// The pool that texts have their numbers of on this thread, while it lives; inside another one that is used instead.
+class TextScope {
+ public:
+  TextScope();
+  ~TextScope();
+  TextScope(const TextScope&) = delete;
+
+ private:
+  TextPool pool_;
+  bool is_outermost_;
+};
+/// Complex numbers are refused (E504). Texts need a TextScope.
 Wide to_wide(const Tensor& tensor);
 /// Rounds floats to their type.
 Tensor to_tensor(const Wide& wide);

@@ -74,7 +74,7 @@ class LayoutChange {
   /// True when the layout should be carried through: some operand has it and the others are cheap to read in it.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
-    if (i.inputs.empty() || i.inputs[0].rank() < 3) return false;
+    if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
     bool is_elementwise = i.is<Elementwise>() || i.is<Convert>();
     if (is_elementwise || i.is<Concat>()) {
       return std::ranges::any_of(i.inputs, has) &&

@@ -26,10 +26,7 @@ int64_t result_bytes(const Instruction& i) {
   return total;
 }
 
-bool is_plain(const Type& type) {
-  return type.is_tensor() && type.shape.is_static() && type.shape.dtype != DType::string &&
-         !is_complex(type.shape.dtype);
-}
+bool is_plain(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
 
 bool can_fold(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Sizes>() || !i.modules.empty()) return false;
@@ -47,6 +44,7 @@ bool fold_constants(Module& module) {
   for (Instruction& i : module) {
     bool is_needed = !i.users.empty() || module.is_result(i.result());
     if (!is_needed || !can_fold(i)) continue;
+    TextScope texts;
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
     std::vector<Wide> out = i.op.info().evaluate(i.op, in);

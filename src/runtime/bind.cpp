@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace weft {
 namespace {
@@ -16,9 +17,38 @@ template <class... Args>
                .why = cat("it is declared ", port.type)});
 }
 
+/// Why a value inside a container is not of the type that its container declares; empty if it is.
+std::string why_no_element(const Type& type, const Tensor& value) {
+  if (type.kind != value.kind) return "a value of another kind is in it";
+  if (!type.is_tensor()) {
+    bool is_map = type.kind == Type::Kind::map;
+    if (is_map && (value.items->size() != 2 || (*value.items)[0].dtype != type.key))
+      return "its keys are of another type";
+    for (size_t i = is_map ? 1 : 0; i < value.items->size(); ++i) {
+      const Tensor& item = (*value.items)[i];
+      std::string why = !is_map                                   ? why_no_element(*type.element, item)
+                        : item.dtype != type.element->shape.dtype ? cat("its values are ", item.dtype)
+                                                                  : "";
+      if (!why.empty()) return why;
+    }
+    return {};
+  }
+  const Dims& dims = type.shape.dims;
+  if (value.dtype != type.shape.dtype) return cat("an item is of ", value.dtype);
+  if (is_placeholder(dims, any_rank)) return {};
+  bool fits = dims.size() == value.dims.size();
+  for (size_t i = 0; fits && i < dims.size(); ++i) fits = !dims[i].is_constant() || dims[i] == Dim(value.dims[i]);
+  return fits ? "" : cat("an item has sizes ", value.dims);
+}
+
 void check_type_and_rank(const Port& port, const Tensor& tensor) {
   const Shape& wanted = port.type.shape;
-  if (!port.type.is_tensor()) refuse("E310", port, "a tensor was given, not a ", port.type);
+  if (!port.type.is_tensor()) {
+    std::string why = why_no_element(port.type, tensor);
+    if (!why.empty()) refuse("E310", port, why);
+    return;
+  }
+  if (!tensor.is_tensor()) refuse("E310", port, "a container was given, not a tensor");
   if (tensor.dtype != wanted.dtype) refuse("E310", port, "element type ", tensor.dtype, " is not ", wanted.dtype);
   if (tensor.dims.size() != wanted.dims.size())
     refuse("E310", port, "rank ", tensor.dims.size(), " is not ", wanted.dims.size());
@@ -101,7 +131,7 @@ void check_every_size(const Port& port, const Tensor& tensor, const SymbolValues
 }
 
 bool is_left_out(const Tensor& tensor) {
-  return tensor.data.data() == nullptr && tensor.dtype != DType::string && tensor.elements() > 0;
+  return tensor.is_tensor() && tensor.data.data() == nullptr && tensor.dtype != DType::string && tensor.elements() > 0;
 }
 
 }  // namespace
@@ -163,6 +193,13 @@ std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& outp
     sizes.push_back(is_known ? values.evaluate(dim) : -1);
   }
   return sizes;
+}
+
+bool is_random(const Plan& plan) {
+  bool found = false;
+  for (const Dim& size : plan.sizes)
+    size.visit_symbols([&](const Symbol& symbol) { found |= symbol.name == run_seed; });
+  return found;
 }
 
 void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) {

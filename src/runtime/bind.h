@@ -44,6 +44,9 @@ SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> i
 /// bind_symbols does.
 std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& output, std::span<const Tensor> given);
 
+/// True for plans with random operators that have no seed of their own: each run gives `run_seed` another number.
+bool is_random(const Plan& plan);
+
 /// E312 with the node and both values for a condition that does not hold.
 void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values);
 

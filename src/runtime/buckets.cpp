@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace weft {
 namespace {
@@ -30,6 +31,7 @@ int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues&
 
 SymbolValues bucket_of(const SymbolValues& values, const std::vector<Port>& ports) {
   SymbolValues bound = values;
+  if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // a bucket serves any
   for (const Port& port : ports) {
     for (const Dim& dim : port.type.shape.dims) {
       dim.visit_symbols([&](const Symbol& symbol) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checked.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft {
@@ -22,6 +23,11 @@ void CheckedRun::swap(int a, int b) {
   auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
   std::swap(bytes_[x], bytes_[y]);
   std::swap(stamps_[x], stamps_[y]);
+}
+
+void CheckedRun::written(std::span<const int> buffers) {
+  ++last_;
+  for (int id : buffers) std::ranges::fill(stamps_[static_cast<size_t>(id)], last_);
 }
 
 KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks) {

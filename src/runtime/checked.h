@@ -27,6 +27,8 @@ class CheckedRun {
   void resize(int buffer, int64_t bytes);
   /// Two buffers change places.
   void swap(int a, int b);
+  /// All of these buffers has been written by the host.
+  void written(std::span<const int> buffers);
   /// Runs a step over `buffers`; `args` has their addresses, sizes and scratch. The first fault, or none.
   KernelFault run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks);
 

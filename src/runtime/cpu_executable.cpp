@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
+#include "base/random.h"
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
 #include "runtime/blocks.h"
 #include "runtime/checked.h"
+#include "runtime/host_values.h"
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/packed_weights.h"
@@ -85,7 +87,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       : plan_(std::move(program.plan)),
         image_(std::move(program.image)),
         origin_(std::move(origin)),
-        object_(image_, plan_.program),
+        object_(plan_.kernels.empty() ? LoadedObject() : LoadedObject(image_, plan_.program)),
         allocator_(host.allocator),
         workers_(host),
         report_(std::move(report)),
@@ -94,6 +96,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       kernels_.push_back(
           {object_.function<KernelEntry>(kernel.name), object_.function<KernelPlan>(cat(kernel.name, "_plan"))});
     }
+    for (const std::string& text : plan_.texts) texts_.code(text);
     find_dynamic();
     load();
   }
@@ -128,6 +131,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   std::vector<std::string> notes() const override { return donation_notes(plan_); }
 
   const Plan& plan() const { return plan_; }
+  const TextPool& texts() const { return texts_; }
+  bool is_random() const { return is_random_; }
   const Workers& workers() const { return workers_; }
   const HostAllocator& allocator() const { return allocator_; }
   size_t constant_bytes() const {
@@ -223,6 +228,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
     BoundStep bound;
     for (int size : step.sizes) bound.sizes.push_back(sizes[static_cast<size_t>(size)]);
+    if (step.kind != StepKind::kernel) return bound;
     i64 out[2] = {0, 0};
     kernels_[static_cast<size_t>(step.kernel)].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
     bound.tasks = out[0];
@@ -306,6 +312,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
   Plan plan_;
+  TextPool texts_;
   Bytes image_;
   Origin origin_;
   LoadedObject object_;
@@ -313,6 +320,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   Workers workers_;
   CompileReport report_;
   SizeSchedule schedule_;
+  bool is_random_ = weft::is_random(plan_);
   std::vector<int> dynamic_;
   std::vector<std::vector<int>> last_read_;  // for each step; empty without dynamic buffers
   std::vector<Kernel> kernels_;
@@ -338,11 +346,15 @@ void CpuExecutable::detach() {
 class CpuContext final : public Context {
  public:
   explicit CpuContext(std::shared_ptr<const CpuExecutable> program)
-      : program_(std::move(program)), pool_(program_->allocator()), blocks_(plan().buffers.size()) {}
+      : program_(std::move(program)),
+        pool_(program_->allocator()),
+        blocks_(plan().buffers.size()),
+        host_(plan(), program_->texts()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     bind(inputs);
+    host_.begin();
     given_ = given;
     inputs_ = std::move(inputs);
     bind_outputs(options);
@@ -352,6 +364,7 @@ class CpuContext final : public Context {
     execute(options);
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // a loop of no trips
+      if (plan().buffers[i].kind == BufferKind::output) take_host_output(i);
     }
     release_all();
     inputs_.clear();
@@ -378,14 +391,16 @@ class CpuContext final : public Context {
     release_all();
     std::vector<std::vector<int64_t>> sizes;
     for (size_t i = 0; i < inputs.size(); ++i) sizes.push_back(inputs[i].dims);
-    if (is_bound_ && sizes == input_sizes_) {
+    if (is_bound_ && !program_->is_random() && sizes == input_sizes_) {
       for (size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i].dtype != plan().inputs[i].type.shape.dtype) is_bound_ = false;
+        const Type& wanted = plan().inputs[i].type;
+        if (!wanted.is_tensor() || !inputs[i].is_tensor() || inputs[i].dtype != wanted.shape.dtype) is_bound_ = false;
       }
       if (is_bound_) return;
     }
     is_bound_ = false;
     values_ = bind_symbols(plan().inputs, inputs);
+    if (program_->is_random()) values_.set(std::string(run_seed), fresh_seed());
     check_sizes(plan().checks, values_);
     bound_ = program_->bind(values_);
     reserve();
@@ -410,7 +425,10 @@ class CpuContext final : public Context {
   void note_peak() { peak_ = std::max(peak_, memory_bytes()); }
 
   void bind_input(size_t id) {
-    memory_[id] = const_cast<std::byte*>(inputs_[static_cast<size_t>(plan().buffers[id].index)].data.data());
+    const Tensor& input = inputs_[static_cast<size_t>(plan().buffers[id].index)];
+    if (host_.is_container(id)) host_.container(id) = input;
+    else if (host_.is_text(id)) memory_[id] = host_.encode(id, input);
+    else memory_[id] = const_cast<std::byte*>(input.data.data());
   }
 
   void bind_outputs(const RunOptions& options) {
@@ -425,8 +443,13 @@ class CpuContext final : public Context {
 
   /// Places an output; inputs that would be overwritten too early are copied aside.
   void give_output(size_t id, const RunOptions& options) {
+    if (host_.is_container(id)) return;
     auto index = static_cast<size_t>(plan().buffers[id].index);
     bound_.buffer_bytes[id] = values_.evaluate(plan().buffers[id].bytes);
+    if (host_.is_text(id)) {
+      memory_[id] = host_.room(id, static_cast<size_t>(bound_.buffer_bytes[id]));
+      return;
+    }
     MutableTensor place = place_in(options, given_, index, static_cast<size_t>(bound_.buffer_bytes[id]));
     memory_[id] = place.data;
     outputs_[index] = std::move(place.tensor);
@@ -438,6 +461,14 @@ class CpuContext final : public Context {
       }
     }
     refuse_overlap(plan(), outputs_, index);
+  }
+
+  /// An output of texts or containers, which was not written to memory of the caller's.
+  void take_host_output(size_t id) {
+    auto index = static_cast<size_t>(plan().buffers[id].index);
+    if (host_.is_container(id)) outputs_[index] = std::move(host_.container(id));
+    else if (host_.is_text(id))
+      outputs_[index] = host_.decode(values_.dims(plan().buffers[id].shape.dims), memory_[id]);
   }
 
   // --- the steps -----------------------------------------------------------------------------------------------------
@@ -516,6 +547,11 @@ class CpuContext final : public Context {
           swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]), launcher);
         break;
       case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
+      case StepKind::host:
+        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
+        host_.run(step, bound_.steps[index].sizes, memory_);
+        if (launcher.checked) launcher.checked->written(step.outputs);
+        break;
     }
     return index + 1;
   }
@@ -565,6 +601,7 @@ class CpuContext final : public Context {
 
   void swap_buffers(size_t a, size_t b, const Launcher& launcher) {
     if (launcher.checked) launcher.checked->swap(static_cast<int>(a), static_cast<int>(b));
+    host_.swap(a, b);
     std::swap(memory_[a], memory_[b]);
     std::swap(blocks_[a], blocks_[b]);
     std::swap(bound_.buffer_bytes[a], bound_.buffer_bytes[b]);
@@ -589,6 +626,15 @@ class CpuContext final : public Context {
   void show(size_t index, const PlanStep& step, const RunOptions& options) {
     for (int id : step.outputs) {
       const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
+      if (host_.is_container(static_cast<size_t>(id))) {
+        options.observe(index, buffer.value, host_.container(static_cast<size_t>(id)));
+        continue;
+      }
+      if (host_.is_text(static_cast<size_t>(id))) {
+        options.observe(index, buffer.value,
+                        host_.decode(values_.dims(buffer.shape.dims), memory_[static_cast<size_t>(id)]));
+        continue;
+      }
       Tensor tensor{.dtype = buffer.shape.dtype, .dims = values_.dims(buffer.shape.dims)};
       tensor.data = Bytes::copy(std::span<const std::byte>(
           memory_[static_cast<size_t>(id)], static_cast<size_t>(bound_.buffer_bytes[static_cast<size_t>(id)])));
@@ -603,7 +649,8 @@ class CpuContext final : public Context {
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
   BlockPool pool_;
-  std::vector<AlignedMemory> blocks_;     // what each buffer has taken from the pool
+  std::vector<AlignedMemory> blocks_;  // what each buffer has taken from the pool
+  HostValues host_;
   std::vector<std::byte*> memory_;        // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run
   std::span<const Tensor> given_;         // the inputs as the caller gave them

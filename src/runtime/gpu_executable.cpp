@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "kernels/launch.h"
 #include "runtime/buckets.h"
 #include "runtime/outputs.h"
@@ -318,9 +319,11 @@ class GpuContext final : public Context {
     for (const Tensor& input : inputs) sizes.push_back(input.dims);
     bool same_types = std::ranges::equal(inputs, plan().inputs, {}, &Tensor::dtype,
                                          [](const Port& port) { return port.type.shape.dtype; });
-    if (bucket_ && same_types && sizes == input_sizes_) return;
+    bool is_fresh = is_random(plan());
+    if (bucket_ && !is_fresh && same_types && sizes == input_sizes_) return;
     bucket_ = nullptr;
     values_ = bind_symbols(plan().inputs, inputs);
+    if (is_fresh) values_.set(std::string(run_seed), fresh_seed());
     check_sizes(plan().checks, values_);
     bytes_ = buffer_bytes(plan(), values_);
     Bucket& bucket = buckets_[bucket_of(values_, plan().inputs).all()];

@@ -72,10 +72,15 @@ template <class A, Is<SizeSetting> T>
 void fields(A& a, T& setting) {
   a(setting.symbol, setting.buffer, setting.element, setting.value, setting.most);
 }
+template <class A, Is<HostCall> T>
+void fields(A& a, T& call) {
+  a(call.fn, call.numbers, call.texts);
+}
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
   a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.blocks, step.flops, step.bytes,
-    step.in_place, step.moves, step.moves_apart, step.kind, step.target, step.amount, step.settings, step.checks);
+    step.in_place, step.moves, step.moves_apart, step.kind, step.target, step.amount, step.settings, step.checks,
+    step.host);
 }
 template <class A, Is<InPlace> T>
 void fields(A& a, T& pair) {
@@ -88,7 +93,8 @@ void fields(A& a, T& donation) {
 template <class A, Is<Plan> T>
 void fields(A& a, T& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
-    plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations, plan.compiler);
+    plan.texts, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations,
+    plan.compiler);
 }
 template <class A, Is<PlacedConstant> T>
 void fields(A& a, T& constant) {
@@ -108,8 +114,9 @@ void fields(A& a, T& source) {
 }
 
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
-constexpr auto last_of(BufferKind) { return BufferKind::dynamic; }
-constexpr auto last_of(StepKind) { return StepKind::grow; }
+constexpr auto last_of(BufferKind) { return BufferKind::value; }
+constexpr auto last_of(StepKind) { return StepKind::host; }
+constexpr auto last_of(HostFn) { return HostFn::map_vector; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
 
@@ -379,6 +386,7 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
     case BufferKind::persistent: return expect(buffer.bytes.is_constant(), "the size of packed weights is not fixed");
     case BufferKind::arena:
     case BufferKind::dynamic: return check_shares(buffer, plan);
+    case BufferKind::value: return;
     case BufferKind::constant: break;
   }
   expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
@@ -402,7 +410,7 @@ void check_pair(const Plan& plan, int input, int output) {
 void check_kind(const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
     BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
-    return kind == BufferKind::arena || kind == BufferKind::dynamic;
+    return kind == BufferKind::arena || kind == BufferKind::dynamic || kind == BufferKind::value;
   };
   for (const SizeSetting& setting : step.settings) {
     bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
@@ -413,7 +421,8 @@ void check_kind(const PlanStep& step, const Plan& plan) {
   }
   switch (step.kind) {
     case StepKind::kernel: return expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
-    case StepKind::sizes: return;
+    case StepKind::sizes:
+    case StepKind::host: return;
     case StepKind::branch:
     case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
     case StepKind::swap:

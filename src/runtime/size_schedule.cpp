@@ -31,7 +31,7 @@ SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
     due_[static_cast<size_t>(known.back() + 1)].sizes.push_back(static_cast<int>(i));
   }
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].kind != StepKind::kernel) continue;
+    if (plan.steps[i].kind != StepKind::kernel && plan.steps[i].kind != StepKind::host) continue;
     int last = before_run;
     for (int size : plan.steps[i].sizes) last = std::max(last, known[static_cast<size_t>(size)]);
     due_[static_cast<size_t>(last + 1)].steps.push_back(static_cast<int>(i));

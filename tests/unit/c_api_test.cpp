@@ -205,6 +205,29 @@ TEST_CASE("tensors check what they are given") {
   weft_tensor_free(tensor);
 }
 
+TEST_CASE("containers are put together and taken apart") {
+  const float numbers[] = {1, 2};
+  const int64_t two[] = {2};
+  weft_tensor *x = nullptr, *list = nullptr, *item = nullptr, *none = nullptr, *outer = nullptr;
+  REQUIRE(weft_tensor_copy(WEFT_F32, two, 1, numbers, sizeof numbers, &x) == nullptr);
+  const weft_tensor* items[] = {x, x};
+  REQUIRE(weft_tensor_collect(WEFT_SEQUENCE, items, 2, &list) == nullptr);
+  CHECK(weft_tensor_kind(list) == WEFT_SEQUENCE);
+  CHECK(weft_tensor_elements(list) == 2);
+  CHECK(weft_tensor_data(list) == nullptr);
+  REQUIRE(weft_tensor_item(list, 1, &item) == nullptr);
+  CHECK(static_cast<const float*>(weft_tensor_data(item))[1] == 2);
+  CHECK(take(weft_tensor_item(list, 2, &outer)) == "E210");
+  CHECK(take(weft_tensor_item(x, 0, &outer)) == "E210");
+  REQUIRE(weft_tensor_collect(WEFT_OPTIONAL, nullptr, 0, &none) == nullptr);
+  CHECK(weft_tensor_elements(none) == 0);
+  CHECK(take(weft_tensor_collect(WEFT_OPTIONAL, items, 2, &outer)) == "E210");
+  CHECK(take(weft_tensor_collect(WEFT_TENSOR, items, 1, &outer)) == "E210");
+  items[1] = list;
+  CHECK(take(weft_tensor_collect(WEFT_MAP, items, 2, &outer)) == "E210");
+  for (weft_tensor* tensor : {x, list, item, none}) weft_tensor_free(tensor);
+}
+
 TEST_CASE("an older caller's shorter options are understood") {
   weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
   options.device = "nowhere";

@@ -253,7 +253,7 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
   refused([](Plan& p) { p.steps.back().outputs.push_back(99); });
   refused([](Plan& p) { p.steps.back().buffers.push_back(-1); });
   refused([](Plan& p) { p.chip.kind = static_cast<ChipKind>(7); });
-  refused([](Plan& p) { p.buffers[0].kind = static_cast<BufferKind>(6); });
+  refused([](Plan& p) { p.buffers[0].kind = static_cast<BufferKind>(7); });
   refused([](Plan& p) { p.buffers[0].shape.dtype = static_cast<DType>(200); });
   refused([](Plan& p) { p.buffers[0].bytes = -1; });
   refused([](Plan& p) { p.buffers[0].shape.dims = {-4}; });
@@ -265,8 +265,9 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
   refused([](Plan& p) { p.buffers.push_back({BufferKind::persistent, 0, {}, INT64_MAX}); });
   refused([](Plan& p) { p.load_steps.push_back(p.steps.back()); });
   refused([](Plan& p) { p.steps.push_back({.kind = StepKind::jump, .target = 1000}); });
-  refused([](Plan& p) { p.steps.push_back({.kind = static_cast<StepKind>(6)}); });
+  refused([](Plan& p) { p.steps.push_back({.kind = static_cast<StepKind>(7)}); });
   refused([](Plan& p) { p.steps.push_back({.buffers = {0}, .kind = StepKind::grow}); });
+  refused([](Plan& p) { p.steps.push_back({.kind = StepKind::host, .host = {.fn = static_cast<HostFn>(99)}}); });
   refused([](Plan& p) { p.steps.push_back({.buffers = {0, 1}, .kind = StepKind::swap}); });
   refused([](Plan& p) {
     p.steps.push_back({.kind = StepKind::sizes, .settings = {{.symbol = {.name = "n"}, .buffer = 0, .element = 99}}});

@@ -71,6 +71,7 @@ module main {
   %boxes = constant {value=f32[1,2,4]{0, 0, 1, 1, 0, 0, 2, 2}}
   %scores = constant {value=f32[1,1,2]{0.5, 0.75}}
   %nm = non_max_suppression %boxes, %scores, %qs, %zero {most=2, centers=true}
+  %ho = host %k {fn=to_text, numbers=[1, 2], texts=["a, b", "c"], types=[string[2,2]]}
   %dq = dequantize %qu, %qs {to=f16, axis=2, block=0}
   return "sum"=%add, "top"=%tk, "where"=%tk.1
 }
@@ -146,6 +147,19 @@ TEST_CASE("text: constants of every type keep their values") {
     auto program = parse_program(in_main(cat("%c = constant {value=", value, "}\nreturn \"c\"=%c")), make_op);
     CHECK(print(*program).find(cat("{value=", value, "}")) != std::string::npos);
   }
+}
+
+TEST_CASE("text: containers and calls of the host") {
+  const char* body =
+      "%s = parameter {name=\"s\", type=sequence(f32[_,3])}\n%i = constant {value=i64[]{-1}}\n"
+      "%d = host %s, %i {fn=item_sizes, numbers=[2], texts=[], types=[i64[2]]}\n%b = bind %d {symbols=[n, m], "
+      "most=[]}\n"
+      "%x = host %s, %i {fn=item, numbers=[], texts=[], types=[f32[n,3]]}\nreturn \"x\"=%x";
+  auto program = parse_program(in_main(body), make_op);
+  std::string text = print(*program);
+  CHECK(text.find("sequence(f32[_,3])") != std::string::npos);
+  CHECK(text.find("symbol _") == std::string::npos);  // a placeholder is no size
+  CHECK(print(*parse_program(text, make_op)) == text);
 }
 
 TEST_CASE("text: what is no program is refused with its line") {

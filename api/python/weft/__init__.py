@@ -139,6 +139,36 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
         ) from None
 
 
+_KINDS = {"sequence": 1, "optional": 2, "map": 3}
+
+
+def _inside(type_: str) -> tuple[str, str]:
+    """"sequence(f32[2])" -> ("sequence", "f32[2]"); a tensor's type has no kind."""
+    kind, bracket, rest = type_.partition("(")
+    return (kind, rest[:-1]) if bracket and kind in _KINDS else ("", type_)
+
+
+def _container(value: Any, port: Port) -> _weft.Tensor:
+    """A list, a dict, or None or a value for an optional, as an input; anything else is a tensor."""
+    kind, inside = _inside(port.type)
+    if not kind:
+        return _tensor(value, port)
+
+    def of_type(type_: str) -> Port:
+        return Port(port.name, type_, "" if _inside(type_)[0] else type_.partition("[")[0], (), False, False)
+
+    wanted = {"sequence": (list, tuple), "map": dict}.get(kind, object)
+    if not isinstance(value, wanted):
+        what = f"input '{port.name}' is {port.type}, {type(value).__name__} is no {kind}"
+        raise UsageError(f"error[E310]: {what}", code="E310", hint="give a list for a sequence and a dict for a map")
+    if kind == "map":
+        key_type, _, value_type = inside.partition(", ")
+        vectors = (list(value), of_type(f"{key_type}[_]")), (list(value.values()), of_type(value_type.replace("[]", "[_]")))
+        return _weft.collect(_KINDS[kind], [_tensor(vector, type_) for vector, type_ in vectors])
+    items = list(value) if kind == "sequence" else [] if value is None else [value]
+    return _weft.collect(_KINDS[kind], [_container(item, of_type(inside)) for item in items])
+
+
 def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool]]) -> tuple[Port, ...]:
     def size(entry: Any) -> int | Size:
         return entry if isinstance(entry, int) else Size(*entry)
@@ -149,9 +179,15 @@ def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool]]) -
 
 
 def _result(value: Any) -> Any:
-    """Strings come as sizes and texts; they become an array of objects."""
+    """Strings come as sizes and texts, which become an array of objects; containers as their kind and items, which become a
+    list, a dict, or a value or None."""
     if not isinstance(value, tuple):
         return value
+    if isinstance(value[0], str):
+        items = [_result(item) for item in value[1]]
+        if value[0] == "map":
+            return dict(zip(items[0].tolist(), items[1].tolist(), strict=True))
+        return items if value[0] == "sequence" else items[0] if items else None
     sizes, texts = value
     array = _array([text.decode("utf-8", "surrogateescape") for text in texts], "object")
     return array.reshape(sizes)
@@ -194,7 +230,11 @@ class Model:
         return self._native.device
 
     def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = ()) -> list[Any]:
-        tensors = [None if v is None else _tensor(v, port) for v, port in zip(values, self.inputs, strict=True)]
+        def given(value: Any, port: Port) -> _weft.Tensor | None:
+            is_left_out = value is None and not port.type.startswith("optional(")
+            return None if is_left_out else _container(value, port)
+
+        tensors = [given(value, port) for value, port in zip(values, self.inputs, strict=True)]
         framework = "torch" if any(_library(v) == "torch" for v in values) else "numpy"
         for array, port in zip(out, self.outputs, strict=False):
             _check_out(array, port)

@@ -35,6 +35,8 @@ template <>
 constexpr AttributeKind kind_of<std::vector<SparseTensor>> = AttributeKind::sparse_tensor;
 template <>
 constexpr AttributeKind kind_of<std::vector<const Graph*>> = AttributeKind::graph;
+template <>
+constexpr AttributeKind kind_of<std::vector<TypeProto>> = AttributeKind::type;
 
 }  // namespace
 
@@ -205,6 +207,7 @@ const SparseTensor& Call::sparse_tensor(std::string_view name) const {
   return require<std::vector<SparseTensor>>(name)[0];
 }
 const Graph& Call::graph(std::string_view name) const { return *require<std::vector<const Graph*>>(name)[0]; }
+const TypeProto& Call::type(std::string_view name) const { return require<std::vector<TypeProto>>(name)[0]; }
 
 DType Call::element(std::string_view name) const {
   int64_t code = integer(name);
@@ -237,8 +240,7 @@ constexpr int64_t small_constant = 4096;  // elements: more is left to the compi
 
 bool is_small_constant(Value value) {
   auto* op = value.def->as<Constant>();
-  return op && op->tensor.elements() <= small_constant && op->tensor.dtype != DType::string &&
-         !is_complex(op->tensor.dtype);
+  return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
 /// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
@@ -248,6 +250,7 @@ std::optional<Tensor> computed(const Instruction& i) {
   const Shape& shape = i.types[0].shape;
   bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);
   if (!is_small || !std::ranges::all_of(i.inputs, is_small_constant)) return {};
+  TextScope texts;
   std::vector<Wide> in;
   for (Value input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
   return weft::to_tensor(i.op.info().evaluate(i.op, in).at(0));

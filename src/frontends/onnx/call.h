@@ -77,6 +77,7 @@ class Call {
   Tensor tensor(std::string_view attribute) const;                      ///< E142 when it is not given
   const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 when it is not given
   const Graph& graph(std::string_view attribute) const;                 ///< E142 when it is not given
+  const TypeProto& type(std::string_view attribute) const;              ///< E142 when it is not given
   DType element(std::string_view attribute) const;                      ///< an element type by its number
   DType element(std::string_view attribute, DType fallback) const;
   /// Says that an attribute changes nothing here.
@@ -151,5 +152,8 @@ std::span<const Operator> einsum_operators();
 std::span<const Operator> tree_operators();
 std::span<const Operator> classical_operators();
 std::span<const Operator> training_operators();
+std::span<const Operator> container_operators();
+std::span<const Operator> text_operators();
+std::span<const Operator> random_operators();
 
 }  // namespace weft::onnx

@@ -11,6 +11,7 @@
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/host.h"
 
 namespace weft::onnx {
 namespace {
@@ -44,7 +45,10 @@ const std::map<Key, Operator>& operators() {
                       tree_operators(),
                       classical_operators(),
                       training_operators(),
-                      selection_operators()}) {
+                      selection_operators(),
+                      container_operators(),
+                      text_operators(),
+                      random_operators()}) {
       for (const Operator& op : part) {
         if (!all.emplace(Key(op.domain, op.name), op).second) internal_error(cat("two translations of ", op.name));
       }
@@ -166,6 +170,7 @@ std::unique_ptr<Program> Importer::run() {
   Scope scope{.module = &program_->main(), .opsets = &model_.opsets};
   add_parameters(scope);
   Values outputs = body(model_.graph, scope);
+  refuse_texts();
   throw_problems();
   std::vector<Result> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -173,6 +178,18 @@ std::unique_ptr<Program> Importer::run() {
   }
   program_->main().set_results(std::move(results));
   return std::move(program_);
+}
+
+/// Operators that compute cannot do so with texts.
+void Importer::refuse_texts() {
+  for (const auto& module : program_->modules()) {
+    for (const Instruction& i : *module) {
+      if (takes_texts(i.op)) continue;
+      bool reads = std::ranges::any_of(i.inputs, [](const Value& input) { return is_text(input.type()); });
+      if (!reads && !std::ranges::any_of(i.types, is_text)) continue;
+      problems_.push_back(fault("E141", cat(display_name(i.op), " is not defined for texts"), i.source));
+    }
+  }
 }
 
 // ---- Operators and functions, before anything is translated ----
@@ -319,15 +336,34 @@ Type Importer::declared_type(const ValueInfo& value) {
     for (const auto& dim : *type.dims) dims.push_back(declared_dim(dim));
     return Shape{*type.element, dims};
   }
-  if (type.inner.size() == 1 && type.kind != opaque) {
-    Type inner = declared_type({.name = value.name, .type = type.inner[0]});
+  try {
+    return declared_element(type);
+  } catch (Error& error) {
+    error.set_where(cat("input '", printable(value.name), "'"));
+    throw;
+  }
+}
+
+Type Importer::declared_element(const TypeProto& type) {
+  using enum TypeProto::Kind;
+  if (type.kind == tensor && type.element) {
+    Dims dims;
+    if (!type.dims) dims.push_back(placeholder(any_rank));
+    for (const auto& dim : type.dims.value_or(std::vector<Dimension>{})) {
+      bool is_open = !dim.value || *dim.value < 0;
+      dims.push_back(is_open ? placeholder(any_size) : Dim(*dim.value));
+    }
+    return Shape{*type.element, dims};
+  }
+  if (type.inner.size() == 1) {
+    Type inner = declared_element(type.inner[0]);
     if (type.kind == sequence) return Type::sequence(inner);
     if (type.kind == optional) return Type::optional(inner);
-    if (type.element) return Type::map(*type.element, inner);
+    if (type.kind == map && type.element) return Type::map(*type.element, inner);
   }
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E122",
-               .what = cat("input '", printable(value.name), "' is neither a tensor, sequence, optional nor map")});
+               .what = "a value is neither a tensor, sequence, optional nor map of known elements"});
 }
 
 void Importer::add_parameters(Scope& scope) {
@@ -368,7 +404,7 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
     for (int64_t size : initial->dims) known.type.dims->push_back({.value = size});
   }
   Type type = declared_type(known);
-  auto wanted = options_.shapes.find(std::string(input.name));
+  auto wanted = type.is_tensor() ? options_.shapes.find(std::string(input.name)) : options_.shapes.end();
   if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;
   std::string name(input.name);
   if (initial) {
@@ -392,7 +428,11 @@ Value Importer::find(Scope& scope, std::string_view name) const {
 Value Importer::capture(Scope& scope, Value outer) {
   Module& module = *scope.module;
   if (outer.def->is<Constant>()) return module.append(outer.def->op, {});
-  if (auto contents = known_contents(outer))
+  if (auto items = known_items(outer)) {
+    for (Value& item : *items) item = capture(scope, item);
+    return collect(module, outer.type(), std::move(*items));
+  }
+  if (auto contents = outer.type().is_tensor() ? known_contents(outer) : std::nullopt)
     return convert(module, reshape(module, sizes(module, *contents), outer.dims()), outer.dtype());
   size_t own = module.parameters().size() - scope.captured.size();
   auto known = std::ranges::find(scope.captured, outer);
@@ -621,7 +661,8 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
   Scope inner{.module = scope.module,
               .opsets = function.opsets.empty() ? &model_.opsets : &function.opsets,
               .bindings = &bound,
-              .within = cat(" in function ", name, " of ", describe(node), scope.within)};
+              .within = cat(" in function ", name, " of ", describe(node), scope.within),
+              .trip = scope.trip};
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     if (i < inputs.size() && inputs[i]) {
       inner.values[function.inputs[i]] = inputs[i];

@@ -27,11 +27,12 @@ struct Scope {
   std::unordered_map<std::string_view, const TensorData*> initializers = {};
   std::unordered_set<std::string_view> absent = {};  ///< inputs of a function that its caller leaves out
   std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
+  Dim trip = 0;          ///< of the loops around this graph, for what differs from trip to trip
   Values captured = {};  ///< values of the module around `module` that are parameters of it, after its own inputs
 
   /// The scope of a graph inside this one, which writes to `body`.
   Scope inner(Module& body) {
-    return {.outer = this, .module = &body, .opsets = opsets, .bindings = bindings, .within = within};
+    return {.outer = this, .module = &body, .opsets = opsets, .bindings = bindings, .within = within, .trip = trip};
   }
 };
 
@@ -50,6 +51,10 @@ class Importer {
   Values body(const Graph& graph, Scope& scope);
   /// The type that a graph input declares; sizes left open become fresh symbols.
   Type declared_type(const ValueInfo& value);
+  /// The same inside a container, where sizes that are left open may be any.
+  static Type declared_element(const TypeProto& type);
+  /// A number that no other random operator of the model has.
+  int64_t next_stream() { return streams_++; }
 
  private:
   const Function* function_for(const Node& node) const;
@@ -57,6 +62,7 @@ class Importer {
   int64_t count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active);
   int64_t count_function(const Function& function, const Node& caller, std::vector<const Function*>& active);
   void check_operators();
+  void refuse_texts();
   void find_outer_names();
 
   Dim named_dim(std::string_view name);
@@ -98,6 +104,7 @@ class Importer {
   int64_t depth_ = 0;
   int64_t node_limit_ = 0;  ///< what functions expand to, and what loops may add when they are written out
   int64_t node_count_ = 0;
+  int64_t streams_ = 0;
 };
 
 /// The operator's entry in the table; null when there is none.

@@ -14,6 +14,10 @@ struct LoopForm {
   bool gives_condition = false;  ///< the body's first result
   Values carried = {};
   size_t rows = 0;
+  /// Where the body comes from a graph, it says what empty sequences hold: inputs from `before` on are the carried
+  /// values.
+  const Graph* graph = nullptr;
+  size_t before = 0;
   /// Writes the body to scope.module and gives its results: the condition for another trip, the carried values, rows.
   std::function<Values(Scope& scope, const Dim& trip, const Values& carried)> body = {};
 };

@@ -4,7 +4,10 @@
 #include <cmath>
 
 #include "frontends/onnx/expr.h"
+#include "frontends/onnx/importer.h"
 #include "frontends/onnx/scores.h"
+#include "ir/control.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
 
@@ -17,9 +20,6 @@ Expr listed(Call& c, DType type, std::vector<int64_t> dims, const std::vector<do
   for (int64_t d : dims) want *= d;
   if (std::ssize(numbers) != want) c.fail("E151", cat("has ", numbers.size(), " numbers where ", want, " are needed"));
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
-}
-Expr listed(Call& c, DType type, const std::vector<int64_t>& numbers) {
-  return {&c, constant(c.module(), make_tensor(type, {std::ssize(numbers)}, std::span<const int64_t>(numbers)))};
 }
 
 /// x[rows, features] as f32.
@@ -92,15 +92,18 @@ Values normalizer(Call& c) {
 
 /// One column for each category. An unknown one gives zeros, or an index out of range at run time where `zeros` is 0.
 Values one_hot_encoder(Call& c) {
-  if (c.has("cats_strings")) c.unsupported("with categories of text is not supported");
-  auto categories = c.integers("cats_int64s");
-  if (categories.empty()) c.fail("E142", "needs cats_int64s");
-  Expr x = convert(arg(c, 0), DType::i64);
+  auto texts = c.texts("cats_strings");
+  auto numbers = c.integers("cats_int64s");
+  Expr x = arg(c, 0);
+  bool is_text = x.dtype() == DType::string;
+  if (is_text ? texts.empty() : numbers.empty()) c.fail("E142", cat("needs categories for ", x.dtype()));
+  Tensor categories = is_text ? make_text_tensor({std::ssize(texts)}, texts) : make_i64_tensor(numbers);
+  if (!is_text) x = convert(x, DType::i64);
   Dims dims = x.dims();
   dims.push_back(1);
-  Expr found = equal(reshape(x, dims), listed(c, DType::i64, categories));
+  Expr found = equal(reshape(x, dims), {&c, constant(c.module(), categories)});
   if (c.flag("zeros", true)) return {convert(found, DType::f32)};
-  auto count = std::ssize(categories);
+  int64_t count = categories.elements();
   Expr number = convert(found, DType::i64) * iota(c, count);
   Expr is_known = reduce(ReduceFn::max, convert(found, DType::i64), {x.rank()}, false) > 0;
   Expr column = select(is_known, reduce(ReduceFn::sum, number, {x.rank()}, false), static_cast<double>(count));
@@ -124,8 +127,8 @@ Values feature_vectorizer(Call& c) {
   return {concat(c, parts, 1)};
 }
 
-/// Keys and values of a LabelEncoder, by whatever attribute they come: numbers only.
-std::optional<Tensor> labels(Call& c, std::string_view which) {
+/// Keys and values of a LabelEncoder, by whatever attribute they come.
+Tensor labels(Call& c, std::string_view which) {
   for (auto kind : {"strings", "int64s", "floats", "tensor"}) {
     std::string name = cat(which, "_", kind);
     if (!c.has(name)) continue;
@@ -134,33 +137,65 @@ std::optional<Tensor> labels(Call& c, std::string_view which) {
       auto numbers = c.floats(name);
       return make_tensor(DType::f32, {std::ssize(numbers)}, std::span<const double>(numbers));
     }
-    Tensor tensor = std::string_view(kind) == "tensor" ? c.tensor(name) : Tensor{.dtype = DType::string};
-    if (tensor.dtype == DType::string) c.unsupported(cat("with ", which, " of text is not supported"));
-    return tensor;
+    if (std::string_view(kind) == "tensor") return c.tensor(name);
+    auto texts = c.texts(name);
+    return make_text_tensor({std::ssize(texts)}, texts);
   }
   c.fail("E142", cat("needs ", which));
 }
 
-/// values[i] where x equals keys[i] (NaN equals NaN), a default elsewhere.
-Values label_encoder(Call& c) {
-  Tensor keys = *labels(c, "keys"), values = *labels(c, "values");
-  if (keys.elements() != values.elements() || keys.elements() == 0)
-    c.fail("E140", cat("has ", keys.elements(), " keys and ", values.elements(), " values"));
-  for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
-  double fallback =
-      is_float(values.dtype) ? c.number("default_float", 0) : static_cast<double>(c.integer("default_int64", -1));
-  if (c.has("default_tensor")) fallback = to_doubles(c.tensor("default_tensor")).at(0);
-  Expr x = arg(c, 0);
+/// values[i] where x equals keys[i] (NaN equals NaN), `fallback` elsewhere.
+Expr looked_up(Call& c, Expr x, const Tensor& keys, const Tensor& values, const Tensor& fallback) {
   Dims dims = x.dims();
   dims.push_back(1);
   x = reshape(x, dims);
-  Expr table = convert({&c, constant(c.module(), keys)}, x.dtype());
+  Expr table{&c, constant(c.module(), keys)};
+  if (x.dtype() != keys.dtype) table = convert(table, x.dtype());
   Expr found = equal(x, table);
   if (is_float(x.dtype())) found = found | (is_nan(x) & is_nan(table));
   Expr which{&c, c.emit(ArgReduce{.largest = true, .axis = x.rank() - 1, .keep = false}, {convert(found, DType::i32)})};
   Expr value{&c, c.emit(Gather{.axis = 0}, {constant(c.module(), values), which})};
   Expr is_known = reduce(ReduceFn::max, convert(found, DType::i32), {x.rank() - 1}, false) > 0;
-  return {select(is_known, value, fallback)};
+  return select(is_known, value, {&c, constant(c.module(), fallback)});
+}
+
+/// What a LabelEncoder gives for other keys: a scalar of the values' type.
+Tensor label_default(Call& c, DType type) {
+  for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
+  if (c.has("default_tensor")) {
+    Tensor tensor = c.tensor("default_tensor");
+    if (tensor.elements() != 1 || tensor.dtype != type)
+      c.fail("E141", cat("has values of ", type, " and a default ", tensor.shape()));
+    tensor.dims.clear();
+    return tensor;
+  }
+  if (type == DType::string) return make_text_tensor({}, {c.text("default_string", "_Unused")});
+  return scalar_tensor(
+      type, is_float(type) ? c.number("default_float", 0) : static_cast<double>(c.integer("default_int64", -1)));
+}
+
+Values label_encoder(Call& c) {
+  Tensor keys = labels(c, "keys"), values = labels(c, "values");
+  if (keys.elements() != values.elements() || keys.elements() == 0)
+    c.fail("E140", cat("has ", keys.elements(), " keys and ", values.elements(), " values"));
+  Expr x = arg(c, 0);
+  if ((x.dtype() == DType::string) != (keys.dtype == DType::string))
+    c.fail("E141", cat("has keys of ", keys.dtype, " for ", x.value.type()));
+  return {looked_up(c, x, keys, values, label_default(c, values.dtype))};
+}
+
+/// A text for each number, or a number for each text.
+Values category_mapper(Call& c) {
+  auto texts = c.texts("cats_strings");
+  Tensor names = make_text_tensor({std::ssize(texts)}, texts), numbers = make_i64_tensor(c.integers("cats_int64s"));
+  if (names.elements() != numbers.elements() || texts.empty())
+    c.fail("E140", cat("has ", names.elements(), " texts and ", numbers.elements(), " numbers"));
+  Expr x = arg(c, 0);
+  bool from_text = x.dtype() == DType::string;
+  Tensor other = from_text ? scalar_tensor(DType::i64, static_cast<double>(c.integer("default_int64", -1)))
+                           : make_text_tensor({}, {c.text("default_string", "_Unused")});
+  c.ignore("default_int64"), c.ignore("default_string");
+  return {from_text ? looked_up(c, x, names, numbers, other) : looked_up(c, x, numbers, names, other)};
 }
 
 /// x times the transposed coefficients [targets, features], plus intercepts.
@@ -264,8 +299,76 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
          matmul(1.0 - first, listed(c, DType::f32, {pairs, classes}, lost));
 }
 
+// --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
+// ---
+
+/// How probable class i is against class j, r[rows, i, j], from decisions[rows, pairs]; 0 for i = j (Platt 2000).
+Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
+  auto a = c.floats("prob_a"), b = c.floats("prob_b");
+  int64_t pairs = classes * (classes - 1) / 2;
+  Expr p = sigmoid(-(decisions * listed(c, DType::f32, {pairs}, a) + listed(c, DType::f32, {pairs}, b)));
+  p = min(max(p, 1e-7), 1 - 1e-7);
+  Expr all = concat(c, {p, 1.0 - p, full(c, DType::f32, {p.dims()[0], 1}, 0)}, 1);
+  std::vector<int64_t> from(static_cast<size_t>(classes * classes), 2 * pairs);
+  for (int64_t i = 0, pair = 0; i < classes; ++i) {
+    for (int64_t j = i + 1; j < classes; ++j, ++pair) {
+      from[static_cast<size_t>(i * classes + j)] = pair;
+      from[static_cast<size_t>(j * classes + i)] = pairs + pair;
+    }
+  }
+  Expr r{&c, c.emit(Gather{.axis = 1}, {all, constant(c.module(), make_i64_tensor(from))})};
+  return reshape(r, {p.dims()[0], classes, classes});
+}
+
+/// One trip over p[rows, k]: each class in turn is set to what is best for it. Rows that are good enough stay.
+Values improve_shares(Call& c, Expr p, Expr q, int64_t classes) {
+  auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
+  Dim rows = p.dims()[0];
+  Expr before = p;
+  Expr qp = reduce(ReduceFn::sum, q * reshape(p, {rows, 1, classes}), {2}, false);
+  Expr pqp = reduce(ReduceFn::sum, p * qp, {1});
+  Expr is_open = reduce(ReduceFn::max, abs(qp - pqp), {1}) >= 0.005 / static_cast<double>(classes);
+  for (int64_t t = 0; t < classes; ++t) {
+    Expr row = reshape(of(q, 1, t), {rows, classes}), own = of(row, 1, t), at = of(qp, 1, t);
+    Expr step = (pqp - at) / own, scale = step + 1.0;
+    Expr here = equal(iota(c, classes), static_cast<double>(t));
+    pqp = (pqp + step * (step * own + at * 2.0)) / scale / scale;
+    qp = (qp + step * row) / scale;
+    p = (p + select(broadcast(here, p.dims()), broadcast(step, p.dims()), 0)) / scale;
+  }
+  Expr open_rows = reduce(ReduceFn::sum, convert(reshape(is_open, {rows}), DType::i32), {0}, false);
+  return {open_rows > 0, select(broadcast(is_open, p.dims()), p, before)};
+}
+
+/// Probabilities of the classes that fit r[rows, k, k] best.
+Expr class_probabilities(Call& c, Expr r, int64_t classes) {
+  Expr same = equal(along(iota(c, classes), 0, 2), along(iota(c, classes), 1, 2));
+  Expr diagonal = reduce(ReduceFn::sum, r * r, {1});
+  Expr q = select(broadcast(same, r.dims()), broadcast(diagonal, r.dims()), -(r * transpose(r, {0, 2, 1})));
+  Expr start = full(c, DType::f32, {r.dims()[0], classes}, 1.0 / static_cast<double>(classes));
+  int64_t most = std::max<int64_t>(100, classes);
+  Module& body = c.program().add_module("shares");
+  SourceScope source(body, c.module().current_source());
+  Scope scope = c.scope().inner(body);
+  Call inside(c.importer(), scope, c.node(), c.opset(), {});
+  Value p = body.parameter("p", start.value.type()), given = body.parameter("q", q.value.type());
+  Values results = improve_shares(inside, {&inside, p}, {&inside, given}, classes);
+  body.set_results({{"open", results[0]}, {"p", results[1]}});
+  Dim count = c.program().fresh_symbol("n", 0, most);
+  Loop op{.counter = c.program().fresh_symbol("trip", 0, most),
+          .trips = most,
+          .count = count,
+          .conditional = true,
+          .carried = 1,
+          .types = {start.value.type()},
+          .sets = {count}};
+  return {&c, c.module().append(op, {constant(c.module(), DType::boolean, 1), start, q}, {&body})};
+}
+
 Values svm_classifier(Call& c) {
-  if (!c.floats("prob_a").empty() || !c.floats("prob_b").empty()) c.unsupported("with probabilities is not supported");
+  bool gives_shares = !c.floats("prob_a").empty();
+  if (c.floats("prob_a").size() != c.floats("prob_b").size())
+    c.fail("E151", cat("has ", c.floats("prob_a").size(), " prob_a and ", c.floats("prob_b").size(), " prob_b"));
   ClassLabels labels = class_labels(c, "classlabels_ints");
   auto supports_of = c.integers("vectors_per_class");
   auto coefficients = c.floats("coefficients"), vectors = c.floats("support_vectors"), rho = c.floats("rho");
@@ -279,13 +382,72 @@ Values svm_classifier(Call& c) {
   Expr near = kernel_of(c, x, listed(c, DType::f32, {supports, std::ssize(vectors) / supports}, vectors));
   Expr decisions = pair_decisions(c, near, supports_of, coefficients, rho);
   Expr label{&c, classified(c, labels, votes(c, decisions, labels.count()))[0]};
+  if (gives_shares) {
+    Expr r = pair_probabilities(c, decisions, labels.count());
+    return {label, transformed(c, class_probabilities(c, r, labels.count()), post_transform(c))};
+  }
   if (labels.count() == 2) decisions = concat(c, {-decisions, decisions}, 1);
   return {label, transformed(c, decisions, post_transform(c))};
+}
+
+// --- maps ------------------------------------------------------------------------------------------------------------
+
+Value map_input(Call& c) {
+  Value map = c.input(0);
+  if (map.type().kind != Type::Kind::map) c.fail("E141", cat("needs a map, has ", map.type()));
+  return map;
+}
+
+/// One map from labels to scores for each row.
+Values zip_map(Call& c) {
+  Expr scores = convert(arg(c, 0), DType::f32);
+  auto texts = c.texts("classlabels_strings");
+  auto numbers = c.integers("classlabels_int64s");
+  if (texts.empty() && numbers.empty()) c.fail("E142", "needs classlabels_int64s or classlabels_strings");
+  Type map = Type::map(texts.empty() ? DType::i64 : DType::string, Shape{DType::f32, {}});
+  return {host(c.module(), {.fn = HostFn::zip_map, .numbers = numbers, .texts = texts, .types = {Type::sequence(map)}},
+               {scores})};
+}
+
+/// The values of a map with whole numbers as keys, in a row.
+Values cast_map(Call& c) {
+  Value map = map_input(c);
+  std::string to = c.text("cast_to", "TO_FLOAT"), form = c.text("map_form", "DENSE");
+  if (map.type().key != DType::i64) c.fail("E141", cat("needs keys of i64, has ", map.type()));
+  if (form != "DENSE" && form != "SPARSE")
+    c.fail("E145", cat("map_form '", printable(form), "' is not DENSE or SPARSE"));
+  int64_t length = form == "SPARSE" ? c.integer("max_map", 1) : 0;
+  c.ignore("max_map");
+  DType type = to == "TO_FLOAT" ? DType::f32 : to == "TO_INT64" ? DType::i64 : DType::string;
+  if (type == DType::string && to != "TO_STRING")
+    c.fail("E145", cat("cast_to '", printable(to), "' is not TO_FLOAT, TO_INT64 or TO_STRING"));
+  Type row = Shape{type, {1, placeholder(any_size)}};
+  return {item_of(
+      c.module(),
+      host(c.module(),
+           {.fn = HostFn::map_values, .numbers = {static_cast<int64_t>(type), length}, .types = {Type::optional(row)}},
+           {map}),
+      0)};
+}
+
+/// The values of a map in the order of a vocabulary, 0 or "" for what it lacks.
+Values dict_vectorizer(Call& c) {
+  Value map = map_input(c);
+  auto texts = c.texts("string_vocabulary");
+  auto numbers = c.integers("int64_vocabulary");
+  if ((map.type().key == DType::string ? texts.empty() : numbers.empty()))
+    c.fail("E142", cat("needs a vocabulary for ", map.type()));
+  int64_t columns = texts.empty() ? std::ssize(numbers) : std::ssize(texts);
+  Type row = Shape{map.type().element->shape.dtype, {1, columns}};
+  return {host(c.module(), {.fn = HostFn::map_vector, .numbers = numbers, .texts = texts, .types = {row}}, {map})};
 }
 
 constexpr Operator table[] = {
     {"ai.onnx.ml", "ArrayFeatureExtractor", array_feature_extractor},
     {"ai.onnx.ml", "Binarizer", binarizer},
+    {"ai.onnx.ml", "CastMap", cast_map},
+    {"ai.onnx.ml", "CategoryMapper", category_mapper},
+    {"ai.onnx.ml", "DictVectorizer", dict_vectorizer},
     {"ai.onnx.ml", "FeatureVectorizer", feature_vectorizer},
     {"ai.onnx.ml", "Imputer", imputer},
     {"ai.onnx.ml", "LabelEncoder", label_encoder},
@@ -296,6 +458,7 @@ constexpr Operator table[] = {
     {"ai.onnx.ml", "SVMClassifier", svm_classifier, "no probabilities"},
     {"ai.onnx.ml", "SVMRegressor", svm_regressor, "no probabilities"},
     {"ai.onnx.ml", "Scaler", scaler},
+    {"ai.onnx.ml", "ZipMap", zip_map},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/loops.h"
 #include "ir/control.h"
+#include "ops/host.h"
 
 namespace weft::onnx {
 namespace {
@@ -18,12 +19,6 @@ std::optional<bool> known_condition(Value condition) {
   auto contents = known_contents(condition);
   if (!contents || contents->size() != 1 || !(*contents)[0].is_constant()) return std::nullopt;
   return (*contents)[0].value() != 0;
-}
-
-void require_tensors(Call& c, const Values& values, std::string_view what) {
-  for (const Value& value : values) {
-    if (!value.type().is_tensor()) c.unsupported(cat("whose ", what, " are ", value.type(), " is not supported"));
-  }
 }
 
 /// Names of the symbols that have a value inside `body` only.
@@ -74,14 +69,14 @@ Branch branch(Call& c, std::string_view name) {
   Scope scope = c.scope().inner(body);
   Values results = c.importer().body(c.graph(name), scope);
   if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
-  require_tensors(c, results, "results");
   body.set_results(named(results));
   return {&body, results, scope.captured};
 }
 
 /// The type of a result that two branches give: sizes that differ become symbols that the If sets.
 Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
-  if (a.shape.dtype != b.shape.dtype) c.fail("E158", cat("has branches that give ", a, " and ", b));
+  if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
+  if (!a.is_tensor()) return *common_element(a, b);
   if (a.shape.rank() != b.shape.rank())
     c.unsupported(cat("whose branches give ", a, " and ", b, " needs a condition known while compiling"));
   Type joined = a;
@@ -116,12 +111,19 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// A graph as the body of a loop.
-Values graph_results(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
+/// The number of a trip among those of the loops around it too.
+Dim nested_trip(const Scope& outer, const Dim& trip) { return outer.trip * 4096 + trip; }
+
+void bind_inputs(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
   if (inputs.size() != graph.inputs.size()) {
     c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
   }
   for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+}
+
+/// A graph as the body of a loop.
+Values graph_results(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
+  bind_inputs(c, scope, graph, inputs);
   Values results = c.importer().body(graph, scope);
   if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
   return results;
@@ -132,8 +134,7 @@ Values graph_results(Call& c, Scope& scope, const Graph& graph, const Values& in
 class LoopImport {
  public:
   LoopImport(Call& c, LoopForm form) : c_(c), form_(std::move(form)) {
-    for (const Value& value : form_.carried) types_.push_back(value.type());
-    require_tensors(c, form_.carried, "values");
+    for (const Value& value : form_.carried) types_.push_back(carried_type(value.type(), types_.size()));
     int64_t most = form_.trips.upper_bound();
     op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));  // one value only would be a number
   }
@@ -147,18 +148,46 @@ class LoopImport {
  private:
   size_t first() const { return form_.gives_condition ? 1 : 0; }
 
+  /// A sequence that is still empty has items as the graph declares them, so that a body may read them.
+  Type carried_type(const Type& type, size_t k) const {
+    bool is_empty =
+        !type.is_tensor() && type.element->is_tensor() && is_placeholder(type.element->shape.dims, no_element);
+    size_t input = form_.before + k;
+    if (!is_empty || !form_.graph || input >= form_.graph->inputs.size()) return type;
+    const TypeProto& written = form_.graph->inputs[input].type;
+    if (written.inner.size() != 1) return type;
+    Type declared = Importer::declared_element(written);
+    bool is_known = same_but_sizes(declared, type) && !is_placeholder(declared.element->shape.dims, any_rank);
+    return is_known ? declared : type;
+  }
+
   void build() {
     body_ = &c_.program().add_module("loop");
     SourceScope source(*body_, c_.module().current_source());
     Scope scope = c_.scope().inner(*body_);
+    scope.trip = nested_trip(scope, op_.counter);
     Values carried;
     for (const Type& type : types_) carried.push_back(body_->parameter(cat("carried", carried.size()), type));
     results_ = form_.body(scope, op_.counter, carried);
     size_t wanted = first() + types_.size() + form_.rows;
     if (results_.size() != wanted)
       c_.fail("E158", cat("has a body with ", results_.size(), " results where ", wanted, " belong"));
-    require_tensors(c_, results_, "results");
+    wrap_optionals();
+    for (size_t k = first() + types_.size(); k < results_.size(); ++k) {
+      if (!results_[k].type().is_tensor()) c_.fail("E158", cat("cannot stack values ", results_[k].type()));
+    }
     captured_ = scope.captured;
+  }
+
+  /// A body may make a value of what came as an optional: it is carried on as an optional that has it.
+  void wrap_optionals() {
+    unwrapped_.assign(types_.size(), false);
+    for (size_t k = 0; k < types_.size(); ++k) {
+      Value& next = results_[first() + k];
+      if (types_[k].kind != Type::Kind::optional || next.type().kind == Type::Kind::optional) continue;
+      next = collect(*body_, Type::optional(as_element(next.type())), {next});
+      unwrapped_[k] = true;
+    }
   }
 
   /// True when a carried size changes that was thought to stay.
@@ -166,7 +195,11 @@ class LoopImport {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
       const Type& next = results_[first() + k].type();
-      if (next.shape.dtype != types_[k].shape.dtype || next.shape.rank() != types_[k].shape.rank())
+      if (!types_[k].is_tensor()) {
+        changed |= generalise_container(types_[k], next);
+        continue;
+      }
+      if (!next.is_tensor() || next.shape.dtype != types_[k].shape.dtype || next.shape.rank() != types_[k].shape.rank())
         c_.fail("E158", cat("carries ", types_[k], ", and its body makes ", next, " of it"));
       for (size_t a = 0; a < next.shape.dims.size(); ++a) {
         Dim& dim = types_[k].shape.dims[a];
@@ -176,6 +209,15 @@ class LoopImport {
         changed = true;
       }
     }
+    return changed;
+  }
+
+  /// Sizes that the items of the next trip do not have are `_`.
+  bool generalise_container(Type& type, const Type& next) {
+    auto common = common_element(type, next);
+    if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));
+    bool changed = !(type == *common);
+    type = *common;
     return changed;
   }
 
@@ -202,7 +244,11 @@ class LoopImport {
     operands.insert(operands.end(), form_.carried.begin(), form_.carried.end());
     operands.insert(operands.end(), captured_.begin(), captured_.end());
     body_->set_results(named(results));
-    return results_of(c_.module().append(op_, std::move(operands), {body_}));
+    Values values = results_of(c_.module().append(op_, std::move(operands), {body_}));
+    for (size_t k = 0; k < unwrapped_.size(); ++k) {
+      if (unwrapped_[k]) values[k] = item_of(c_.module(), values[k], 0);
+    }
+    return values;
   }
 
   Dim new_size(int64_t most = INT64_MAX) {
@@ -239,7 +285,48 @@ class LoopImport {
   Types types_;  // of the carried values in the body
   Module* body_ = nullptr;
   Values results_, captured_;
+  std::vector<bool> unwrapped_;  // carried values that are optionals inside the loop only
 };
+
+Value stacked(Call& c, const Values& parts) {
+  Values rows;
+  for (Value part : parts) {
+    Dims dims = part.dims();
+    dims.insert(dims.begin(), 1);
+    rows.push_back(reshape(Expr{&c, part}, dims));
+  }
+  return concat(c, rows, 0);
+}
+
+/// A loop of a few trips that builds up a list is written out here, where the list's items are known.
+bool may_be_written_out(const LoopForm& form) {
+  constexpr int64_t most_trips = 64;
+  auto trips = form.trips.constant();
+  bool starts = !form.condition || known_condition(form.condition) == true;
+  bool has_list = std::ranges::any_of(form.carried, [](const Value& v) { return known_items(v).has_value(); });
+  return trips && *trips > 0 && *trips <= most_trips && starts && has_list;
+}
+
+/// The results of all trips; nothing if the body's own condition is not known to be true.
+std::optional<Values> loop_in_place(Call& c, const Graph& body, const LoopForm& form) {
+  Values now = form.carried;
+  std::vector<Values> rows(form.rows);
+  for (int64_t trip = 0; trip < form.trips.value(); ++trip) {
+    Scope scope = c.scope().inner(c.module());
+    scope.trip = nested_trip(scope, trip);
+    Values inputs = {constant(c.module(), scalar_tensor(DType::i64, static_cast<double>(trip))),
+                     constant(c.module(), DType::boolean, 1)};
+    inputs.insert(inputs.end(), now.begin(), now.end());
+    bind_inputs(c, scope, body, inputs);
+    Values results = c.importer().body(body, scope);
+    if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
+    if (results.size() != 1 + now.size() + rows.size() || known_condition(results[0]) != true) return std::nullopt;
+    std::copy_n(results.begin() + 1, now.size(), now.begin());
+    for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[1 + now.size() + k]);
+  }
+  for (const Values& parts : rows) now.push_back(stacked(c, parts));
+  return now;
+}
 
 Values loop(Call& c) {
   LoopForm form{.gives_condition = true};
@@ -248,6 +335,7 @@ Values loop(Call& c) {
     if (trips != Dim(INT64_MAX)) form.trips = max(trips, 0);
   }
   form.condition = c.optional_input(1);
+  form.before = 2;
   form.carried = c.inputs(std::min<size_t>(2, c.input_count()));
   if (c.output_count() < form.carried.size())
     c.fail("E140", cat("carries ", form.carried.size(), " values and has ", c.output_count(), " outputs"));
@@ -256,11 +344,74 @@ Values loop(Call& c) {
     c.fail("E158",
            cat("has a body with ", body.outputs.size(), " results where ", 1 + form.carried.size(), " or more belong"));
   form.rows = body.outputs.size() - 1 - form.carried.size();
+  if (may_be_written_out(form)) {
+    if (auto results = loop_in_place(c, body, form)) return *results;
+  }
+  form.graph = &body;
   form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
     Module& module = *scope.module;
     Values inputs = {weft::reshape(module, weft::sizes(module, {trip}), {}), constant(module, DType::boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     return graph_results(c, scope, body, inputs);
+  };
+  return build_loop(c, std::move(form));
+}
+
+// --- SequenceMap: one body for every item of its sequences
+// --------------------------------------------------------------
+
+bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence; }
+
+/// Results for the items of each trip, side by side: what the body makes of them, written out.
+Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
+  std::vector<Values> columns(body.outputs.size());
+  for (int64_t trip = 0; trip < count; ++trip) {
+    Scope scope = c.scope().inner(c.module());
+    scope.trip = nested_trip(scope, trip);
+    Values inputs;
+    for (Value input : c.inputs()) inputs.push_back(is_sequence(input) ? item_of(c.module(), input, trip) : input);
+    bind_inputs(c, scope, body, inputs);
+    Values results = c.importer().body(body, scope);
+    if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
+    for (size_t k = 0; k < columns.size(); ++k) columns[k].push_back(results.at(k));
+  }
+  Values sequences;
+  for (Values& column : columns) {
+    Type element = as_element(column[0].type());
+    for (const Value& item : column) {
+      auto common = common_element(element, item.type());
+      if (!common) c.fail("E158", cat("gives items ", element, " and ", item.type()));
+      element = *common;
+    }
+    sequences.push_back(collect(c.module(), Type::sequence(element), std::move(column)));
+  }
+  return sequences;
+}
+
+Values sequence_map(Call& c) {
+  constexpr int64_t most_in_place = 64;
+  const Graph& body = c.graph("body");
+  if (c.input_count() == 0 || !is_sequence(c.input(0))) c.fail("E140", "needs a sequence as its first input");
+  auto items = known_items(c.input(0));
+  if (items && !items->empty() && std::ssize(*items) <= most_in_place)
+    return mapped_in_place(c, body, std::ssize(*items));
+  LoopForm form{.trips = sizes_in(c.module(), length_of(c.module(), c.input(0))).at(0)};
+  for (const auto& output : body.outputs) {
+    if (!output.type.element) c.fail("E134", cat("has a body whose output '", printable(output.name), "' has no type"));
+    Type nothing = Shape{*output.type.element, {placeholder(no_element)}};
+    form.carried.push_back(collect(c.module(), Type::sequence(nothing), {}));
+  }
+  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
+    Module& module = *scope.module;
+    Values inputs, longer;
+    for (Value input : c.inputs()) {
+      Value inside = Importer::capture(scope, input);
+      Value at = weft::reshape(module, weft::sizes(module, {trip}), {});
+      inputs.push_back(is_sequence(input) ? item_of(module, inside, at) : inside);
+    }
+    Values results = graph_results(c, scope, body, inputs);
+    for (size_t k = 0; k < results.size(); ++k) longer.push_back(insert_item(module, carried[k], results[k]));
+    return longer;
   };
   return build_loop(c, std::move(form));
 }
@@ -290,6 +441,7 @@ Values scan_once(Call& c, Values inputs, size_t states) {
                 .carried = Values(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)),
                 .rows = c.output_count() - states};
   const Graph& graph = c.graph("body");
+  form.graph = &graph;
   form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
     Module& module = *scope.module;
     Values now = carried;
@@ -315,16 +467,6 @@ Values scan_once(Call& c, Values inputs, size_t states) {
     results[k] = transpose(rows, order);
   }
   return results;
-}
-
-Expr stacked(Call& c, const Values& parts) {
-  Values rows;
-  for (Value part : parts) {
-    Dims dims = part.dims();
-    dims.insert(dims.begin(), 1);
-    rows.push_back(reshape(Expr{&c, part}, dims));
-  }
-  return concat(c, rows, 0);
 }
 
 Values scan(Call& c) {
@@ -357,6 +499,7 @@ constexpr Operator table[] = {
     {"", "If", if_then_else, "branches that give tensors of different ranks need a condition known while compiling"},
     {"", "Loop", loop},
     {"", "Scan", scan, "opset 8: no sequence lengths, a fixed batch of at most 4,096"},
+    {"", "SequenceMap", sequence_map},
 };
 
 }  // namespace

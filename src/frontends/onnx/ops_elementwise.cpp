@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "frontends/onnx/expr.h"
+#include "ops/host.h"
 
 namespace weft::onnx {
 namespace {
@@ -203,10 +204,13 @@ Values is_inf(Call& c) {
 
 Values identity(Call& c) { return {c.input(0)}; }
 
-void refuse_conversion(Call& c, DType from, DType to) {
-  auto is_special = [](DType t) { return t == DType::string || is_complex(t); };
-  if (from != to && (is_special(from) || is_special(to)))
-    c.unsupported(cat("from ", from, " to ", to, " is not supported"));
+/// To or from texts, which hold numbers as onnxruntime writes and reads them.
+Value casted_text(Call& c, Expr x, DType to) {
+  bool from_text = x.dtype() == DType::string;
+  if (bits(from_text ? to : x.dtype()) < 8) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
+  HostOp op{.fn = from_text ? HostFn::from_text : HostFn::to_text, .types = {Shape{to, x.dims()}}};
+  if (from_text) op.numbers = {static_cast<int64_t>(to)};
+  return c.emit(op, {x});
 }
 
 /// The powers of two that f8e8m0 takes for x when it does not round up: the one below, or the nearer one.
@@ -222,12 +226,14 @@ Expr power_of_two(Call& c, Expr x, bool nearest) {
 
 Value casted(Call& c, DType to) {
   Expr x = arg(c, 0);
-  refuse_conversion(c, x.dtype(), to);
+  if (x.dtype() != to && (is_complex(x.dtype()) || is_complex(to)))
+    c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
   bool saturate = c.flag("saturate", true);
   std::string rounding = c.text("round_mode", "up");
   if (rounding != "up" && rounding != "down" && rounding != "nearest")
     c.fail("E145", cat("round_mode '", printable(rounding), "' is not up, down or nearest"));
   if (x.dtype() == to) return x;
+  if (x.dtype() == DType::string || to == DType::string) return casted_text(c, x, to);
   if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
   // Floats to integers narrower than a byte wrap, as integers do.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
@@ -238,19 +244,6 @@ Values cast(Call& c) { return {casted(c, c.element("to"))}; }
 Values cast_like(Call& c) { return {casted(c, c.dtype(1))}; }
 
 Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }
-
-/// Training is refused; otherwise the input itself, and a mask that keeps everything.
-Values dropout(Call& c) {
-  c.ignore("ratio"), c.ignore("seed"), c.ignore("is_test");
-  if (c.has_input(2)) {
-    bool trains = c.number_input(2, "training_mode") != 0;
-    if (trains && (!c.has_input(1) || c.number_input(1, "ratio") != 0))
-      c.unsupported("in training mode is not supported");
-  }
-  Expr x = arg(c, 0);
-  if (!c.wants_output(1)) return {x};
-  return {x, full(c, c.opset() < 10 ? x.dtype() : DType::boolean, x.dims(), 1)};
-}
 
 constexpr Operator special[] = {
     {"", "Max", [](Call& c) { return variadic(c, Fn::max); }},
@@ -280,7 +273,6 @@ constexpr Operator special[] = {
     {"", "Cast", cast, "no complex numbers"},
     {"", "CastLike", cast_like, "no complex numbers"},
     {"", "BitCast", bit_cast},
-    {"", "Dropout", dropout},
     {"com.microsoft", "Gelu", [](Call& c) -> Values { return {gelu(arg(c, 0))}; }},
     {"com.microsoft", "BiasAdd", [](Call& c) -> Values { return {with_bias(c) + arg(c, 2)}; }},
     {"com.microsoft", "BiasGelu", bias_gelu},

@@ -32,8 +32,10 @@ Expr softmax_but_zero(Expr scores) {
   return select(is_zero, 0, counted / sum);
 }
 
-Expr label_table(Call& c, const ClassLabels& labels) {
-  return {&c, constant(c.module(), make_i64_tensor(labels.numbers))};
+Expr label_table(Call& c, const ClassLabels& labels) { return {&c, constant(c.module(), labels.table)}; }
+
+Expr one_label(Call& c, const ClassLabels& labels, int64_t at) {
+  return reshape(slice(label_table(c, labels), 0, at, 1), {});
 }
 
 }  // namespace
@@ -60,12 +62,11 @@ Expr transformed(Call& c, Expr scores, PostTransform how) {
 }
 
 ClassLabels class_labels(Call& c, std::string_view name) {
-  for (auto text : {"classlabels_strings", "classlabels_strings_as_tensor"}) {
-    if (c.has(text)) c.unsupported("with labels of text is not supported");
-  }
-  ClassLabels labels{c.integers(name)};
-  if (labels.numbers.empty()) c.fail("E142", cat("needs ", name));
-  return labels;
+  auto texts = c.texts("classlabels_strings");
+  auto numbers = c.integers(name);
+  if (texts.empty() && numbers.empty()) c.fail("E142", cat("needs ", name, " or classlabels_strings"));
+  if (texts.empty()) return {make_i64_tensor(numbers)};
+  return {make_text_tensor({std::ssize(texts)}, texts)};
 }
 
 Values classified(Call& c, const ClassLabels& labels, Expr scores) {
@@ -76,8 +77,7 @@ Values classified(Call& c, const ClassLabels& labels, Expr scores) {
 
 Expr label_above(Call& c, const ClassLabels& labels, Expr score, double boundary) {
   Expr is_second = reshape(score, {score.dims()[0]}) > boundary;
-  return select(is_second, number(c, DType::i64, static_cast<double>(labels.numbers[1])),
-                number(c, DType::i64, static_cast<double>(labels.numbers[0])));
+  return select(is_second, one_label(c, labels, 1), one_label(c, labels, 0));
 }
 
 Values classified_by_one(Call& c, const ClassLabels& labels, Expr score, bool is_share, double boundary) {

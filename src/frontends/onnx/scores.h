@@ -13,16 +13,17 @@ PostTransform post_transform(Call& c);
 /// scores[rows, targets]; softmax_zero leaves scores of 0 alone, probit is the quantile of the normal distribution.
 Expr transformed(Call& c, Expr scores, PostTransform how);
 
+/// Numbers or texts, a vector.
 struct ClassLabels {
-  std::vector<int64_t> numbers;
-  int64_t count() const { return static_cast<int64_t>(numbers.size()); }
+  Tensor table;
+  int64_t count() const { return table.elements(); }
 };
-/// The labels in attribute `name`. Text labels are refused: the results of a program are numbers.
+/// The labels in attribute `name`, or texts in classlabels_strings.
 ClassLabels class_labels(Call& c, std::string_view name);
 
-/// The label with the highest score[rows, classes], i64[rows], and the transformed scores.
+/// The label with the highest score[rows, classes], [rows], and the transformed scores.
 Values classified(Call& c, const ClassLabels& labels, Expr scores);
-/// The second label where its score[rows, 1] lies above `boundary`, the first elsewhere: i64[rows].
+/// The second label where its score[rows, 1] lies above `boundary`, the first elsewhere: [rows].
 Expr label_above(Call& c, const ClassLabels& labels, Expr score, double boundary);
 /// Labels and scores of two classes from one score[rows, 1]. Of shares the first class has what is left of 1, otherwise
 /// the negative.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
@@ -47,6 +48,7 @@ StepNumbers number_steps(const Program& program) {
 
 /// What the runs of all modules of one request share.
 struct Request {
+  TextScope texts = {};
   const RunOptions& options;
   const GuardPlaces& guards;
   SymbolValues sizes;
@@ -133,7 +135,9 @@ class Interpreter {
                    .what = cat("the reference cannot run ", display_name(i.op), " yet"),
                    .where = i.source});
     }
-    Op op = info.substitute(i.op, [this](const Symbol& symbol) { return Dim(request_.sizes(symbol)); });
+    Op op = info.substitute(i.op, [this](const Symbol& symbol) {
+      return is_placeholder(symbol) ? Dim::symbol(symbol) : Dim(request_.sizes(symbol));
+    });
     return info.evaluate(op, in);
   }
 
@@ -233,6 +237,8 @@ class Interpreter {
   void check_types(const Instruction& i, const std::vector<Wide>& out) const {
     check(out.size() == i.types.size(), "an operator gives as many results as its rule says");
     for (size_t k = 0; k < out.size(); ++k) {
+      check(i.types[k].is_tensor() == !out[k].container, "an operator gives the kind of value that its rule says");
+      if (out[k].container) continue;
       const Shape& shape = i.types[k].shape;
       if (out[k].dtype != shape.dtype || out[k].dims != request_.sizes.dims(shape.dims)) {
         internal_error(cat(display_name(i.op), " gave ", out[k].dtype, out[k].dims, " where its rule says ", shape));
@@ -292,6 +298,8 @@ namespace {
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
   if (!is_wanted && !options.allocate_output) return tensor;
+  if (!tensor.is_tensor() || tensor.dtype == DType::string)
+    return tensor;  // they have no memory that a caller could give
   MutableTensor place = place_output(options, index, port, tensor.dims);
   std::memcpy(place.data, tensor.data.data(), tensor.data.size());
   return place.tensor;
@@ -328,6 +336,7 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options, int64_t& peak_bytes) const {
     std::vector<Tensor> inputs = with_defaults(inputs_, given);
     Request request{.options = options, .guards = guards_, .sizes = bind_symbols(inputs_, inputs), .numbers = numbers_};
+    request.sizes.set(std::string(run_seed), fresh_seed());
     std::vector<Wide> results = Interpreter(program_->main(), request).run(wide_inputs(inputs));
     peak_bytes = std::max(peak_bytes, request.peak);
     std::vector<Tensor> outputs;
@@ -373,6 +382,7 @@ std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> input
   StepNumbers numbers = number_steps(module.program());
   RunOptions options;
   Request request{.options = options, .guards = guards, .sizes = {}, .numbers = numbers};
+  request.sizes.set(std::string(run_seed), fresh_seed());
   std::vector<Tensor> outputs;
   for (const Wide& result : Interpreter(module, request).run(wide_inputs(inputs))) outputs.push_back(to_tensor(result));
   return outputs;

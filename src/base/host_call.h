@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Functions over values that no kernel can hold: texts, sequences, optionals and maps. They run on the host; src/host
+/// has what they do. A call is plain data, so that a saved program holds it.
+namespace weft {
+
+enum class HostFn : uint8_t {
+  // Containers. `numbers` and `texts` are those of the call.
+  same,        ///< x -> x
+  collect,     ///< items... -> a container of them; numbers: its kind
+  length,      ///< container -> i64[]
+  item,        ///< container, i -> item number i, from the end if negative
+  item_sizes,  ///< container, i -> its sizes, i64[rank]; numbers: the rank that it must have
+  insert,      ///< sequence, x[, i] -> sequence; at the end without i
+  erase,       ///< sequence[, i] -> sequence; the last without i
+  split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1
+  join,        ///< sequence -> optional with one tensor; numbers: axis, along a new axis
+  // Texts.
+  to_text,         ///< numbers -> texts
+  from_text,       ///< texts -> numbers; numbers: the element type
+  concat_text,     ///< x, y -> x with y after it, element by element
+  split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any); texts:
+                   ///< delimiter
+  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; texts:
+                   ///< stopwords
+  match_text,      ///< texts -> bool; texts: a pattern that all of each must match
+  // Maps.
+  zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or texts: their keys
+  map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
+  map_vector,  ///< map -> [1, n]; numbers or texts: the key of each column
+};
+
+std::span<const std::string_view> names(HostFn);
+
+struct HostCall {
+  HostFn fn = HostFn::same;
+  std::vector<int64_t> numbers = {};
+  std::vector<std::string> texts = {};
+  bool operator==(const HostCall&) const = default;
+};
+
+}  // namespace weft

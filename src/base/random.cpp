@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/random.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+
+namespace weft {
+namespace {
+
+/// The finalising steps of SplitMix64 (Steele, Lea and Flood 2014): neighbouring numbers come out far apart.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+int64_t fresh_seed() {
+  static const uint64_t start = [] {
+    std::random_device entropy;
+    return uint64_t{entropy()} << 32 | entropy();
+  }();
+  static std::atomic<uint64_t> count = 0;
+  // A forked process goes on from the same start and count.
+  uint64_t process = static_cast<uint64_t>(getpid()) << 40;
+  return static_cast<int64_t>(mixed(start + process + ++count * 0x9e3779b97f4a7c15) >> 2);
+}
+
+}  // namespace weft

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "base/file.h"
+#include "base/shape.h"
+#include "base/tensor.h"
+
+namespace weft::onnx {
+
+/// Reads a value as ONNX's test data holds it: a TensorProto, SequenceProto, MapProto or OptionalProto, whichever
+/// `type` says. `name` stands in errors. Numbers and texts are copied. Throws as read_tensor does, E108 for a damaged
+/// message.
+Tensor read_value(const Bytes& file, const std::string& name, const Type& type);
+
+}  // namespace weft::onnx

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences, optionals and what goes into them.
+#include <algorithm>
+#include <cstring>
+
+#include "host/functions.h"
+
+namespace weft::host {
+namespace {
+
+/// Place `at` of [0, count), from the end if negative.
+int64_t place(int64_t at, int64_t count, const char* what) {
+  int64_t place = at < 0 ? at + count : at;
+  if (place >= 0 && place < count) return place;
+  if (count == 0) refuse("E301", what, " of an empty container was asked for");
+  refuse("E301", what, " ", at, " is outside [", -count, ", ", count - 1, "]");
+}
+
+int64_t number(const Tensor& tensor) { return to_int64s(tensor).at(0); }
+
+const Tensor& item_of(Operands in) {
+  const auto& items = *in[0].items;
+  return items[static_cast<size_t>(place(in.size() > 1 ? number(in[1]) : 0, std::ssize(items), "item"))];
+}
+
+Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
+
+/// A tensor as `outer` pieces of `size` x `inner` elements along an axis: bytes or texts are moved alike.
+struct Pieces {
+  int64_t outer = 1, inner = 1;
+  Pieces(const std::vector<int64_t>& dims, size_t axis) {
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (i < axis) outer *= dims[i];
+      if (i > axis) inner *= dims[i];
+    }
+  }
+};
+
+/// Copies `size` rows from row `from_row` (of `from_rows`) to row `to_row` (of `to_rows`) in each of the outer pieces.
+template <class T>
+void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_t to_rows, int64_t to_row, int64_t size,
+               int64_t outer, int64_t width) {
+  for (int64_t o = 0; o < outer; ++o)
+    std::copy_n(from + (o * from_rows + from_row) * width, size * width, to + (o * to_rows + to_row) * width);
+}
+
+/// A tensor being put together out of parts along an axis.
+class Assembly {
+ public:
+  Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {
+    if (dtype == DType::string) {
+      result_ = {.dtype = dtype, .dims = dims};
+      texts_.resize(static_cast<size_t>(element_count(dims)));
+    } else {
+      if (bits(dtype) < 8) refuse("E149", "elements of ", dtype, " are packed and cannot be split or joined");
+      auto made = allocate_tensor(dtype, dims);
+      result_ = made.tensor, data_ = made.data, width_ = bits(dtype) / 8;
+    }
+  }
+
+  /// Rows [from_row, from_row + size) of `part`, which has `rows` of them, become rows from `at` on.
+  void put(const Tensor& part, int64_t rows, int64_t from_row, int64_t at, int64_t size) {
+    int64_t to_rows = result_.dims[axis_];
+    if (part.dtype == DType::string)
+      move_rows(part.strings->data(), rows, from_row, texts_.data(), to_rows, at, size, pieces_.outer, pieces_.inner);
+    else move_rows(part.data.data(), rows, from_row, data_, to_rows, at, size, pieces_.outer, pieces_.inner * width_);
+  }
+
+  Tensor take() { return result_.dtype == DType::string ? make_text_tensor(result_.dims, std::move(texts_)) : result_; }
+
+ private:
+  size_t axis_;
+  Pieces pieces_;
+  Tensor result_;
+  std::byte* data_ = nullptr;
+  int64_t width_ = 0;
+  std::vector<std::string> texts_;
+};
+
+/// Lengths of the parts of `size` rows: one number for all but the last, a list of them, or 1 each.
+std::vector<int64_t> part_lengths(Operands in, int64_t size) {
+  std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
+  if (in.size() > 1 && !in[1].dims.empty()) {
+    int64_t total = 0;
+    for (int64_t length : lengths) {
+      if (length < 0) refuse("E312", "a split into parts of ", lengths, " has a negative one");
+      total += length;
+    }
+    if (total != size) refuse("E312", "parts of ", lengths, " do not make up the ", size, " of the axis");
+    return lengths;
+  }
+  int64_t each = lengths.at(0);
+  if (each < 1) refuse("E312", "a split into parts of ", each);
+  lengths.assign(static_cast<size_t>((size + each - 1) / each), each);
+  if (size % each) lengths.back() = size % each;
+  return lengths;
+}
+
+}  // namespace
+
+Values collect(const HostCall& call, Operands in) {
+  return {make_container(static_cast<Type::Kind>(call.numbers.at(0)), Values(in.begin(), in.end()))};
+}
+
+Values length(Operands in) { return {scalar_tensor(DType::i64, static_cast<double>(in[0].items->size()))}; }
+
+Values item(Operands in) { return {item_of(in)}; }
+
+Values item_sizes(const HostCall& call, Operands in) {
+  const Tensor& found = item_of(in);
+  if (std::ssize(found.dims) != call.numbers.at(0))
+    refuse("E312", "an item has rank ", found.dims.size(), " where ", call.numbers[0], " is expected");
+  return {make_i64_tensor(found.dims)};
+}
+
+Values insert(Operands in) {
+  Values items = *in[0].items;
+  // One more place than there are items: behind the last.
+  int64_t at = in.size() > 2 ? number(in[2]) : std::ssize(items);
+  if (at < -std::ssize(items) || at > std::ssize(items))
+    refuse("E301", "position ", at, " is outside [", -std::ssize(items), ", ", items.size(), "]");
+  items.insert(items.begin() + (at < 0 ? at + std::ssize(items) : at), in[1]);
+  return {sequence(std::move(items))};
+}
+
+Values erase(Operands in) {
+  Values items = *in[0].items;
+  items.erase(items.begin() + place(in.size() > 1 ? number(in[1]) : -1, std::ssize(items), "position"));
+  return {sequence(std::move(items))};
+}
+
+Values split(const HostCall& call, Operands in) {
+  auto axis = static_cast<size_t>(call.numbers.at(0));
+  bool keeps_axis = call.numbers.at(1) != 0;
+  int64_t size = in[0].dims.at(axis), begin = 0;
+  Values parts;
+  for (int64_t length : part_lengths(in, size)) {
+    std::vector<int64_t> dims = in[0].dims;
+    dims[axis] = length;
+    Assembly part(in[0].dtype, dims, axis);
+    part.put(in[0], size, begin, 0, length);
+    parts.push_back(part.take());
+    if (!keeps_axis) parts.back().dims.erase(parts.back().dims.begin() + static_cast<std::ptrdiff_t>(axis));
+    begin += length;
+  }
+  return {sequence(std::move(parts))};
+}
+
+Values join(const HostCall& call, Operands in) {
+  const auto& items = *in[0].items;
+  bool is_new_axis = call.numbers.at(1) != 0;
+  if (items.empty()) refuse("E301", "an empty sequence was to be concatenated");
+  std::vector<int64_t> dims = items[0].dims;
+  int64_t rank = std::ssize(dims) + is_new_axis;
+  auto axis = static_cast<size_t>(place(call.numbers.at(0), rank, "axis"));
+  if (is_new_axis) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+  std::vector<Tensor> parts;
+  int64_t total = 0;
+  for (Tensor part : items) {
+    if (is_new_axis && part.dims.size() + 1 == dims.size())
+      part.dims.insert(part.dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
+    bool fits = part.dims.size() == dims.size();
+    for (size_t i = 0; fits && i < dims.size(); ++i) fits = i == axis || part.dims[i] == dims[i];
+    if (!fits) refuse("E312", "items of sizes ", items[0].dims, " and ", part.dims, " were to be concatenated");
+    total += part.dims[axis];
+    parts.push_back(std::move(part));
+  }
+  dims[axis] = total;
+  Assembly whole(items[0].dtype, dims, axis);
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    whole.put(part, part.dims[axis], 0, at, part.dims[axis]);
+    at += part.dims[axis];
+  }
+  return {boxed(whole.take())};
+}
+
+}  // namespace weft::host

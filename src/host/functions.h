@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "base/error.h"
+#include "host/run.h"
+
+/// The functions behind run_host, a file for each kind of value.
+namespace weft::host {
+
+using Values = std::vector<Tensor>;
+using Operands = std::span<const Tensor>;
+
+// containers.cpp
+Values collect(const HostCall& call, Operands in);
+Values length(Operands in);
+Values item(Operands in);
+Values item_sizes(const HostCall& call, Operands in);
+Values insert(Operands in);
+Values erase(Operands in);
+Values split(const HostCall& call, Operands in);
+Values join(const HostCall& call, Operands in);
+
+// texts.cpp
+Values to_text(Operands in);
+Values from_text(const HostCall& call, Operands in);
+Values concat_text(Operands in);
+Values split_text(const HostCall& call, Operands in);
+Values normalize_text(const HostCall& call, Operands in);
+Values match_text(const HostCall& call, Operands in);
+/// The text of element `index`: numbers as onnxruntime writes them: 8 digits, INF, -INF and NaN.
+std::string text_of(const Tensor& tensor, int64_t index);
+/// E303 when the text is none.
+double number_of(const std::string& text);
+
+// maps.cpp
+Values zip_map(const HostCall& call, Operands in);
+Values map_values(const HostCall& call, Operands in);
+Values map_vector(const HostCall& call, Operands in);
+
+template <class... Args>
+[[noreturn]] void refuse(const char* code, const Args&... args) {
+  throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
+}
+
+/// The elements as a result of unknown sizes: an optional that holds them.
+inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
+
+}  // namespace weft::host

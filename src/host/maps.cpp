@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "host/functions.h"
+
+namespace weft::host {
+namespace {
+
+Tensor keys_of(const HostCall& call) {
+  if (!call.texts.empty()) return make_text_tensor({std::ssize(call.texts)}, call.texts);
+  return make_i64_tensor(call.numbers);
+}
+
+Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
+  size_t width = static_cast<size_t>(bits(tensor.dtype)) / 8;
+  Tensor rest{.dtype = tensor.dtype, .dims = {count}};
+  rest.data = tensor.data.part(static_cast<size_t>(first) * width, static_cast<size_t>(count) * width);
+  return rest;
+}
+
+/// Where each key of `wanted` stands in `keys`; -1: nowhere.
+std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
+  auto find_each = [](const auto& have, const auto& want) {
+    std::vector<int64_t> found;
+    for (const auto& key : want) {
+      auto at = std::ranges::find(have, key);
+      found.push_back(at == have.end() ? -1 : at - have.begin());
+    }
+    return found;
+  };
+  if (keys.dtype == DType::string) return find_each(*keys.strings, *wanted.strings);
+  return find_each(to_int64s(keys), to_int64s(wanted));
+}
+
+/// Elements of `values` at these places as [1, n] of `type`; 0 or "" at -1.
+Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
+  std::vector<int64_t> dims = {1, std::ssize(places)};
+  if (type == DType::string) {
+    std::vector<std::string> texts;
+    for (int64_t at : places) texts.push_back(at < 0 ? std::string() : text_of(values, at));
+    return make_text_tensor(dims, std::move(texts));
+  }
+  std::vector<double> numbers, all;
+  if (values.dtype != DType::string) all = to_doubles(values);
+  for (int64_t at : places) {
+    auto place = static_cast<size_t>(at);
+    numbers.push_back(at < 0 ? 0 : all.empty() ? number_of((*values.strings)[place]) : all[place]);
+  }
+  return make_tensor(type, dims, std::span<const double>(numbers));
+}
+
+}  // namespace
+
+Values zip_map(const HostCall& call, Operands in) {
+  Tensor keys = keys_of(call);
+  int64_t classes = keys.elements(), rows = in[0].dims.size() == 1 ? 1 : in[0].dims.at(0);
+  if (in[0].elements() != rows * classes)
+    refuse("E312", "scores of sizes ", in[0].dims, " were to be zipped with ", classes, " labels");
+  Values maps;
+  for (int64_t row = 0; row < rows; ++row)
+    maps.push_back(make_container(Type::Kind::map, {keys, part(in[0], row * classes, classes)}));
+  return {make_container(Type::Kind::sequence, std::move(maps))};
+}
+
+Values map_values(const HostCall& call, Operands in) {
+  const Tensor &keys = in[0].items->at(0), &values = in[0].items->at(1);
+  auto type = static_cast<DType>(call.numbers.at(0));
+  if (int64_t length = call.numbers.at(1); length > 0) {
+    std::vector<int64_t> wanted;
+    for (int64_t i = 0; i < length; ++i) wanted.push_back(i);
+    return {boxed(picked(values, places(keys, make_i64_tensor(wanted)), type))};
+  }
+  std::vector<int64_t> numbers = to_int64s(keys), order;
+  for (int64_t i = 0; i < std::ssize(numbers); ++i) order.push_back(i);
+  std::ranges::sort(order, {}, [&](int64_t i) { return numbers[static_cast<size_t>(i)]; });
+  return {boxed(picked(values, order, type))};
+}
+
+Values map_vector(const HostCall& call, Operands in) {
+  const Tensor &keys = in[0].items->at(0), &values = in[0].items->at(1);
+  return {picked(values, places(keys, keys_of(call)), values.dtype)};
+}
+
+}  // namespace weft::host

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::host {
+
+/// A regular expression that whole texts are matched with, in time proportional to their length: Thompson's simulation
+/// of all ways at once ("Regular expression search algorithm", 1968), so no pattern makes it hang.
+///
+/// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
+/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Texts are UTF-8. What RE2 has
+/// beside
+/// (\p{..}, \Q..\E, \C, the flag U) and what it lacks too (lookaround, back references) is refused with E122.
+class Pattern {
+ public:
+  explicit Pattern(std::string_view text);
+  /// True when the whole text matches.
+  bool matches(std::string_view text) const { return longest(text, 0) == text.size(); }
+  /// Length of the longest match that begins at byte `at`; npos: none does.
+  size_t longest(std::string_view text, size_t at) const;
+
+  struct Range {
+    uint32_t first, last;
+  };
+  /// Characters, or those that are not in the ranges.
+  struct Set {
+    std::vector<Range> ranges = {};
+    bool is_negated = false, ignores_case = false;
+    bool contains(uint32_t code) const;
+  };
+  enum class Op : uint8_t { set, split, jump, begin, end, line_begin, line_end, boundary, no_boundary, done };
+  struct Instruction {
+    Op op;
+    uint32_t to = 0, other = 0;  ///< where to go on; of a set its number
+  };
+
+ private:
+  struct Place;
+  void add(uint32_t at, const Place& place, std::vector<uint32_t>& threads, std::vector<bool>& is_in) const;
+
+  std::vector<Set> sets_;
+  std::vector<Instruction> code_;
+};
+
+}  // namespace weft::host

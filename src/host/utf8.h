@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cwctype>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace weft::host {
+
+/// The first character of UTF-8 text, and how many bytes it takes; WEOF for a byte that begins none, which takes 1.
+std::pair<wint_t, size_t> decode_utf8(std::string_view text);
+void append_utf8(std::string& out, wint_t code);
+
+// One character for one, by the rules of Unicode whatever the locale of the process.
+wint_t to_lower(wint_t code);
+wint_t to_upper(wint_t code);
+
+}  // namespace weft::host
