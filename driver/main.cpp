@@ -19,6 +19,7 @@ constexpr Verb all_verbs[] = {
     {"perf", perf_verb, "measure a model: latency, throughput, time of each kernel"},
     {"verify", verify_verb, "compare a model's answers with the reference, or with onnxruntime"},
     {"compare", compare_verb, "compare two files of tensors"},
+    {"reduce", reduce_verb, "shrink a model that fails to the few nodes that matter"},
     {"inspect", inspect_verb, "show a model: inputs, operators, the program as text or graph"},
     {"explain", explain_verb, "say why each kernel of a model was chosen, or what an error code means"},
     {"devices", devices_verb, "list the devices of this machine"},
@@ -27,7 +28,6 @@ constexpr Verb all_verbs[] = {
     {"knobs", knobs_verb, "list the environment variables"},
     {"cache", cache_verb, "list or clear the cache of compiled kernels"},
     {"tune", nullptr, ""},
-    {"reduce", nullptr, ""},
     {"chat", nullptr, ""},
     {"serve", nullptr, ""},
 };

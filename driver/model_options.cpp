@@ -38,6 +38,8 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
       "--no-compile", [&] { compile.recompile = false; },
       "refuse a compiled program (.weft) for another chip rather than compile it again");
   line.flag("--no-cache", [&] { compile.use_cache = false; }, "neither read nor write the cache of kernels");
+  line.value("--max-nodes", "N", compile.max_nodes, "refuse a model with more nodes, functions expanded");
+  line.value("--max-nesting", "N", compile.max_nesting, "refuse graphs and functions that are nested deeper");
   line.value("--dump", "FOLDER", compile.dump_directory, "write the program after every pass");
 }
 

@@ -253,7 +253,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
 
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults) {
-  onnx::ImportOptions wanted;
+  onnx::ImportOptions wanted{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
   wanted.faults = faults;
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
@@ -278,13 +278,16 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
 
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
   if (Bytes file = map_file(path); is_saved_program(file)) return load_saved(std::move(file), options, path.string());
-  return compile_model([&] { return onnx::read_model(path); }, options);
+  onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+  return compile_model([&] { return onnx::read_model(path, limits); }, options);
 }
 
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
                                           const std::filesystem::path& folder) {
   if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
-  return compile_model([&] { return onnx::read_model(std::move(model), {.external_data_dir = folder}); }, options);
+  onnx::ReadOptions limits{
+      .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+  return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
 }
 
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {

@@ -50,6 +50,8 @@ struct CompileOptions {
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels, on disk
+  int64_t max_nodes = 10'000'000;   ///< of a model, functions expanded (E153)
+  int64_t max_nesting = 256;        ///< of graphs within graphs and of functions calling functions (E152)
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 

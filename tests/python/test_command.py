@@ -13,7 +13,7 @@ from conftest import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-VERBS = ["run", "compile", "perf", "verify", "compare", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache"]
+VERBS = ["run", "compile", "perf", "verify", "compare", "reduce", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -296,3 +296,24 @@ def test_every_code_is_documented():
     rows = re.findall(r"^\| ([EW]\d{3}) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
     assert used and sorted(used - set(rows)) == []
     assert len(rows) == len(set(rows)) and rows == sorted(rows)
+
+
+def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch):
+    """A kernel is broken on purpose: of eight nodes the one that it comes from is left, with what it reads."""
+    import onnx
+    from onnx import numpy_helper
+
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    f (float[n, 6] x) => (float[n, 4] y, float[n, 6] z) <float[6, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2, 1, 2, 3, 4, 5, 6, 7, 8}>
+    { a = Tanh (x)  b = MatMul (a, w)  c = Neg (b)  d = Softmax (c)  e = Exp (d)  y = Abs (e)  f = Sin (a)  z = Cos (f) }"""
+    (tmp_path / "model.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    small = tmp_path / "small"
+    monkeypatch.setenv("WEFT_BREAK_KERNEL", "softmax")
+    done = weft_command("reduce", tmp_path / "model.onnx", small, "--at", "n=3")
+    assert done.returncode == 0, done.stderr
+    model = onnx.load(small / "model.onnx")
+    assert [node.op_type for node in model.graph.node] == ["Softmax"]
+    assert numpy_helper.to_array(onnx.load_tensor(small / "input_0.pb")).shape == (3, 4)
+    monkeypatch.delenv("WEFT_BREAK_KERNEL")
+    done = weft_command("reduce", tmp_path / "model.onnx", small, "--at", "n=3")
+    assert done.returncode == 2 and "does not fail" in done.stderr

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/model_parts.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "frontends/onnx/constants.h"
+#include "frontends/onnx/wire.h"
+
+namespace weft::driver {
+namespace {
+
+// --- writing protobuf ------------------------------------------------------------------------------------------------
+
+void put_number(std::string& out, uint64_t value) {
+  for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
+  out += static_cast<char>(value);
+}
+void put_integer(std::string& out, uint32_t field, int64_t value) {
+  put_number(out, field << 3);
+  put_number(out, static_cast<uint64_t>(value));
+}
+void put_text(std::string& out, uint32_t field, std::string_view text) {
+  put_number(out, field << 3 | 2);
+  put_number(out, text.size());
+  out += text;
+}
+
+int64_t element_code(DType type) {
+  constexpr int64_t most = 64;
+  for (int64_t code = 1; code < most; ++code) {
+    if (onnx::element_type(code) == type) return code;
+  }
+  internal_error(cat(type, " has no number in ONNX"));
+}
+
+std::string tensor_bytes(const Tensor& tensor, std::string_view name) {
+  std::string out;
+  for (int64_t dim : tensor.dims) put_integer(out, 1, dim);
+  put_integer(out, 2, element_code(tensor.dtype));
+  if (tensor.dtype == DType::string)
+    for (const std::string& text : *tensor.strings) put_text(out, 6, text);
+  if (!name.empty()) put_text(out, 8, name);
+  if (tensor.dtype != DType::string) put_text(out, 9, as_text(tensor.data));
+  return out;
+}
+
+/// The TypeProto of a value; nothing about a container's items when it has none.
+std::string type_bytes(const Tensor& value) {
+  std::string out, inner;
+  if (value.is_tensor()) {
+    std::string shape;
+    for (int64_t dim : value.dims) {
+      std::string size;
+      put_integer(size, 1, dim);
+      put_text(shape, 1, size);
+    }
+    put_integer(inner, 1, element_code(value.dtype));
+    put_text(inner, 2, shape);
+    put_text(out, 1, inner);
+    return out;
+  }
+  if (value.items->empty()) return out;
+  // What differs between items is left open: only the element type is said.
+  std::string element;
+  put_integer(element, 1, element_code((*value.items)[0].dtype));
+  std::string item;
+  put_text(item, 1, element);
+  put_text(inner, 1, (*value.items)[0].is_tensor() ? item : type_bytes((*value.items)[0]));
+  put_text(out, value.kind == Type::Kind::optional ? 9 : 4, inner);
+  return out;
+}
+
+std::string port_bytes(std::string_view name, const Tensor* value) {
+  std::string out;
+  put_text(out, 1, name);
+  if (value) put_text(out, 2, type_bytes(*value));
+  return out;
+}
+
+template <class Visit>
+void for_each_graph(const onnx::Node& node, const Visit& visit) {
+  for (const onnx::Attribute& attribute : node.attributes) {
+    if (const auto* graphs = std::get_if<std::vector<const onnx::Graph*>>(&attribute.value))
+      std::ranges::for_each(*graphs, visit);
+  }
+}
+
+}  // namespace
+
+std::string value_bytes(const Tensor& value) {
+  if (value.is_tensor()) return tensor_bytes(value, "");
+  std::string out;
+  if (value.kind == Type::Kind::map)
+    throw Error({.kind = ErrorKind::unsupported, .code = "E215", .what = "maps are not written as test data"});
+  for (const Tensor& item : *value.items) {
+    uint32_t field = item.is_tensor() ? 3 : item.kind == Type::Kind::sequence ? 5 : 7;
+    put_text(out, field, value_bytes(item));
+  }
+  return out;
+}
+
+ModelParts::ModelParts(onnx::Model model) : model_(std::move(model)) {
+  onnx::Wire wire(model_.file, model_.file.data(), "model");
+  for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
+    if (wire.field() != 7) {
+      wire.skip();
+      rest_.emplace_back(begin, wire.rest().data());
+      continue;
+    }
+    onnx::Wire graph = wire.message("graph");
+    while (graph.next()) {
+      if (graph.field() == 1) nodes_.push_back(graph.bytes("node"));
+      else graph.skip();
+    }
+  }
+  for (const auto& weight : model_.graph.initializers) weights_.emplace(weight.name, &weight);
+  for (const auto& weight : model_.graph.sparse_initializers) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E215",
+                 .what = cat("the sparse weight '", printable(weight.values.name), "' cannot be cut out of a model")});
+  }
+}
+
+std::string ModelParts::model_bytes(const std::string& graph) const {
+  std::string out;
+  for (auto field : rest_) out += as_text(field);
+  put_text(out, 7, graph);
+  return out;
+}
+
+std::vector<std::string> ModelParts::result_names() const {
+  std::vector<std::string> names;
+  for (const onnx::Node& node : model_.graph.nodes) {
+    for (std::string_view name : node.outputs)
+      if (!name.empty()) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::string ModelParts::with_all_results() const {
+  std::string graph;
+  onnx::Wire wire(model_.file, model_.file.data(), "model");
+  while (wire.next()) {
+    if (wire.field() != 7) {
+      wire.skip();
+      continue;
+    }
+    onnx::Wire old = wire.message("graph");
+    for (const std::byte* begin = old.rest().data(); old.next(); begin = old.rest().data()) {
+      bool is_output = old.field() == 12;
+      old.skip();
+      if (!is_output) graph += as_text(std::span(begin, old.rest().data()));
+    }
+  }
+  for (const std::string& name : result_names()) put_text(graph, 12, port_bytes(name, nullptr));
+  return model_bytes(graph);
+}
+
+/// Names of the whole graph that a node reads, its bodies included.
+std::vector<std::string_view> ModelParts::reads_of(const onnx::Node& node) const {
+  std::vector<std::string_view> names;
+  std::vector<const onnx::Node*> pending = {&node};
+  while (!pending.empty()) {
+    const onnx::Node* now = pending.back();
+    pending.pop_back();
+    std::ranges::copy_if(now->inputs, std::back_inserter(names), [](std::string_view name) { return !name.empty(); });
+    for_each_graph(*now, [&](const onnx::Graph* graph) {
+      for (const onnx::Node& inner : graph->nodes) pending.push_back(&inner);
+      for (const auto& output : graph->outputs) names.push_back(output.name);
+    });
+  }
+  return names;
+}
+
+ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map<std::string, Tensor>& values) const {
+  Part part;
+  std::set<std::string, std::less<>> made, read;
+  std::string graph;
+  for (size_t i : chosen) {
+    const onnx::Node& node = model_.graph.nodes[i];
+    put_text(graph, 1, as_text(nodes_[i]));
+    made.insert(node.outputs.begin(), node.outputs.end());
+    for (std::string_view name : reads_of(node)) read.emplace(name);
+  }
+  put_text(graph, 2, "part");
+  for (const std::string& name : read) {
+    if (made.contains(name)) continue;
+    auto weight = weights_.find(name);
+    auto value = values.find(name);
+    if (weight != weights_.end()) put_text(graph, 5, tensor_bytes(onnx::to_tensor(*weight->second), name));
+    else if (value != values.end()) part.inputs.push_back(name);  // names that only bodies know are neither
+  }
+  for (size_t i : chosen) {
+    for (std::string_view name : model_.graph.nodes[i].outputs)
+      if (!name.empty() && !read.contains(name)) part.outputs.emplace_back(name);
+  }
+  for (const std::string& name : part.inputs) put_text(graph, 11, port_bytes(name, &values.at(name)));
+  for (const std::string& name : part.outputs) {
+    auto value = values.find(name);
+    put_text(graph, 12, port_bytes(name, value == values.end() ? nullptr : &value->second));
+  }
+  part.bytes = model_bytes(graph);
+  return part;
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "frontends/onnx/model.h"
+#include "runtime/executable.h"
+
+/// Cutting ONNX models: some of a model's nodes as a model of their own, with what they read as inputs.
+namespace weft::driver {
+
+/// A value as ONNX's test data holds it (TensorProto, SequenceProto, OptionalProto, MapProto).
+std::string value_bytes(const Tensor& value);
+
+class ModelParts {
+ public:
+  explicit ModelParts(onnx::Model model);
+
+  size_t node_count() const { return model_.graph.nodes.size(); }
+  const onnx::Model& model() const { return model_; }
+
+  /// The whole model with every result of every node as an output, in the order of `result_names`.
+  std::string with_all_results() const;
+  std::vector<std::string> result_names() const;
+
+  /// Nodes as a model: what they read of the model's weights stays a weight, what they read otherwise is an input, what
+  /// nothing reads is an output. `values` gives types and sizes.
+  struct Part {
+    std::string bytes;
+    std::vector<std::string> inputs, outputs;
+  };
+  Part part(std::span<const size_t> nodes, const std::map<std::string, Tensor>& values) const;
+
+ private:
+  std::vector<std::string_view> reads_of(const onnx::Node& node) const;
+  std::string model_bytes(const std::string& graph) const;
+
+  onnx::Model model_;
+  std::vector<std::span<const std::byte>> nodes_;  // as they lie in the file
+  std::vector<std::span<const std::byte>> rest_;   // fields of the model but its graph, with their tags
+  std::map<std::string_view, const onnx::TensorData*> weights_;
+};
+
+}  // namespace weft::driver

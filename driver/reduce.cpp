@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// weft reduce: runs of nodes are left out, half of them at first, as long as the rest fails as the whole does (Zeller
+// and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002). What the rest then reads comes from a run
+// of the whole on the reference. Each try is a `weft verify` of its own, so that a crash ends that one only.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "driver/inputs.h"
+#include "driver/model_options.h"
+#include "driver/model_parts.h"
+#include "driver/terminal.h"
+#include "driver/verbs.h"
+#include "frontends/onnx/reader.h"
+
+extern char** environ;
+
+namespace weft::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReduceSettings {
+  ModelOptions model;
+  InputOptions input;
+  std::string out, against = "ref", python = "python3";
+  int64_t seconds = 120;
+};
+
+/// How a model fails: by a signal, with answers that differ, or with an error of this code. Empty: it does not.
+using Failure = std::string;
+
+/// Runs a command with its words in `log`; the exit status as wait gives it, or -1 when it took too long.
+int run_command(const std::vector<std::string>& words, const fs::path& log, int64_t seconds) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  pid_t child = 0;
+  int failed = posix_spawn(&child, "/proc/self/exe", &files, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed)
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E106",
+                 .what = cat("weft cannot start itself: ", std::strerror(failed))});
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  for (int status = 0;; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    if (std::chrono::steady_clock::now() < end) continue;
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return -1;
+  }
+}
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// "error[E402]" in what a command said: E402.
+std::string code_in(const std::string& text) {
+  size_t at = text.find("error[");
+  return at == std::string::npos ? "no code" : text.substr(at + 6, 4);
+}
+
+Failure failure_of(int status, const std::string& said) {
+  if (status == -1) return "it takes too long";
+  if (WIFSIGNALED(status)) return cat("signal ", WTERMSIG(status));
+  int code = WEXITSTATUS(status);
+  if (code == exit_done) return {};
+  return code == exit_differs ? "answers differ" : code_in(said);
+}
+
+/// Maps are not written as test data, so models are not cut where they flow.
+bool holds_map(const Tensor& value) {
+  return value.kind == Type::Kind::map || (!value.is_tensor() && std::ranges::any_of(*value.items, holds_map));
+}
+
+class Reduction {
+ public:
+  Reduction(ReduceSettings& settings, const fs::path& folder)
+      : s_(settings), folder_(folder), parts_(onnx::read_model(fs::path(settings.model.model))) {
+    find_values();
+  }
+
+  void run() {
+    std::vector<size_t> nodes(parts_.node_count());
+    for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
+    wanted_ = failure(nodes);
+    if (wanted_.empty())
+      throw Error({.kind = ErrorKind::usage,
+                   .code = "E215",
+                   .what = "the model does not fail with these inputs",
+                   .hint = "give the device, the inputs and the seed that it fails with"});
+    note(cat("the model fails: ", wanted_, "; ", nodes.size(), " nodes"));
+    for (size_t length = std::max<size_t>(nodes.size() / 2, 1); length > 0; length /= 2) {
+      for (size_t at = 0; at < nodes.size();) {
+        std::vector<size_t> rest = without(nodes, at, length);
+        bool is_enough = !rest.empty() && failure(rest) == wanted_;
+        if (is_enough) nodes = std::move(rest), note(cat("  ", nodes.size(), " nodes"));
+        else at += length;
+      }
+    }
+    failure(nodes);  // leaves its files
+    print(cat(s_.out, ": ", nodes.size(), " of ", parts_.node_count(), " nodes; ", wanted_, " (", tries_, " tries)"));
+  }
+
+ private:
+  static std::vector<size_t> without(const std::vector<size_t>& nodes, size_t at, size_t length) {
+    std::vector<size_t> rest(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(at));
+    size_t next = std::min(at + length, nodes.size());
+    rest.insert(rest.end(), nodes.begin() + static_cast<std::ptrdiff_t>(next), nodes.end());
+    return rest;
+  }
+
+  /// Inputs, and what the reference computes of them.
+  void find_values() {
+    CompileOptions compile = s_.model.compile;
+    compile.device = "ref";
+    std::string whole = parts_.with_all_results();
+    auto executable = compile_bytes(Bytes::copy(as_bytes(whole)), compile, fs::path(s_.model.model).parent_path());
+    auto inputs = make_inputs(*executable, s_.input);
+    auto results = executable->new_context()->run(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) values_[executable->inputs()[i].name] = inputs[i];
+    for (size_t i = 0; i < results.size(); ++i) values_[executable->outputs()[i].name] = results[i];
+  }
+
+  Failure failure(const std::vector<size_t>& nodes) {
+    ++tries_;
+    ModelParts::Part part = parts_.part(nodes, values_);
+    if (std::ranges::any_of(part.inputs, [&](const std::string& name) { return holds_map(values_.at(name)); }))
+      return {};
+    fs::path model = folder_ / "model.onnx";
+    write_file(model, as_bytes(part.bytes));
+    std::vector<std::string> words = {"weft",      "verify",   model.string(), "--device", s_.model.compile.device,
+                                      "--against", s_.against, "--python",     s_.python};
+    for (size_t i = 0; fs::exists(folder_ / cat("input_", i, ".pb")); ++i)
+      fs::remove(folder_ / cat("input_", i, ".pb"));
+    for (size_t i = 0; i < part.inputs.size(); ++i) {
+      fs::path file = folder_ / cat("input_", i, ".pb");
+      std::string bytes = value_bytes(values_.at(part.inputs[i]));
+      write_file(file, as_bytes(bytes));
+      words.insert(words.end(), {"--input", cat(part.inputs[i], "=", file.string())});
+    }
+    fs::path log = folder_ / "said.txt";
+    int status = run_command(words, log, s_.seconds);
+    Failure found = failure_of(status, read_text(log));
+    fs::remove(log);
+    return found;
+  }
+
+  ReduceSettings& s_;
+  fs::path folder_;
+  ModelParts parts_;
+  std::map<std::string, Tensor> values_;
+  Failure wanted_;
+  int tries_ = 0;
+};
+
+}  // namespace
+
+int reduce_verb(Words words) {
+  CommandLine line(
+      {.name = "reduce",
+       .purpose = "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to the\n"
+                  "few nodes that fail alike. Writes model.onnx and input_N.pb into a folder.",
+       .examples = {"weft reduce model.onnx small --device cpu",
+                    "weft reduce model.onnx small --against onnxruntime --input test_data_set_0"}});
+  ReduceSettings s;
+  s.model.compile.device = "cpu";
+  add_model_options(line, s.model);
+  line.positional("FOLDER", s.out, "where the small model goes");
+  add_input_options(line, s.input);
+  line.group("What fails");
+  line.value("--against", "WHAT", s.against, "ref, or onnxruntime (by a Python that has it)");
+  line.value("--python", "PATH", s.python, "the Python for onnxruntime");
+  line.value("--seconds", "N", s.seconds, "a try that takes longer fails");
+  if (!line.parse(words)) return exit_done;
+  fs::create_directories(s.out);
+  Reduction(s, s.out).run();
+  return exit_done;
+}
+
+}  // namespace weft::driver

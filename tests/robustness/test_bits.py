@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same bits from any number of threads and in every process: random graphs, compiled and run again elsewhere."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "random_graphs")]
+
+from limits import BUILD, FULL, SEED  # noqa: E402
+
+COUNT = 400 if FULL else 12
+
+
+def fingerprints(threads, first, count):
+    """A hash of all outputs of each graph; null where the cpu refuses it."""
+    sys.path.insert(0, str(BUILD / "python"))
+    import numpy as np
+    import weft
+    from graphs import draw_graph, feeds, open_sizes
+
+    found = []
+    for seed in range(first, first + count):
+        d = draw_graph(seed)
+        try:
+            model = weft.compile(d.model(open_sizes(d)).SerializeToString(), device="cpu", threads=threads)
+            answers = model.run(feeds(d))
+            again = model.run(feeds(d))
+        except weft.UnsupportedError:
+            found.append(None)
+            continue
+        bits = [np.ascontiguousarray(value).tobytes() for value in answers.values()]
+        assert bits == [np.ascontiguousarray(value).tobytes() for value in again.values()], f"seed {seed}: two runs differ"
+        found.append(hashlib.sha256(b"".join(bits)).hexdigest())
+    return found
+
+
+def test_threads_and_processes(tmp_path):
+    first = SEED * 20_000 + 15_000
+    environment = os.environ | {"WEFT_CACHE_DIR": str(tmp_path)}
+    seen = {}
+    for name, threads in ("one", 1), ("one again", 1), ("two", 2), ("four", 4):
+        command = [sys.executable, __file__, str(threads), str(first), str(COUNT)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=3600)
+        assert done.returncode == 0, done.stderr[-2000:]
+        seen[name] = json.loads(done.stdout.splitlines()[-1])
+    assert sum(entry is not None for entry in seen["one"]) > COUNT // 2
+    differs = {first + i: entries for i, entries in enumerate(zip(*seen.values())) if len(set(entries)) > 1}
+    assert differs == {}, f"{list(seen)} (WEFT_TEST_SEED={SEED})"
+
+
+if __name__ == "__main__":
+    print(json.dumps(fingerprints(*map(int, sys.argv[1:]))))
