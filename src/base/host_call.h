@@ -34,6 +34,8 @@ enum class HostFn : uint8_t {
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or texts: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
   map_vector,  ///< map -> [1, n]; numbers or texts: the key of each column
+  // Pictures.
+  decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
 };
 
 std::span<const std::string_view> names(HostFn);

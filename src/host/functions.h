@@ -36,6 +36,9 @@ Values zip_map(const HostCall& call, Operands in);
 Values map_values(const HostCall& call, Operands in);
 Values map_vector(const HostCall& call, Operands in);
 
+// pictures.cpp
+Values decode_image(const HostCall& call, Operands in);
+
 template <class... Args>
 [[noreturn]] void refuse(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});

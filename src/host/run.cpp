@@ -26,6 +26,7 @@ std::string_view operands_of(HostFn fn) {
     case HostFn::normalize_text:
     case HostFn::match_text: return "t";
     case HostFn::concat_text: return "tt";
+    case HostFn::decode_image:
     case HostFn::zip_map: return "n";
   }
   return "";
@@ -78,6 +79,7 @@ std::vector<Tensor> run_host(const HostCall& call, std::span<const Tensor> in) {
     case HostFn::zip_map: return zip_map(call, in);
     case HostFn::map_values: return map_values(call, in);
     case HostFn::map_vector: return map_vector(call, in);
+    case HostFn::decode_image: return decode_image(call, in);
   }
   internal_error("a host function that does not exist");
 }

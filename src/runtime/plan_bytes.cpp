@@ -116,7 +116,7 @@ void fields(A& a, T& source) {
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::value; }
 constexpr auto last_of(StepKind) { return StepKind::host; }
-constexpr auto last_of(HostFn) { return HostFn::map_vector; }
+constexpr auto last_of(HostFn) { return HostFn::decode_image; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
 

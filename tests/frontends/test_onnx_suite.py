@@ -21,7 +21,7 @@ from onnx import numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("WEFT_BIN", ROOT / "build/release/bin"))
 CASES_AT_ONCE = 200
-LEAST_RIGHT = 1875  # of the cases of onnx 1.23.2
+LEAST_RIGHT = 1884  # of the cases of onnx 1.23.2
 ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range")
 # Their answers are whatever numpy's generator drew: types and sizes can be compared, test_random.py looks at the numbers.
 RANDOM = re.compile("test_bernoulli|test_training_dropout(?!_zero_ratio)")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling of images.
+// Resampling of images, and pictures in files.
 #include <algorithm>
 #include <cmath>
 
 #include "frontends/onnx/expr.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 
 namespace weft::onnx {
@@ -139,7 +140,24 @@ Values resize(Call& c) {
   return {c.emit(op, {x})};
 }
 
+/// The bytes of a picture's file, u8[n], as pixels [height, width, channels].
+Values image_decoder(Call& c) {
+  c.expect_ranks({{0, 1}});
+  if (c.dtype(0) != DType::u8) c.fail("E141", cat("needs the bytes of a file, has ", c.input(0).type()));
+  std::string format = c.text("pixel_format", "RGB");
+  constexpr std::string_view formats[] = {"RGB", "BGR", "Grayscale"};
+  auto found = std::ranges::find(formats, format);
+  if (found == std::end(formats))
+    c.fail("E145", cat("pixel_format '", printable(format), "' is not RGB, BGR or Grayscale"));
+  Dims dims = {placeholder(any_size), placeholder(any_size), format == "Grayscale" ? 1 : 3};
+  HostOp op{.fn = HostFn::decode_image,
+            .numbers = {found - std::begin(formats)},
+            .types = {Type::optional(Shape{DType::u8, dims})}};
+  return {item_of(c.module(), host(c.module(), op, {c.input(0)}), 0)};
+}
+
 constexpr Operator table[] = {
+    {"", "ImageDecoder", image_decoder, "no TIFF with compression, no BMP and PNM of other than 8 bits a colour"},
     {"", "Resize", resize, "a size that is free needs a scale that is a fraction of powers of two"},
     {"", "Upsample", upsample},
 };
