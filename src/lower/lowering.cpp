@@ -156,7 +156,7 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
 void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
-    if (slots[i] < 0 || is_leaf(*value.def) || is_packed_type(value.dtype())) continue;
+    if (slots[i] < 0 || is_leaf(*value.def) || !value.type().is_tensor() || is_packed_type(value.dtype())) continue;
     auto& chosen = slots_[value.def];
     chosen.resize(value.def->types.size(), -1);
     if (chosen[value.index] < 0) chosen[value.index] = slots[i];

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from test_onnx_suite import run_suite
+from test_onnx_suite import is_right, run_suite
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 CASES = 149
@@ -58,8 +58,8 @@ def results(tmp_path_factory):
 def test_all_are_right_or_refused(results):
     assert len(results) == CASES
     starts = tuple(f"refused: {start}" for start in REFUSED)
-    assert not {name: what for name, what in results.items() if what != "right" and not what.startswith(starts)}
+    assert not {name: what for name, what in results.items() if not is_right(what) and not what.startswith(starts)}
 
 
 def test_enough_are_right(results):
-    assert sum(what == "right" for what in results.values()) >= LEAST_RIGHT
+    assert sum(is_right(what) for what in results.values()) >= LEAST_RIGHT
