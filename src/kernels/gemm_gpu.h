@@ -104,6 +104,20 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
+/// A wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory, `Stride` apart.
+template <class Core, int Depth, int Stride, class P, int FM, int FN>
+WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
+  WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
+    typename Core::A fa[FM];
+    typename Core::B fb[FN];
+    WEFT_UNROLL for (int i = 0; i < FM; i++) fa[i] = Core::load_a(a + i * 16 * Stride + k, Stride);
+    WEFT_UNROLL for (int j = 0; j < FN; j++) fb[j] = Core::load_b(b + j * 16 * Stride + k, Stride);
+    WEFT_UNROLL for (int i = 0; i < FM; i++) {
+      WEFT_UNROLL for (int j = 0; j < FN; j++) Core::multiply(fa[i], fb[j], c[i][j]);
+    }
+  }
+}
+
 /// One block of C.
 template <class T, BlockTile tile, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
@@ -136,15 +150,7 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
       else stage_b.load(b, col0, s.n, k, s.k);
     }
     if (k > 0) {
-      WEFT_UNROLL for (int kk = 0; kk < tile.depth; kk += Core::k) {
-        typename Core::A fa[fm];
-        typename Core::B fb[fn];
-        WEFT_UNROLL for (int i = 0; i < fm; i++) fa[i] = Core::load_a(sa + (wave_row + i * 16) * stride + kk, stride);
-        WEFT_UNROLL for (int j = 0; j < fn; j++) fb[j] = Core::load_b(sb + (wave_col + j * 16) * stride + kk, stride);
-        WEFT_UNROLL for (int i = 0; i < fm; i++) {
-          WEFT_UNROLL for (int j = 0; j < fn; j++) Core::multiply(fa[i], fb[j], c[i][j]);
-        }
-      }
+      multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     }
     barrier();
     if (more) {
@@ -191,15 +197,7 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     const int last = slot == 0 ? tile.stages - 1 : slot - 1;  // read in the step before
     start(last, k + i64(tile.stages - 1) * tile.depth);
     const Shared<T> sa = shared + slot * count, sb = sa + a_count;
-    WEFT_UNROLL for (int kk = 0; kk < tile.depth; kk += Core::k) {
-      typename Core::A fa[fm];
-      typename Core::B fb[fn];
-      WEFT_UNROLL for (int i = 0; i < fm; i++) fa[i] = Core::load_a(sa + (wave_row + i * 16) * stride + kk, stride);
-      WEFT_UNROLL for (int j = 0; j < fn; j++) fb[j] = Core::load_b(sb + (wave_col + j * 16) * stride + kk, stride);
-      WEFT_UNROLL for (int i = 0; i < fm; i++) {
-        WEFT_UNROLL for (int j = 0; j < fn; j++) Core::multiply(fa[i], fb[j], c[i][j]);
-      }
-    }
+    multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     slot = slot + 1 == tile.stages ? 0 : slot + 1;
   }
   wait_async_groups<0>();

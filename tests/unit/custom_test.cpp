@@ -9,6 +9,7 @@
 #include <numeric>
 #include <string>
 
+#include "answers.h"
 #include "onnx_writer.h"
 #include "weft/weft.hpp"
 
@@ -75,11 +76,6 @@ Message mine(const char* op, const std::vector<std::string>& inputs) {
 
 weft::Program compile(const std::string& model, const weft_operator& op) {
   return weft::compile(std::as_bytes(std::span(model)), {.device = "cpu", .threads = 2, .operators = {op}});
-}
-
-Floats values_of(const weft::Tensor& tensor) {
-  auto values = tensor.as<float>();
-  return {values.begin(), values.end()};
 }
 
 weft::Error error_of(const auto& call) {

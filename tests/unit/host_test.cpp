@@ -12,10 +12,13 @@
 #include <string>
 #include <thread>
 
+#include "answers.h"
 #include "onnx_writer.h"
 #include "weft/weft.hpp"
 
 namespace {
+
+using namespace weft::test;
 
 /// y = softmax((x @ w) @ w), with a reshaped copy z; sizes are open.
 weft::Program two_outputs(weft::CompileOptions options = {}) {
@@ -45,20 +48,6 @@ struct Request {
   std::vector<float> x = numbers(5 * 64), w = numbers(64 * 64);
   std::vector<weft::Tensor> inputs{weft::view<float>(x, {5, 64}), weft::view<float>(w, {64, 64})};
 };
-
-std::vector<float> values_of(const weft::Tensor& tensor) {
-  auto values = tensor.as<float>();
-  return {values.begin(), values.end()};
-}
-
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const weft::Error& error) {
-    return std::string(error.code());
-  }
-  return "none";
-}
 
 /// Counts what is held; refuses beyond a limit.
 struct Ledger {
@@ -221,7 +210,6 @@ TEST_CASE("results are written where the caller says when their sizes are known"
 }
 
 TEST_CASE("a model in memory may be borrowed") {
-  using namespace weft::test;
   std::vector<float> w(256 * 256, 2), x(256, 1);
   w.back() = 1;  // not the same everywhere
   Message graph = Message().text(2, "g").message(11, value("x", 1, {"256", "1"})).message(12, value("y", 1, {}));

@@ -5,10 +5,12 @@
 #include <numeric>
 #include <string>
 
+#include "answers.h"
 #include "weft/weft.hpp"
 
 namespace {
 
+using namespace weft::test;
 using Floats = std::vector<float>;
 
 weft::Program compile(const std::string& body, const std::vector<std::string>& donations = {}) {
@@ -79,20 +81,6 @@ struct Step {
             weft::view<float>(row, {1, 4})};
   }
 };
-
-Floats values_of(const weft::Tensor& tensor) {
-  auto values = tensor.as<float>();
-  return {values.begin(), values.end()};
-}
-
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const weft::Error& error) {
-    return std::string(error.code());
-  }
-  return "none";
-}
 
 Floats updated(const Step& step) {
   Floats wanted = step.cache;

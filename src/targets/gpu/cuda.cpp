@@ -112,15 +112,10 @@ class Cuda final : public Driver {
   std::string error_text(int error) const override {
     const char* text = nullptr;
     error_string_(error, &text);
-    return cat(text ? text : "unknown error", " (", error, ")");
+    return numbered(text, error);
   }
 
  private:
-  template <class F>
-  static void** slot(F& function) {
-    return reinterpret_cast<void**>(&function);
-  }
-
   std::vector<DriverSymbol> symbols() {
     DriverCalls& c = calls_;
     return {{slot(init_), "cuInit"},

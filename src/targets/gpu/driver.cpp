@@ -37,6 +37,10 @@ int Driver::launch(Handle function, const LaunchSize& size, Handle stream, void*
 
 void* Driver::symbol(const char* name) const { return ::dlsym(library_, name); }
 
+std::string Driver::numbered(const char* text, int error) {
+  return cat(text ? text : "unknown error", " (", error, ")");
+}
+
 void Driver::check(int error, std::string_view doing) const {
   if (error == 0) return;
   bool memory = is_out_of_memory(error);

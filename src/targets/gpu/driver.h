@@ -110,6 +110,13 @@ class Driver {
   bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
   /// The address of one symbol, or null.
   void* symbol(const char* name) const;
+  /// Where a symbol's address goes.
+  template <class F>
+  static void** slot(F& function) {
+    return reinterpret_cast<void**>(&function);
+  }
+  /// What error_text says of the driver's own words, which may be missing.
+  static std::string numbered(const char* text, int error);
 
   DriverCalls calls_;
 

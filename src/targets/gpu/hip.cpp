@@ -60,17 +60,9 @@ class Hip final : public Driver {
     return load_(module, image.data());
   }
   int allow_shared(Handle, int) const override { return 0; }
-  std::string error_text(int error) const override {
-    const char* text = error_string_(error);
-    return cat(text ? text : "unknown error", " (", error, ")");
-  }
+  std::string error_text(int error) const override { return numbered(error_string_(error), error); }
 
  private:
-  template <class F>
-  static void** slot(F& function) {
-    return reinterpret_cast<void**>(&function);
-  }
-
   std::vector<DriverSymbol> symbols() {
     DriverCalls& c = calls_;
     return {{slot(init_), "hipInit"},

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+namespace weft::test {
+
+/// The elements of a tensor of floats.
+inline std::vector<float> values_of(const weft::Tensor& tensor) {
+  auto values = tensor.as<float>();
+  return {values.begin(), values.end()};
+}
+
+/// The code of the error that a call ends with; "none" when it does not.
+std::string code_of(const auto& call) {
+  try {
+    call();
+  } catch (const weft::Error& error) {
+    return std::string(error.code());
+  }
+  return "none";
+}
+
+}  // namespace weft::test
