@@ -30,12 +30,14 @@ std::vector<std::string> names_of(const std::vector<Port>& ports) {
 /// Collects tensors for the inputs of a program.
 class Inputs {
  public:
-  Inputs(const Executable& executable, const InputOptions& options)
+  Inputs(const Executable& executable, const InputOptions& options, std::span<const ShapeRequest> shapes)
       : ports_(executable.inputs()),
         options_(options),
         image_(with_metadata(options.image, executable.metadata())),
         tensors_(ports_.size()),
-        is_given_(ports_.size(), false) {}
+        is_given_(ports_.size(), false) {
+    for (const ShapeRequest& request : shapes) learn_usual(request);
+  }
 
   std::vector<Tensor> make() {
     for (const std::string& file : options_.files) take(file);
@@ -137,9 +139,20 @@ class Inputs {
     }
   }
 
+  void learn_usual(const ShapeRequest& request) {
+    auto port = std::ranges::find(ports_, request.input, &Port::name);
+    if (port == ports_.end()) return;
+    const Dims& dims = port->type.shape.dims;
+    for (size_t axis = 0; axis < std::min(dims.size(), request.sizes.size()); ++axis) {
+      const Symbol* symbol = dims[axis].as_symbol();
+      if (symbol && request.sizes[axis].best >= 0) usual_[symbol->name] = request.sizes[axis].best;
+    }
+  }
+
   int64_t size_of(const Symbol& symbol) const {
     if (auto given = options_.at.find(symbol.name); given != options_.at.end()) return given->second;
     if (auto learnt = sizes_.find(symbol.name); learnt != sizes_.end()) return learnt->second;
+    if (auto usual = usual_.find(symbol.name); usual != usual_.end()) return usual->second;
     return std::max<int64_t>(symbol.min, symbol.multiple_of);
   }
 
@@ -177,7 +190,8 @@ class Inputs {
   ImageOptions image_;
   std::vector<Tensor> tensors_;
   std::vector<bool> is_given_;
-  std::map<std::string, int64_t> sizes_;
+  std::map<std::string, int64_t> sizes_;  ///< of given tensors
+  std::map<std::string, int64_t> usual_;  ///< of --shape x=min..max:usual
 };
 
 /// Random numbers for a fill "rand" or "rand:LOW..HIGH" (integers include HIGH).
@@ -227,8 +241,9 @@ void add_input_options(CommandLine& line, InputOptions& options) {
              "pictures: NCHW or NHWC (these three default to what the model says)");
 }
 
-std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options) {
-  return Inputs(executable, options).make();
+std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
+                                std::span<const ShapeRequest> shapes) {
+  return Inputs(executable, options, shapes).make();
 }
 
 Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, uint64_t seed) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "compile.h"
 #include "driver/image.h"
 #include "driver/options.h"
 #include "runtime/executable.h"
@@ -23,8 +25,10 @@ struct InputOptions {
 void add_input_options(CommandLine& line, InputOptions& options);
 
 /// A tensor for every input of the program: from the files first, then by the fills; what is left takes its default,
-/// else random numbers, and that is noted. Throws E203, E212, E213 and E310.
-std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options);
+/// else random numbers, and that is noted. Open sizes are those of given files, of --at, the usual ones of `shapes`,
+/// else the least. Throws E203, E212, E213 and E310.
+std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
+                                std::span<const ShapeRequest> shapes = {});
 
 /// A fill: rand (floats in [-1, 1), integers 0 or 1), rand:0..999, zeros, ones, range. Throws E203.
 Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, uint64_t seed);

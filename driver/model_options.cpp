@@ -16,23 +16,27 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
       [&](std::string_view text) {
         for (ShapeRequest& request : parse_shapes(text)) compile.shapes.push_back(std::move(request));
       },
-      "sizes of input X: x=1,3,224,224; a range x=1..8,3,224,224; also x:1x3x224x224 and x[1,3,224,224]");
+      "sizes of input X: x=1,3,224,224; a range, the usual size: x=1..8:4,3; also x:1x3 and x[1,3]");
   line.value(
       "--symbol", "NAME=SIZE", [&](std::string_view text) { compile.symbols.insert(parse_symbol(text)); },
       "fix a size that the model names: batch=4");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
-             "an input that always keeps its default, which is faster; * and ? match; repeatable");
+             "an input that always keeps its default; * and ? match; repeatable");
   line.value(
       "--donate", "INPUT=OUTPUT", [&](std::string_view text) { compile.donations.push_back(parse_donation(text)); },
-      "write an output in the place of an input that is not needed any more (past=present); `explain` says if it can");
+      "write an output in the place of an input (past=present); `explain` says whether");
   line.value("--device", "NAME", compile.device,
              "auto, cpu, ref, gpu, nvidia:0, amd:0 ...; a named device is used or refused");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(
+      "--memory-limit", "BYTES",
+      [&](std::string_view text) { compile.memory_limit = parse_bytes(text, "--memory-limit"); },
+      "refuse a run on the CPU that takes more: 4GiB, 512MB");
+  line.value(
       "--precision", "TYPE", [&](std::string_view text) { compile.precision = parse_precision(text); },
-      "f32, bf16 or f16 for matrix products and convolutions");
-  line.flag("--bf16", [&] { compile.precision = Precision::bf16; }, "the same as --precision bf16");
-  line.flag("--fp16", [&] { compile.precision = Precision::f16; }, "the same as --precision f16");
+      "f32, bf16 or f16 for matrix products and convolutions; also --bf16, --fp16");
+  line.flag("--bf16", [&] { compile.precision = Precision::bf16; }, "");
+  line.flag("--fp16", [&] { compile.precision = Precision::f16; }, "");
   line.value("--keep-f32", "NODE", compile.keep_f32, "a node that stays in f32; * and ? match; repeatable");
   line.flag(
       "--no-compile", [&] { compile.recompile = false; },

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/options.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 
 #include "api/c/options_text.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "driver/terminal.h"
 
 namespace weft::driver {
 namespace {
 
-constexpr size_t help_column = 30, help_width = 110;
+constexpr size_t help_column = 30, help_width = 118;
 
 double parse_real(std::string_view text, std::string_view what) {
   double value = 0;
@@ -117,6 +119,7 @@ std::string CommandLine::help() const {
       text += cat("\n", option.help, ":\n");
       continue;
     }
+    if (option.help.empty()) continue;
     std::string left;
     for (const std::string& name : option.names) left += (left.empty() ? "" : ", ") + name;
     text += row(option.metavar.empty() ? left : cat(left, " ", option.metavar), option.help);
@@ -132,70 +135,54 @@ void CommandLine::refuse(std::string what, std::string hint) const {
   throw Error({.kind = ErrorKind::usage, .code = "E202", .what = std::move(what), .hint = std::move(hint)});
 }
 
-const CommandLine::Option& CommandLine::find(const std::string& name) const {
+void CommandLine::refuse_word(const std::string& word) const {
+  if (!word.starts_with('-') || word == "-") refuse(cat("'", printable(word), "' is one argument too many"));
   std::vector<std::string> known;
-  for (const Option& option : options_) {
-    for (const std::string& own : option.names) {
-      if (own == name) return option;
-      if (own.starts_with("--")) known.push_back(own);
-    }
-  }
-  std::string near = nearest_names(name, known);
-  refuse(cat("weft ", info_.name, " has no option '", printable(name), "'"),
+  for (const Option& option : options_) std::ranges::copy(option.names, std::back_inserter(known));
+  std::string near = nearest_names(word.substr(0, word.find('=')), known);
+  refuse(cat("weft ", info_.name, " has no option '", printable(word), "'"),
          near.empty() ? "" : cat("did you mean ", near, "?"));
 }
 
-size_t CommandLine::take_option(std::span<const std::string> words, size_t i) {
-  const std::string& word = words[i];
-  bool is_long = word.starts_with("--");
-  size_t equals = is_long ? word.find('=') : std::string::npos;
-  bool is_joined = !is_long && word.size() > 2;
-  std::string name = is_joined ? word.substr(0, 2) : word.substr(0, equals);
-  if (is_joined) {
-    // -vv is one flag given twice as far as it is declared so.
-    for (const Option& option : options_) {
-      for (const std::string& own : option.names) {
-        if (own == word) return option.set({}), 1;
-      }
-    }
-  }
-  const Option& option = find(name);
-  if (option.metavar.empty()) {
-    if (equals != std::string::npos || is_joined) refuse(cat("option ", name, " takes no value"));
-    return option.set({}), 1;
-  }
-  if (is_joined) return option.set(std::string_view(word).substr(2)), 1;
-  if (equals != std::string::npos) return option.set(std::string_view(word).substr(equals + 1)), 1;
-  if (i + 1 == words.size()) refuse(cat("option ", name, " needs a value: ", name, " ", option.metavar));
-  return option.set(words[i + 1]), 2;
+void CommandLine::add_general_options() {
+  group("General");
+  flag("-q,--quiet", [] { set_log_level(LogLevel::error); }, "errors only");
+  flag(
+      "-v,--verbose", [said = 0]() mutable { set_log_level(said++ ? LogLevel::trace : LogLevel::info); },
+      "say more; -vv says everything");
+  value(
+      "--log-level", "LEVEL", [](std::string_view text) { set_log_level(parse_log_level(text)); },
+      "error, warning, note, info, debug or trace");
+  flag("--log-json", [] { write_log_as_json(); }, "words on standard error as lines of JSON");
+  flag("-h,--help", [] { throw CLI::CallForHelp(); }, "show this help");
 }
 
 bool CommandLine::parse(std::span<const std::string> words) {
-  group("General");
-  flag("-q,--quiet", [] { set_noise(Noise::quiet); }, "errors only");
-  flag("-v,--verbose", [] { set_noise(Noise::verbose); }, "say more; -vv says everything");
-  flag("-h,--help", [] {}, "show this help");
-  for (const std::string& word : words) {
-    if (word == "--") break;
-    if (word == "-h" || word == "--help") return std::fputs(help().c_str(), stdout), false;
+  add_general_options();
+  CLI::App app(info_.purpose, cat("weft ", info_.name));
+  app.set_help_flag();  // help() wraps lines and shows examples
+  app.allow_extras();   // refuse_word names what is near
+  for (const Option& option : options_) {
+    if (option.is_heading) continue;
+    std::string names = CLI::detail::join(option.names, ",");
+    auto set = [&option](const std::string& text) { option.set(text); };
+    CLI::Option* made = option.metavar.empty()
+                            ? app.add_flag_callback(names, [&option] { option.set({}); })->disable_flag_override()
+                            : app.add_option_function<std::string>(names, set)->type_name(option.metavar);
+    made->trigger_on_parse();  // in the order given, as often as given
   }
-  flag("-vv", [] { set_noise(Noise::everything); }, "");  // after the help, which shows it with -v
-  size_t next = 0;
-  bool options_ended = false;
-  for (size_t i = 0; i < words.size();) {
-    const std::string& word = words[i];
-    if (!options_ended && word == "--") {
-      options_ended = true;
-      ++i;
-    } else if (!options_ended && word.size() > 1 && word[0] == '-') {
-      i += take_option(words, i);
-    } else {
-      if (next == positionals_.size()) refuse(cat("'", printable(word), "' is one argument too many"));
-      *positionals_[next++].target = word;
-      ++i;
-    }
+  for (const Positional& positional : positionals_) app.add_option(positional.metavar, *positional.target);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return std::fputs(help().c_str(), stdout), false;
+  } catch (const CLI::ParseError& error) {
+    refuse(cat("a value is missing, or one too many: ", error.what()));
   }
-  if (next < positionals_.size() && positionals_[next].required) refuse(cat(positionals_[next].metavar, " is missing"));
+  if (!app.remaining().empty()) refuse_word(app.remaining().front());
+  for (const Positional& positional : positionals_) {
+    if (positional.required && app.count(positional.metavar) == 0) refuse(cat(positional.metavar, " is missing"));
+  }
   return true;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-/// The command line of one verb, declared as data, from which parsing and help follow:
+/// The command line of one verb, declared as data, from which parsing (by CLI11) and help follow:
 ///
 ///     CommandLine line({.name = "run", .purpose = "Run a model once.", .examples = {"weft run m.onnx"}});
 ///     line.positional("MODEL", path, "the model");
@@ -27,7 +27,7 @@ class CommandLine {
  public:
   explicit CommandLine(CommandInfo info);
 
-  /// A heading in the help for the options that follow.
+  /// A heading in the help for the options that follow. Those without a help text are not shown.
   void group(std::string title);
   void flag(std::string names, bool& target, std::string help);
   void flag(std::string names, std::function<void()> set, std::string help);
@@ -59,10 +59,9 @@ class CommandLine {
   };
 
   void add(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
-  const Option& find(const std::string& name) const;
-  /// Takes the option at words[i], and its value; returns how many words it was.
-  size_t take_option(std::span<const std::string> words, size_t i);
+  void add_general_options();
   [[noreturn]] void refuse(std::string what, std::string hint = {}) const;
+  [[noreturn]] void refuse_word(const std::string& word) const;
   std::string usage() const;
 
   CommandInfo info_;

@@ -130,7 +130,7 @@ int perf_verb(Words words) {
         {.kind = ErrorKind::usage, .code = "E203", .what = "-n and --duration must not be negative, nor above a day"});
 
   auto executable = compile_model(s.model);
-  auto inputs = make_inputs(*executable, s.input);
+  auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
   Measurement m = measure(*executable, inputs, s.measure);
   m.peaks = measure_peaks(threads_of(s.model));
   if (s.json != "-") {

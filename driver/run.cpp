@@ -182,7 +182,7 @@ int run_verb(Words words) {
 
   auto executable = compile_model(s.model);
   for (const std::string& output : s.outputs) check_output(output, executable->outputs());
-  auto inputs = make_inputs(*executable, s.input);
+  auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
   RunOptions options;
   if (s.deadline > 0)
     options.deadline =

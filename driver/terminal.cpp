@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/knobs.h"
 #include "base/log.h"
@@ -18,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Noise current_noise = Noise::normal;
+bool is_json_log = false;
 
 bool wants_colour(int stream) {
   if (!environment("NO_COLOR").empty()) return false;
@@ -54,16 +56,33 @@ void write_line(std::FILE* stream, std::string_view text) {
   std::fputc('\n', stream);
 }
 
+constexpr std::string_view log_levels[] = {"error", "warning", "note", "info", "debug", "trace"};
+
+void say(LogLevel level, std::string_view text, std::string_view code = {}) {
+  if (!is_json_log) return write_line(stderr, text);
+  nlohmann::ordered_json line{{"level", log_levels[static_cast<size_t>(level)]}, {"text", text}};
+  if (!code.empty()) line["code"] = code;
+  write_line(stderr, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 std::string scaled(double value, const char* unit) { return cat(show_number(value), " ", unit); }
 
 }  // namespace
 
-void set_noise(Noise noise) {
-  current_noise = noise;
-  constexpr LogLevel levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::trace};
-  set_log_level(levels[static_cast<size_t>(noise)]);
+LogLevel parse_log_level(std::string_view text) {
+  for (size_t i = 0; i < std::size(log_levels); ++i) {
+    if (text == log_levels[i]) return static_cast<LogLevel>(i);
+  }
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E203",
+               .what = cat("'", printable(text), "' is no level of the log"),
+               .hint = "one of error, warning, note, info, debug, trace"});
 }
-Noise noise() { return current_noise; }
+
+void write_log_as_json() {
+  is_json_log = true;
+  set_logger([](LogLevel level, std::string_view text) { say(level, text); });
+}
 
 std::string paint(std::string_view text, Ink ink, bool on_stderr) {
   if (ink == Ink::plain || !wants_colour(on_stderr ? STDERR_FILENO : STDOUT_FILENO)) return std::string(text);
@@ -72,14 +91,15 @@ std::string paint(std::string_view text, Ink ink, bool on_stderr) {
 
 void print(std::string_view text) { write_line(stdout, text); }
 void note(std::string_view text) {
-  if (current_noise != Noise::quiet) write_line(stderr, text);
+  if (log_enabled(LogLevel::warning)) say(LogLevel::note, text);
 }
 void detail(std::string_view text) {
-  if (current_noise >= Noise::verbose) write_line(stderr, text);
+  if (log_enabled(LogLevel::info)) say(LogLevel::info, text);
 }
 
 void print_error(std::string_view message, std::string_view code) {
   std::fflush(stdout);
+  if (is_json_log) return say(LogLevel::error, message, code);
   size_t colon = message.find(':');
   std::string text = cat(paint(message.substr(0, colon), Ink::red, true), message.substr(colon));
   if (!code.empty()) text += cat("\n   more: weft explain ", code);
@@ -160,7 +180,7 @@ void ProgressLine::show(const Progress& progress) {
   auto now = Clock::now();
   if (progress.phase != phase_) phase_ = progress.phase, phase_start_ = now;
   bool is_terminal = isatty(STDERR_FILENO) && environment("TERM") != "dumb";
-  if (!is_terminal || noise() == Noise::quiet || now - start_ < std::chrono::seconds(1) ||
+  if (!is_terminal || is_json_log || !log_enabled(LogLevel::warning) || now - start_ < std::chrono::seconds(1) ||
       (is_shown_ && now - last_ < std::chrono::milliseconds(100)))
     return;
   last_ = now;

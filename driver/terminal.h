@@ -5,23 +5,24 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "compile.h"
 
 /// What the command line shows: results on standard output, words on standard error, colours and progress only on a
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-enum class Noise : uint8_t { quiet, normal, verbose, everything };
-/// Also sets the level of the library's log.
-void set_noise(Noise noise);
-Noise noise();
+/// "error", "warning", "note", "info", "debug", "trace": what is said on standard error, the library's log included.
+LogLevel parse_log_level(std::string_view text);
+/// From now on words on standard error are lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
 /// `text` in colour, if the stream is a terminal that wants it.
 std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 
 void print(std::string_view text);   ///< a line on standard output
-void note(std::string_view text);    ///< a line on standard error, unless quiet
+void note(std::string_view text);    ///< a line on standard error, unless only errors are asked for
 void detail(std::string_view text);  ///< a line on standard error with -v
 /// The error in the common form, with the line that names `weft explain`.
 void print_error(std::string_view message, std::string_view code);

@@ -243,7 +243,7 @@ int verify_verb(Words words) {
                  .hint = "ref or onnxruntime"});
 
   auto executable = compile_model(s.model);
-  auto inputs = make_inputs(*executable, s.input);
+  auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
   if (s.bisect || s.per_instruction) return verify_steps(*executable, *compile_reference(s.model), inputs, s);
   auto outputs = executable->new_context()->run(inputs);
   auto references = reference_outputs(*executable, inputs, s);

@@ -236,7 +236,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
   Dims dims;
   const onnx::Dimension undeclared;
   for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
-    auto [low, high] = request.sizes[axis];
+    auto [low, high, best] = request.sizes[axis];
     const onnx::Dimension& size = declared ? (*declared)[axis] : undeclared;
     std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
     Symbol symbol{.name = name, .min = low, .max = high};

@@ -23,6 +23,7 @@ struct ShapeRequest {
   std::string input;
   struct Size {
     int64_t min = 0, max = INT64_MAX;  ///< equal: fixed
+    int64_t best = -1;                 ///< the usual one, which tools measure with; -1: none given
   };
   std::vector<Size> sizes;
 };
@@ -35,10 +36,12 @@ struct Progress {
 struct CompileOptions {
   /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
   std::string device = "auto";
-  int threads = 0;                        ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
-  HostAllocator allocator = {};           ///< for weights, working memory and results, in place of the library's
-  HostExecutor executor = {};             ///< runs kernels in place of the library's threads
-  std::vector<ShapeRequest> shapes = {};  ///< inputs not named keep the model's own sizes
+  int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
+  HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
+  HostExecutor executor = {};    ///< runs kernels in place of the library's threads
+  int64_t memory_limit =
+      0;  ///< bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's
+  std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   Precision precision = Precision::f32;
@@ -56,8 +59,8 @@ struct CompileOptions {
 };
 
 /// Reads a model (.onnx) and compiles it, or loads a saved program (.weft, told by its first bytes). A saved program
-/// takes `threads`, `device`, `recompile`, `use_cache` and `progress`; what was settled when it was compiled is refused
-/// (E502).
+/// takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and `progress`; what was settled when it was
+/// compiled is refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
 /// The same from bytes; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},

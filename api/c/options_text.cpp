@@ -22,7 +22,8 @@ std::optional<int64_t> number(std::string_view text) {
 
 [[noreturn]] void refuse_size(std::string_view size, std::string_view whole) {
   refuse(cat("'", printable(size), "' in '", printable(whole), "' is no size"),
-         "sizes are numbers (224), ranges (1..8) or ? for what the model says: x=1..8,3,224,224");
+         "sizes are numbers (224), ranges (1..8, 1..8:4 with the usual one) or ? for what the model says: "
+         "x=1..8,3,224,224");
 }
 
 ShapeRequest::Size parse_size(std::string_view text, std::string_view whole) {
@@ -30,9 +31,12 @@ ShapeRequest::Size parse_size(std::string_view text, std::string_view whole) {
   if (text == "?" || text == "-1") return {};
   size_t dots = text.find("..");
   auto low = number(text.substr(0, dots));
-  auto high = dots == std::string_view::npos ? low : number(text.substr(dots + 2));
-  if (!low || !high || *low < 0 || *high < *low) refuse_size(text, whole);
-  return {*low, *high};
+  size_t colon = dots == std::string_view::npos ? dots : text.find(':', dots);
+  auto high = dots == std::string_view::npos ? low : number(text.substr(dots + 2, colon - dots - 2));
+  auto best = colon == std::string_view::npos ? -1 : number(text.substr(colon + 1));
+  if (!low || !high || !best || *low < 0 || *high < *low) refuse_size(text, whole);
+  if (colon != std::string_view::npos && (*best < *low || *best > *high)) refuse_size(text, whole);
+  return {*low, *high, *best};
 }
 
 ShapeRequest parse_one(std::string_view input, std::string_view sizes, char separator, std::string_view whole) {
@@ -102,6 +106,21 @@ Precision parse_precision(std::string_view text) {
 std::string_view name(Precision precision) {
   constexpr std::string_view names[] = {"f32", "bf16", "f16"};
   return names[static_cast<size_t>(precision)];
+}
+
+int64_t parse_bytes(std::string_view text, std::string_view what) {
+  constexpr std::pair<std::string_view, int64_t> units[] = {
+      {"", 1},        {"B", 1},         {"k", 1 << 10},   {"K", 1 << 10},     {"M", 1 << 20},
+      {"G", 1 << 30}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},   {"TiB", int64_t{1} << 40},
+      {"kB", 1000},   {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000}, {"TB", 1000000000000}};
+  text = trim(text);
+  size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  auto count = number(text.substr(0, digits));
+  int64_t bytes = 0;
+  for (auto [unit, scale] : units) {
+    if (count && unit == trim(text.substr(digits)) && !__builtin_mul_overflow(*count, scale, &bytes)) return bytes;
+  }
+  refuse(cat(what, " is '", printable(text), "', which is no amount of memory"), "write 4GiB, 512MB or 1048576");
 }
 
 int64_t parse_number(std::string_view text, std::string_view what) {

@@ -13,7 +13,7 @@ namespace weft {
 /// Sizes of inputs, in the form of any of the tools that people come from; `..` gives a range, `?` leaves a size as the
 /// model has it:
 ///
-///     x=1,3,224,224      x=1..8,3,224,224      x=?,128
+///     x=1,3,224,224      x=1..8,3,224,224      x=1..8:4,3,224,224 (min..max:usual)      x=?,128
 ///     x:1x3x224x224,mask:1x128
 ///     x[1,3,224,224],mask[1,128]
 ///
@@ -29,6 +29,10 @@ DonationRequest parse_donation(std::string_view text);
 /// "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16", "half". Throws E203.
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);
+
+/// "4GiB", "512 MB", "64k", "1048576": bytes; k, M and G alone are powers of 1024, as are KiB and its kind, KB and its
+/// kind powers of 1000. `what` names the option in the error. Throws E203.
+int64_t parse_bytes(std::string_view text, std::string_view what);
 
 /// A whole number; `what` names the option in the error. Throws E203.
 int64_t parse_number(std::string_view text, std::string_view what);

@@ -98,6 +98,7 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   CompileOptions options;
   if (c.device) options.device = c.device;
   options.threads = c.threads;
+  options.memory_limit = c.memory_limit;
   if (c.precision < WEFT_PRECISION_F32 || c.precision > WEFT_PRECISION_F16)
     usage_error("E210", cat("precision ", static_cast<int>(c.precision), " is unknown"));
   options.precision = static_cast<Precision>(c.precision);

@@ -243,10 +243,11 @@ typedef struct weft_compile_options {
   const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
   size_t operator_count;
   int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
+  int64_t memory_limit; /* bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
 } weft_compile_options;
 /* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */

@@ -164,6 +164,7 @@ struct CompileOptions {
   std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
   std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
   std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
+  int64_t memory_limit = 0;                   ///< bytes that one run on the CPU may take; 0: what the machine has
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
@@ -204,6 +205,7 @@ class CompileOptionsView {
     c_.donations = donations_.data(), c_.donation_count = donations_.size();
     c_.operators = o.operators.data(), c_.operator_count = o.operators.size();
     c_.borrow = o.borrow;
+    c_.memory_limit = o.memory_limit;
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {

@@ -15,7 +15,7 @@ namespace {
 
 Host host_of(const CompileOptions& options) {
   int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
-  return {threads ? threads : available_threads(), options.allocator, options.executor};
+  return {threads ? threads : available_threads(), options.allocator, options.executor, options.memory_limit};
 }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device) {

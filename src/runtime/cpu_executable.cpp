@@ -89,6 +89,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
         origin_(std::move(origin)),
         object_(plan_.kernels.empty() ? LoadedObject() : LoadedObject(image_, plan_.program)),
         allocator_(host.allocator),
+        memory_limit_(host.memory_limit),
         workers_(host),
         report_(std::move(report)),
         schedule_(plan_) {
@@ -222,7 +223,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     ArenaLayout layout = place(requests);
     bound.arena.bytes = layout.bytes;
     for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[static_cast<size_t>(id)]]);
-    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes);
+    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes, memory_limit_);
   }
 
   BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
@@ -317,6 +318,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   Origin origin_;
   LoadedObject object_;
   HostAllocator allocator_;
+  int64_t memory_limit_;
   Workers workers_;
   CompileReport report_;
   SizeSchedule schedule_;

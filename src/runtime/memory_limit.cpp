@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/knobs.h"
@@ -11,9 +12,18 @@
 namespace weft {
 namespace {
 
-int64_t memory_limit() {
+/// What a container may take; INT64_MAX without a limit ("max", or no such file).
+int64_t control_group_limit() {
+  int64_t limit = 0;
+  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
+  return limit > 0 ? limit : INT64_MAX;
+}
+
+int64_t default_limit() {
   if (knobs().memory_limit > 0) return knobs().memory_limit << 20;
-  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  static const int64_t whole = std::min<int64_t>(
+      static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE), control_group_limit());
+  return whole;
 }
 
 std::string in_mebibytes(int64_t bytes) { return cat(bytes >> 20, " MiB"); }
@@ -24,8 +34,8 @@ bool takes_memory(const PlanBuffer& buffer) {
 
 }  // namespace
 
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena) {
-  const int64_t limit = memory_limit();
+void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit) {
+  if (limit <= 0) limit = default_limit();
   int64_t total = arena;
   size_t largest = 0;
   bool overflows = false;
@@ -41,7 +51,7 @@ void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t aren
                            ", the limit is ", in_mebibytes(limit)),
                .where = plan.buffers[largest].value,
                .why = cat("the largest piece has ", in_mebibytes(bytes[largest])),
-               .hint = "use smaller sizes, or set WEFT_MEMORY_LIMIT"});
+               .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
 }
 
 }  // namespace weft

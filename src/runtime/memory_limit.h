@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// Refuses (E401) a run that would take more memory than WEFT_MEMORY_LIMIT allows, or than the machine has, before any
-/// is taken. `bytes` are those of each buffer of the plan, `arena` those of the working memory. The error names the
-/// node with the largest buffer.
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena);
+/// Refuses (E401) a run that would take more than `limit` bytes (0: WEFT_MEMORY_LIMIT, else what the machine or its
+/// control group has) before any is taken. `bytes` are those of each buffer of the plan, `arena` those of the working
+/// memory. The error names the node with the largest buffer.
+void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit);
 
 }  // namespace weft

@@ -59,7 +59,11 @@ ERRORS = [
     (["run"], 2, "MODEL is missing"),
     (["run", MODEL, "--inptu", "x"], 2, "--input"),
     (["run", MODEL, "extra"], 2, "one argument too many"),
-    (["run", MODEL, "--threads"], 2, "needs a value"),
+    (["run", MODEL, "--threads"], 2, "--threads: 1 required N missing"),
+    (["run", MODEL, "--bf16=yes"], 2, "bf16 was given a disallowed"),
+    (["run", MODEL, "--log-level", "loud"], 2, "error, warning, note"),
+    (["run", MODEL, "--memory-limit", "4 lots"], 2, "4GiB"),
+    (["run", MODEL, "--fill", "rand", "--memory-limit", "1k", "--device", "cpu"], 5, "E401"),
     (["run", MODEL, "--threads", "two"], 2, "E203"),
     (["run", MODEL, "--shape", "image=1,x,8,8"], 2, "E203"),
     (["run", MODEL, "--fill", "image=snow"], 2, "E203"),
@@ -86,6 +90,26 @@ def test_errors(weft_command, words, code, text):
     assert text in done.stderr and done.stdout == ""
     assert re.match(r"error\[E\d{3}\]: ", done.stderr) and "weft explain E" in done.stderr
     assert "\033" not in done.stderr
+
+
+def test_words_as_json(weft_command):
+    """Every line on standard error is an object with a level; an error has its code."""
+    done = weft_command("run", MODEL, "--log-json", "--log-level", "note", "--device", "cpu", "--threads", "two")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 2 and [(line["level"], line["code"]) for line in lines] == [("error", "E203")]
+    done = weft_command("run", MODEL, "--log-json", "--device", "cpu")
+    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["note"]  # of the random input
+    assert weft_command("run", MODEL, "--log-level", "error", "--device", "cpu").stderr == ""
+
+
+def test_usual_size(weft_command, tmp_path):
+    """Made-up inputs have the size that --shape calls the usual one, unless --at says otherwise."""
+    sizes = ["--shape", "image=1..8:4,1,8,8", "--fill", "rand", "-o", tmp_path / "out.npy"]
+    assert weft_command("run", MODEL, *sizes).returncode == 0
+    assert np.load(tmp_path / "out.npy").shape[0] == 4
+    assert weft_command("run", MODEL, *sizes, "--at", "batch=2").returncode == 0
+    assert np.load(tmp_path / "out.npy").shape[0] == 2
+    assert "is no size" in weft_command("run", MODEL, "--shape", "image=1..8:9,1,8,8").stderr
 
 
 def damaged_models():

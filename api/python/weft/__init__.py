@@ -73,6 +73,7 @@ def _options(
     fixed_defaults: Iterable[str] = (),
     donate: Mapping[str, str] | None = None,
     operators: Iterable[Operator] = (),
+    memory_limit: int = 0,
 ) -> _weft.Options:
     return _weft.Options(
         device=device,
@@ -88,6 +89,7 @@ def _options(
         cache=cache,
         progress=progress,
         operators=[op._native for op in operators],
+        memory_limit=memory_limit,
     )
 
 
@@ -334,6 +336,7 @@ def compile(
     fixed_defaults: Iterable[str] = (),
     donate: Mapping[str, str] | None = None,
     operators: Iterable[Operator] = (),
+    memory_limit: int = 0,
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -346,11 +349,12 @@ def compile(
     the model has for them, which is faster; they are no inputs of the result.
     donate: {"past": "present"} writes an output in the place of an input whose array the caller gives up, where the
     program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
+    memory_limit: bytes that one run on the CPU may take; 0: what the machine has.
     """
     operators = tuple(operators)
     options = _options(
         device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate,
-        operators,
+        operators, memory_limit,
     )  # fmt: skip
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options), operators)

@@ -39,6 +39,7 @@ class Options:
         fixed_defaults: list[str],
         donations: list[str],
         operators: list[Operator],
+        memory_limit: int,
     ) -> None: ...
 
 class Model:
