@@ -112,8 +112,11 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
       [&](Module& module) { return expand_attention(module, is_cpu(chip.kind) ? INT64_MAX : widest_gpu_head); });
   run("channels_last", channels_last);
   run("rows_last", rows_last);
-  if (asked.precision != DType::f32 && is_cpu(chip.kind))
-    run("reduce_precision", [&](Module& module) { return reduce_precision(module, asked.precision, asked.keep_f32); });
+  if (asked.precision != DType::f32 && is_cpu(chip.kind)) {
+    run("reduce_precision", [&](Module& module) {
+      return reduce_precision(module, asked.precision, asked.keep_f32, multiplies(asked.precision, chip));
+    });
+  }
   add(report, run);
 }
 

@@ -6,6 +6,10 @@
 
 namespace weft {
 
+bool multiplies(DType type, const Chip& chip) {
+  return type == DType::f32 || (type == DType::bf16 && has_feature(chip, "avx512bf16"));
+}
+
 bool multiplies_bytes(const Chip& chip) { return has_feature(chip, "avx512vnni") || has_feature(chip, "avxvnni"); }
 
 /// Integers of 8 bits, or of 16 as they stand after a zero point was taken off.
@@ -46,7 +50,7 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
                 DType::f64};
       case DType::f16: return {"MacF16", "native_tile", tile, DType::f32, DType::f16, DType::f32};
       case DType::bf16:
-        if (has_feature(lowering.chip(), "avx512bf16"))
+        if (multiplies(DType::bf16, lowering.chip()))
           return {"MacBf16", "native_tile", tile, DType::bf16, DType::bf16, DType::f32, 2};
         return {"MacBf16", "native_tile", tile, DType::f32, DType::bf16, DType::f32};
       default: break;

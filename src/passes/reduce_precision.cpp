@@ -34,10 +34,10 @@ bool fits(const Tensor& tensor, DType type) {
 
 }  // namespace
 
-bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep) {
+bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool convolutions) {
   bool changed = false;
   for (Instruction& i : module) {
-    if (!i.is<Dot>() && !i.is<GroupedDot>() && !i.is<Convolution>()) continue;
+    if (!i.is<Dot>() && !i.is<GroupedDot>() && !(convolutions && i.is<Convolution>())) continue;
     if (std::ranges::any_of(keep, [&](const std::string& pattern) {
           return matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
         }))

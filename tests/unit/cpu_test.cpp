@@ -131,6 +131,24 @@ module main {
   CHECK(kernels_of(Precision::f16, {}) == "dot_f32 dot_f16");  // 70000 does not fit
 }
 
+TEST_CASE("cpu: convolutions have weights in 16 bits only where the chip multiplies these") {
+  auto kernel_on = [](const char* device) {
+    auto executable = compile(parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=f32[1,4,6,6]}
+  %w = constant {value=f32[1]{0.5}}
+  %k = reshape %w {dims=[1, 1, 1, 1]}
+  %b = broadcast %k {dims=[4, 4, 3, 3]}
+  %y = convolution %x, %b {strides=[2, 2], pads_begin=[1, 1], pads_end=[1, 1], dilations=[1, 1], groups=1}
+  return "y"=%y
+})",
+                                            make_op),
+                              {.device = device, .precision = Precision::bf16});
+    return executable->steps().back().kernel;
+  };
+  CHECK(kernel_on("cpu:x86-64-v3").starts_with("conv_f32"));
+}
+
 TEST_CASE("cpu: a weight in 16 bits that all batches share is packed when the program is loaded") {
   auto executable = compile(parse_program(R"(program "p"
 symbol n
