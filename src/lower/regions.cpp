@@ -38,7 +38,7 @@ class Grouping {
   std::vector<Region> run() {
     for (Instruction& i : module_) {
       if (is_leaf(i)) continue;
-      if (!is_pointwise(i) || !join(i)) start(i);
+      if (!is_pointwise(i) || is_widened_by_reader(i) || !join(i)) start(i);
     }
     find_outputs();
     return in_order();
@@ -117,12 +117,51 @@ class Grouping {
       if (id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims && computes(region(id), input))
         candidates.push_back(id);
     }
-    std::ranges::sort(candidates, std::greater{});
+    // What an anchor computes is best finished there; else the latest region has seen most.
+    std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
     for (int id : candidates) {
       if (!fits(id, i)) continue;
       add(id, i);
       absorb_operands(id, i);
       return true;
+    }
+    return false;
+  }
+
+  /// Where a value comes from through elementwise functions of one value that is not constant; gives up soon.
+  static const Instruction* origin(Value value) {
+    constexpr int limit = 4;
+    const Instruction* at = producer(value);
+    for (int step = 0; step < limit && is_pointwise(*at); ++step) {
+      const Instruction* only = nullptr;
+      for (const Value& input : at->inputs) {
+        const Instruction* from = producer(input);
+        if (is_leaf(*from)) continue;
+        if (only) return at;
+        only = from;
+      }
+      if (!only) break;
+      at = only;
+    }
+    return at;
+  }
+
+  /// A conversion to a wider type whose value goes, through elementwise functions of it alone, to one that meets what
+  /// is computed later, as a shortcut around some layers does. Then the narrow number is stored, and the reader widens
+  /// it.
+  bool is_widened_by_reader(const Instruction& i) const {
+    const auto* op = i.as<Convert>();
+    if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || region_of(i.inputs[0]) < 0) return false;
+    constexpr int limit = 4;
+    const Instruction* at = &i;
+    for (int step = 0; step < limit && at->users.size() == 1; ++step) {
+      const Instruction* user = at->users[0];
+      if (!is_pointwise(*user)) return false;
+      auto is_later = [&](const Value& input) {
+        return input.def != at && !is_leaf(*producer(input)) && origin(input)->order > origin(i.inputs[0])->order;
+      };
+      if (std::ranges::any_of(user->inputs, is_later)) return true;
+      at = user;
     }
     return false;
   }

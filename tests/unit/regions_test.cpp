@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How instructions become kernels: what the text of the plan would show only by its sizes.
+#include "lower/regions.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "ops/registry.h"
+
+using namespace weft;
+
+TEST_CASE("regions: a shortcut is stored as the narrow number, and widened by the kernel that adds it") {
+  auto program = parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=f32[8,4]}
+  %w = parameter {name="w", type=i16[4,4]}
+  %s = constant {value=f64[]{0.5}}
+  %scale = broadcast %s {dims=[8, 4]}
+  %q = convert %x {to=i16, saturate=true}
+  %wide = convert %q {to=f64, saturate=true}
+  %shortcut = mul %wide, %scale
+  %d = dot %q, %w {type=i32}
+  %f = convert %d {to=f64, saturate=true}
+  %y = add %f, %shortcut
+  return "y"=%y
+})",
+                               make_op);
+  std::vector<Region> regions = form_regions(program->main());
+  REQUIRE(regions.size() == 2);
+  REQUIRE(regions[0].outputs.size() == 1);
+  CHECK(regions[0].outputs[0].dtype() == DType::i16);
+  CHECK(regions[1].anchor != nullptr);
+  CHECK(regions[1].epilogue.size() == 4);
+}
