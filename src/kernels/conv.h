@@ -181,7 +181,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group),
-            panel_units = taps * units;
+            all_units = taps * units, panel_units = all_units + Mac::header;
   const auto blocks = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units);
   const auto& g = blocks.gemm;
   const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
@@ -203,7 +203,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                            .cols = tasks::at_most(g.nc, s.channels_out - col0),
                            .panel_units = panel_units,
                            .b = w + group * group_size + col0 * panel_units * Mac::group,
-                           .sums = panel_units > g.kc ? sums : nullptr,
+                           .sums = all_units > g.kc ? sums : nullptr,
                            .stride = g.nc,
                            .far = g.n_outer && g.mc >= 4 * tile.mr};
     if (in_place && table_of != group * g.m_blocks + mb) {
@@ -212,7 +212,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
       fill_row_table<tile>(
           s, row0, block.rows, taps, step, table, [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
             if constexpr (mode == ConvMode::Lines) {
-              Unit* patch = filled + row * tasks::filled_stride(panel_units);
+              Unit* patch = filled + row * tasks::filled_stride(all_units);
               return fill_line_pointers(s, pixel, from, outside, reinterpret_cast<X*>(patch), to, tile.mr);
             } else {
               return fill_pointers(s, pixel, from, filled, to, tile.mr);

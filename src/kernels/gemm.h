@@ -89,7 +89,8 @@ struct BlockStep {
   bool first, last;
 };
 
-/// A block of rows x cols of C, as `multiply_block` needs it. `b` is its first panel, panels are `panel_units` apart;
+/// A block of rows x cols of C, as `multiply_block` needs it. `b` is its first panel, panels (with their headers) are
+/// `panel_units` apart;
 /// `sums` (row stride `stride`) keeps accumulators between steps, null where one step does it all. `far` says that B
 /// does not fit the caches, so that the next panel is worth fetching ahead.
 template <class Mac>
@@ -115,6 +116,43 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
   WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
 }
 
+/// The terms of a step's units for all rows of a block (see MacQuads).
+template <class Mac, GemmTile tile, class Pointers>
+WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
+                                typename Mac::Acc* terms) {
+  for (i64 row = 0, index = 0; row < block.rows; ++index) {
+    const i64 left = block.rows - row, count = least(tile.rows(next_rows<tile>(left)), left);
+    const auto rows = pointers(index, row, left);
+    WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
+      Vec<typename Mac::Acc, tile.lanes> sum(0);
+      WEFT_NO_UNROLL for (i64 s = 0; s < step.segments; ++s) {
+        Mac::add_row_terms(rows.at[s * tile.mr + i] + step.offset, step.length, sum);
+      }
+      terms[row + i] = reduce_add(sum);
+    }
+    row += count;
+  }
+}
+
+/// A panel's units of one step, widened, and its header.
+template <class Mac, GemmTile tile>
+struct NearPanel {
+  using Near = typename NearOf<Mac>::type;
+  static constexpr bool used = !is_same<Near, Mac>;
+  static constexpr i64 unit = tile.nr() * Mac::group;
+  alignas(64) typename Near::B at[used ? (Near::header + 2 * tile.deep) * unit : 1];
+
+  WEFT_INLINE const typename Near::B* fill(const typename Mac::B* panel, i64 units) {
+    constexpr int W = 32;
+    __builtin_memcpy(at, panel - Mac::header * unit, tile.nr() * sizeof(typename Mac::Acc));
+    typename Near::B* to = at + Near::header * unit;
+    WEFT_NO_UNROLL for (i64 i = 0; i < units * unit; i += W) {
+      store(to + i, convert<typename Near::B>(load<W>(panel + i, Full{})), Full{});
+    }
+    return to;
+  }
+};
+
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row`, and how many columns and units of k that tile needs; `finish(row, count, col, sums, stride)` is the
 /// epilogue. A small piece of B stays in the cache while tiles of rows pass, each row of C being written whole; else
@@ -123,13 +161,25 @@ template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Fin
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish) {
   using Acc = typename Mac::Acc;
+  using Near = NearPanel<Mac, tile>;
   alignas(64) Acc tile_sums[tile.mr * tile.nr()];
+  [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::most_rows(tile) : 1];
+  [[maybe_unused]] Near near;
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
-  const i64 panels = tasks::ceil_div(block.cols, tile.nr());
-  const bool small = panels * step.segments * step.length * unit_bytes <= (block.far ? 16384 : 131072);
-  const i64 group = small || block.rows == 1 ? panels * tile.nr() : tile.nr();
+  const i64 panels = tasks::ceil_div(block.cols, tile.nr()), units = step.segments * step.length;
+  const bool is_thin = thin && block.rows == 1;
+  const bool small = !Near::used && panels * units * unit_bytes <= (block.far ? 16384 : 131072);
+  if constexpr (Mac::header > 0) make_row_terms<Mac, tile>(block, step, pointers, terms);
+  const i64 group = small || is_thin ? panels * tile.nr() : tile.nr();
   const i64 stride = block.sums ? block.stride : tile.nr();
+  const auto panel_of = [&](i64 col) WEFT_LAMBDA {
+    return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
+  };
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
+    [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;
+    if constexpr (Near::used) {
+      if (!is_thin) near_panel = near.fill(panel_of(col0), units);
+    }
     for (i64 row = 0, index = 0; row < block.rows; ++index) {
       const i64 left = block.rows - row;
       const int which = next_rows<tile>(left);
@@ -137,17 +187,27 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const auto rows = pointers(index, row, left);
       const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
       for (i64 col = col0, next; col < end; col = next) {
-        const typename Mac::B* panel = block.b + (col * block.panel_units + step.panel_unit * tile.nr()) * Mac::group;
+        const typename Mac::B* panel = panel_of(col);
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
         Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
+        const Acc* row_terms = Mac::header > 0 ? terms + row : nullptr;
         next = col + tile.nr();
-        if (thin && block.rows == 1 && col + (thin_panels - 1) * tile.nr() < end) {
+        if (is_thin && col + (thin_panels - 1) * tile.nr() < end) {
           next = col + thin_panels * tile.nr();
           micro_thin<Mac, tile>(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
-                                acc, step.first);
+                                acc, step.first, row_terms);
         } else {
-          run_micro<Mac, tile>(which, block.cols - col, rows.at, step.segments, length, step.offset, panel, acc, stride,
-                               step.first, block.rows <= 9 * tile.mr ? 4096 : 0);
+          const i64 ahead = !Near::used && block.rows <= 9 * tile.mr ? 4096 : 0;
+          const auto run = [&](auto which_mac, const auto* from) WEFT_LAMBDA {
+            run_micro<decltype(which_mac), tile>(which, block.cols - col, rows.at, step.segments, length, step.offset,
+                                                 from, acc, stride, step.first, ahead, row_terms);
+          };
+          if constexpr (Near::used) {
+            if (is_thin) near_panel = near.fill(panel, units);
+            run(typename Near::Near{}, near_panel);
+          } else {
+            run(Mac{}, panel);
+          }
         }
         if (!step.last) continue;
         for (i64 at = col; at < next; at += tile.nr()) finish(row, count, at, acc + (at - col), stride);
@@ -187,8 +247,8 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
   Unit* filled = reinterpret_cast<Unit*>(sums + blocks.mc * blocks.nc);
   const Block<Mac> block{.rows = tasks::at_most(blocks.mc, s.m - row0),
                          .cols = tasks::at_most(blocks.nc, s.n - col0),
-                         .panel_units = units,
-                         .b = b + col0 * units * Mac::group,
+                         .panel_units = units + Mac::header,
+                         .b = b + col0 * (units + Mac::header) * Mac::group,
                          .sums = units > blocks.kc ? sums : nullptr,
                          .stride = blocks.nc,
                          .far = blocks.n_outer && blocks.mc >= 4 * tile.mr};

@@ -18,11 +18,18 @@ inline constexpr GemmTile native_tile = tasks::neon_tile;
 inline constexpr GemmTile native_tile = tasks::avx2_tile;
 #endif
 
+/// The Mac of panels as they lie in the L1 cache: it may be worth widening them on the way.
+template <class Mac>
+struct NearOf {
+  using type = Mac;
+};
+
 /// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
-/// `load_b<L>(panel, j)`, vector j of a unit of B; `splat<L>(unit)`; `mac(a, b, acc)`.
+/// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units that each panel
+/// begins with for what sums start from (see MacQuads), else 0.
 /// `Direct` is the element type of A that needs no conversion: rows of it are read in place where k % group == 0.
 struct MacF32 {
-  static constexpr int group = 1;
+  static constexpr int group = 1, header = 0;
   using Unit = f32;
   using Direct = f32;
   using B = f32;
@@ -43,7 +50,7 @@ struct MacF32 {
 };
 
 struct MacF64 {
-  static constexpr int group = 1;
+  static constexpr int group = 1, header = 0;
   using Unit = f64;
   using Direct = f64;
   using B = f64;
@@ -76,7 +83,7 @@ struct MacF16 : MacF32 {
 #if defined(__AVX512BF16__)
 /// Pairs of bf16 on both sides.
 struct MacBf16 {
-  static constexpr int group = 2;
+  static constexpr int group = 2, header = 0;
   using Unit = u32;
   using Direct = bf16;
   using B = bf16;
@@ -118,7 +125,7 @@ struct MacBf16 : MacF32 {
 /// multiply-add that takes u8 x s8 saturates). What has a zero point other than 0 comes without it, as i16.
 template <class Stored>
 struct MacInt16 {
-  static constexpr int group = 2;
+  static constexpr int group = 2, header = 0;
   using Unit = u32;
   using Direct = i16;
   using B = Stored;
@@ -162,9 +169,95 @@ struct MacInt16 {
   }
 };
 
+#if !defined(__aarch64__)
+/// i16 x i8 or i16 in quads with half the multiplications, for processors that add 16-bit numbers faster than they
+/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad,
+/// (a0 + b2)(a2 + b0) + (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the
+/// row and b0 b2 + b1 b3 of the column. Sums start from minus the terms: those of columns stand at the head of each
+/// panel, those of rows are made once for a block (`row_term`). Exact modulo 2^32 where no a + b leaves 16 bits.
+struct Quad {
+  u32 low, high;
+};
+template <class Stored>
+struct MacQuads {
+  static constexpr int group = 4, header = 1;
+  using Unit = Quad;
+  using Direct = i16;
+  using B = Stored;
+  using Acc = i32;
+  /// Pairs of 16 bits: the first and the second of each quad.
+  template <class V>
+  struct Halves {
+    V low, high;
+  };
+
+  template <int L>
+  static WEFT_INLINE Vec<i32, L> widened(const B* p) {
+    return __builtin_bit_cast(Vec<i32, L>, __builtin_convertvector(load<2 * L>(p, Full{}), Vec<i16, 2 * L>));
+  }
+  template <int L, int NV>
+  static WEFT_INLINE void load_b(const B* p, Halves<Vec<i32, L>> (&b)[NV]) {
+#pragma unroll
+    for (int j = 0; j < NV; ++j) b[j] = {widened<L>(p + j * L * 4), widened<L>(p + j * L * 4 + L * 2)};
+  }
+  template <int L>
+  static WEFT_INLINE Halves<Vec<i32, L>> splat(const Unit& a) {
+    return {Vec<i32, L>(static_cast<i32>(a.low)), Vec<i32, L>(static_cast<i32>(a.high))};
+  }
+  template <class V>
+  static WEFT_INLINE V add_pairs(V a, V b) {
+    using Pairs = Vec<i16, sizeof(V) / 2>;
+    return __builtin_bit_cast(V, __builtin_bit_cast(Pairs, a) + __builtin_bit_cast(Pairs, b));
+  }
+  template <class V>
+  static WEFT_INLINE V mac(const Halves<V>& a, const Halves<V>& b, V c) {
+    return MacInt16<i16>::mac(add_pairs(a.low, b.high), add_pairs(a.high, b.low), c);
+  }
+
+  /// Adds the terms of one run of a row, lane by lane.
+  template <class V>
+  static WEFT_INLINE void add_row_terms(const Unit* a, i64 units, V& sum) {
+    constexpr int L = lanes_of<V>;
+    const auto* p = reinterpret_cast<const i32*>(a);
+    const auto add = [&](V v) WEFT_LAMBDA {
+      const auto seconds = __builtin_bit_cast(Vec<u64, L / 2>, v) >> 32;
+      sum = MacInt16<i16>::mac(v, __builtin_bit_cast(V, seconds), sum);
+    };
+    i64 k = 0;
+    WEFT_NO_UNROLL for (; k + 2 * L <= 2 * units; k += 2 * L) {
+      add(load<L>(p + k, Full{}));
+      add(load<L>(p + k + L, Full{}));
+    }
+    if (k + L <= 2 * units) add(load<L>(p + k, Full{})), k += L;
+    if (k < 2 * units) add(load<L>(p + k, Part{static_cast<int>(2 * units - k)}));
+  }
+  /// Writes minus the terms of the columns of a panel of `units` units at its head.
+  template <GemmTile tile>
+  static WEFT_INLINE void write_header(B* panel, i64 units) {
+    constexpr int L = tile.lanes, NV = tile.nv;
+    Vec<i32, L> sum[NV] = {};
+    WEFT_NO_UNROLL for (i64 u = 0; u < units; ++u) {
+      Halves<Vec<i32, L>> b[NV];
+      load_b<L, NV>(panel + (header + u) * tile.nr() * group, b);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) sum[j] = MacInt16<i16>::mac(b[j].low, b[j].high, sum[j]);
+    }
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) store(reinterpret_cast<Acc*>(panel) + j * L, -sum[j], Full{});
+  }
+  /// The head of the panel whose first unit stands at `b`.
+  template <GemmTile tile>
+  static WEFT_INLINE const Acc* header_of(const B* b) {
+    return reinterpret_cast<const Acc*>(b - header * tile.nr() * group);
+  }
+};
+template <>
+struct NearOf<MacQuads<i8>> {
+  using type = MacQuads<i16>;
+};
+#endif
+
 /// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
 struct MacInt8 {
-  static constexpr int group = 4;
+  static constexpr int group = 4, header = 0;
   using Unit = u32;
   using Direct = u8;
   using B = i8;
@@ -198,12 +291,12 @@ struct MacInt8 {
 
 /// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
 /// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`. `ahead` is how
-/// many bytes further the panel is asked for: 0 where it lies in the cache already. `vectors_now` below tile.nv leaves
-/// the panel's last columns out.
+/// many bytes further the panel is asked for: 0 where it lies in the cache already. `terms`: of these units of the
+/// rows, for a Mac with headers. `vectors_now` below tile.nv leaves the panel's last columns out.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const typename Mac::Unit* const* rows, i64 segments, i64 length,
                                             i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride,
-                                            bool first, i64 ahead) {
+                                            bool first, i64 ahead, [[maybe_unused]] const typename Mac::Acc* terms) {
   constexpr int L = tile.lanes, NV = vectors_now, R = rows_now;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
@@ -219,6 +312,15 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
       for (int j = 0; j < NV; ++j) c[i][j] = load<L>(acc + i * stride + j * L, Full{});
     }
   }
+  if constexpr (Mac::header > 0) {
+    const auto* head = Mac::template header_of<tile>(b);
+    WEFT_UNROLL for (int i = 0; i < R; ++i) {
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
+        if (first) c[i][j] = load<L>(head + j * L, Full{});
+        c[i][j] -= Sum(terms[i]);
+      }
+    }
+  }
 #pragma clang loop unroll(disable)
   for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
     const typename Mac::Unit* a[R];
@@ -227,7 +329,7 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
 #pragma clang loop unroll(disable)
     for (i64 k = 0; k < length; ++k, b += tile.nr() * Mac::group) {
       __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
-      decltype(Mac::template splat<L>(0)) bv[NV];
+      decltype(Mac::template splat<L>(a[0][0])) bv[NV];
       Mac::template load_b<L, NV>(b, bv);
 #pragma unroll
       for (int i = 0; i < R; ++i) {
@@ -253,17 +355,27 @@ inline constexpr int thin_panels = 4;
 /// order.
 template <class Mac, GemmTile tile>
 __attribute__((noinline)) static void micro_thin(const typename Mac::Unit* a, i64 length, const typename Mac::B* b,
-                                                 i64 panel_stride, typename Mac::Acc* acc, bool first) {
+                                                 i64 panel_stride, typename Mac::Acc* acc, bool first,
+                                                 [[maybe_unused]] const typename Mac::Acc* terms) {
   constexpr int L = tile.lanes, NV = tile.nv, P = thin_panels;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[P][NV];
   WEFT_UNROLL for (int p = 0; p < P; ++p) {
     WEFT_UNROLL for (int j = 0; j < NV; ++j) { c[p][j] = first ? Sum(0) : load<L>(acc + (p * NV + j) * L, Full{}); }
   }
+  if constexpr (Mac::header > 0) {
+    WEFT_UNROLL for (int p = 0; p < P; ++p) {
+      const auto* head = Mac::template header_of<tile>(b + p * panel_stride);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
+        if (first) c[p][j] = load<L>(head + j * L, Full{});
+        c[p][j] -= Sum(terms[0]);
+      }
+    }
+  }
   WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
     const auto av = Mac::template splat<L>(a[k]);
     WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      decltype(Mac::template splat<L>(0)) bv[NV];
+      decltype(Mac::template splat<L>(a[0])) bv[NV];
       Mac::template load_b<L, NV>(b + p * panel_stride, bv);
       WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
     }
@@ -311,20 +423,23 @@ inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac
 template <class Mac, GemmTile tile>
 WEFT_INLINE void run_micro(int which, i64 cols, const typename Mac::Unit* const* rows, i64 segments, i64 length,
                            i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first,
-                           i64 ahead) {
+                           i64 ahead, const typename Mac::Acc* terms = nullptr) {
   if constexpr (has_plain_panels<Mac> && tile.nv > 1) {
     if (which == 0 && cols <= tile.lanes)
-      return micro<Mac, tile, tile.mr, 1>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+      return micro<Mac, tile, tile.mr, 1>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
   }
-  if (which == 0) return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+  if (which == 0)
+    return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
   if constexpr (tile.rows2 > 0) {
-    if (which == 1) return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+    if (which == 1)
+      return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
   }
   if constexpr (tile.rows3 > 0) {
-    if (which == 2) return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+    if (which == 2)
+      return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
   }
   if constexpr (tile.rows4 > 0)
-    micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first, ahead);
+    micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
 }
 
 }  // namespace weft::kernel

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Packing of B (weights of matmul and convolution, or a run-time operand) into panels for micro.h.
-/// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding.
+/// Packed order: [batch][panel][tap][unit][column of the panel][k in the unit], zero where a column or k is padding;
+/// panels of a Mac with headers begin with one.
 #include "micro.h"
 #include "tasks.h"
 #include "vec.h"
@@ -24,14 +25,16 @@ constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());
 }
 
-/// The place of column j inside a unit of a panel.
+/// The place of element k of column j inside a unit of a panel.
 template <class Mac, GemmTile tile>
-WEFT_INLINE int panel_slot(int j) {
+WEFT_INLINE int panel_slot(int j, int k) {
+  constexpr int L = tile.lanes;
   if constexpr (sizeof(typename Mac::B) == 2 && Mac::group == 1 && !__is_same(typename Mac::B, f16)) {
-    constexpr int L = tile.lanes;  // bf16 without dpbf16: vectors 2v and 2v + 1 interleaved
-    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;
+    return j / (2 * L) * 2 * L + j % L * 2 + j / L % 2;  // bf16 without dpbf16: vectors 2v and 2v + 1 interleaved
+  } else if constexpr (Mac::header > 0) {
+    return j / L * L * 4 + k / 2 * L * 2 + j % L * 2 + k % 2;  // the first pairs of a vector's columns, then the others
   } else {
-    return j;
+    return j * Mac::group + k;
   }
 }
 
@@ -59,22 +62,26 @@ WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename M
     const i64 k1 = tasks::at_most(k0 + step, p.k);
     for (int j = 0; j < count; ++j) {
       const Src* column = from + j * p.stride_n;
-      B* slot = to + panel_slot<Mac, tile>(j) * G;
 #pragma clang loop vectorize(disable)
-      for (i64 k = k0; k < k1; ++k) slot[k / G * nr * G + k % G] = pack_convert<B>(column[k * p.stride_k]);
+      for (i64 k = k0; k < k1; ++k)
+        to[k / G * nr * G + panel_slot<Mac, tile>(j, static_cast<int>(k % G))] =
+            pack_convert<B>(column[k * p.stride_k]);
     }
   }
 }
 
-/// Runs tasks [begin, end) of pack_b_tasks. `to` holds batch x packed_b_elements(tile, group, n, k) x taps elements.
+/// Runs tasks [begin, end) of pack_b_tasks. `to` holds batch x packed_b_elements(tile, group, n, k * taps, header)
+/// elements, k rounded up to the group.
 template <class Mac, GemmTile tile, class L, class Src>
 WEFT_INLINE void pack_b(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr();
-  const i64 panels = tasks::ceil_div(p.n, nr), tap_size = tasks::gemm_units(p.k, Mac::group) * nr * Mac::group;
+  const i64 panels = tasks::ceil_div(p.n, nr), units = tasks::gemm_units(p.k, Mac::group),
+            tap_size = units * nr * Mac::group;
   for_tasks(launch, pack_b_tasks<tile>(p), [&](i64 task) WEFT_LAMBDA {
     const i64 col = task % panels * nr;
     const Src* base = from + task / panels * p.stride_batch + col * p.stride_n;
-    typename Mac::B* out = to + task * p.all_taps() * tap_size;
+    typename Mac::B* panel = to + task * (p.all_taps() * tap_size + Mac::header * nr * Mac::group);
+    typename Mac::B* out = panel + Mac::header * nr * Mac::group;
     for (i64 t0 = 0; t0 < p.taps[0]; ++t0) {
       for (i64 t1 = 0; t1 < p.taps[1]; ++t1) {
         for (i64 t2 = 0; t2 < p.taps[2]; ++t2, out += tap_size) {
@@ -83,6 +90,7 @@ WEFT_INLINE void pack_b(const L& launch, const PackB& p, const Src* from, typena
         }
       }
     }
+    if constexpr (Mac::header > 0) Mac::template write_header<tile>(panel, p.all_taps() * units);
   });
 }
 

@@ -15,11 +15,14 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
 /// compiled (mr first, falling); the rows of a block are covered by them at the least cost. `fma` is the number of
-/// vector FMAs that the machine starts in a cycle. B is packed in panels of nr() columns.
+/// vector FMAs that the machine starts in a cycle, 0 where sums do not wait for each other. A panel's block of `deep`
+/// units stays in L1; for a few rows, steps are of `few` units over the rows. A task has at least `columns`. B is
+/// packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;
+  int deep = 512, few = 4096, columns = 1;
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
@@ -28,6 +31,8 @@ struct GemmTile {
 inline constexpr GemmTile avx2_tile{};
 inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
+/// For MacQuads.
+inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// What the choice of tile and packing depends on. The kernels ask the compiler's macros, the host the processor: both
@@ -44,8 +49,9 @@ constexpr int bf16_group(const MatrixTarget& t) { return t.avx512_bf16 ? 2 : 1; 
 /// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
 /// Elements of packed B: batch x panels x units(k) x nr x group.
 constexpr i64 gemm_units(i64 k, int group) { return ceil_div(k, group); }
-constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k) {
-  return round_up(n, tile.nr()) * gemm_units(k, group) * group;
+/// Each panel may begin with a header of some units.
+constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int header = 0) {
+  return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
@@ -55,20 +61,24 @@ struct GemmBlocks {
   bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
 };
 
+/// Rows of a block, rounded up to the tile.
+constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.mr : 128; }
+constexpr i64 most_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
+
 constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false,
                                  i64 least_columns = 1) {
   GemmBlocks b{};
   const i64 panels = ceil_div(n, tile.nr());
-  b.m_blocks = ceil_div(m, 16 * tile.mr > 128 ? 16 * tile.mr : 128);
+  b.m_blocks = ceil_div(m, block_rows(tile));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 most_units = at_least(512, 4096 / at_least(m, 1));  // a panel's block, or for few rows A's, stays in L1
+  const i64 most_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
   const i64 k_blocks = at_least(ceil_div(units, most_units), 1);
   b.kc = at_least(ceil_div(units, k_blocks), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
   const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
-  const i64 least = ceil_div(fill ? 128 : least_columns, tile.nr());
+  const i64 least = ceil_div(fill ? 128 : at_least(least_columns, tile.columns), tile.nr());
   i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
   if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B passes once
   b.n_blocks = at_least(ceil_div(panels, wide), 1);
@@ -102,7 +112,7 @@ struct ConvBlocks {
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
                                  i64 units) {
   ConvBlocks b{};
-  const i64 most = mode == ConvMode::Filled ? 1024 : 512;  // units in a step
+  const i64 most = mode == ConvMode::Filled ? 2 * tile.deep : tile.deep;  // units in a step
   b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, mode == ConvMode::Filled, units < 128 ? 64 : 32);
   b.units_step = at_least(ceil_div(units, at_least(ceil_div(units, most), 1)), 1);
   b.taps_step = clamp(most / b.units_step, 1, at_least(taps, 1));
@@ -128,16 +138,16 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
 
 inline constexpr i64 winograd_budget = 384 * 1024;
 /// Winograd convolution (winograd.h): the image is cut into tiles of `out` x `out` results of the `out` + 2 squared
-/// pixels under them; a task is `mt` tiles of all images by `nc` output channels of a group. Rows of transformed pixels
-/// are `stride` units apart.
+/// pixels under them; a task is `mt` tiles of all images by `nc` output channels of a group. Rows of transformed
+/// pixels, of `words` words of 4 bytes, are `stride` words apart.
 struct WinogradBlocks {
   i64 tiles_h, tiles_w, tiles, positions, mt, nc, m_blocks, n_blocks, stride, tasks;
 };
 constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups,
-                                         i64 channels_out, i64 units) {
+                                         i64 channels_out, i64 words) {
   WinogradBlocks b{};
   b.tiles_h = ceil_div(height, out), b.tiles_w = ceil_div(width, out), b.tiles = batch * b.tiles_h * b.tiles_w;
-  b.positions = (out + 2) * (out + 2), b.stride = filled_stride(units);
+  b.positions = (out + 2) * (out + 2), b.stride = filled_stride(words);
   const i64 tile_bytes = b.positions * (b.stride + tile.nr()) * 4;
   const i64 most = clamp(winograd_budget / tile_bytes, 2 * tile.mr, 96);
   b.m_blocks = ceil_div(b.tiles, most);
@@ -152,11 +162,11 @@ constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 
   return b;
 }
 
-/// Scratch bytes of a thread for winograd: transformed pixels, sums, results of a tile, and what stands outside.
+/// Scratch bytes of a thread for winograd: transformed pixels, sums, what stands outside, and terms of tiles.
 constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
-                               i64 units) {
-  const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, units);
-  return (b.positions * (b.mt * b.stride + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
+                               i64 words) {
+  const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, words);
+  return (b.positions * (b.mt * (b.stride + 1) + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
 }
 
 /// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps:

@@ -211,14 +211,31 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// Products at all positions of `tiles` tiles with one panel; sums of a tile follow each other by position.
+/// The terms of transformed tiles (see MacQuads), tile by tile for each position.
+template <class Mac, int lanes>
+WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
+                                 typename Mac::Acc* terms) {
+  WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step) {
+    WEFT_NO_UNROLL for (i64 t = 0; t < tiles; ++t, ++terms) {
+      Vec<typename Mac::Acc, lanes> sum(0);
+      Mac::add_row_terms(v + t * stride, units, sum);
+      *terms = reduce_add(sum);
+    }
+  }
+}
+
+/// Products at all positions of `tiles` tiles with one panel; sums of a tile follow each other by position. `terms`:
+/// those of make_tile_terms, for a Mac with headers.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
-                                i64 units, const typename Mac::B* panel, typename Mac::Acc* sums) {
-  constexpr i64 most = 512;  // units: a piece of the panel stays in L1
+                                i64 units, const typename Mac::B* panel, typename Mac::Acc* sums,
+                                const typename Mac::Acc* terms) {
+  // A piece of the panel stays in L1; where sums start from terms there is one, units being few.
+  constexpr i64 most = Mac::header > 0 ? i64(1) << 40 : tile.deep;
   constexpr int nr = tile.nr();
   const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
-  WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr) {
+  WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr, terms += tiles) {
+    panel += Mac::header * nr * Mac::group;
     WEFT_NO_UNROLL for (i64 k = 0; k < units || k == 0; k += most) {
       const i64 length = least(units - k, most);
       for (i64 at = 0; at < tiles;) {
@@ -226,7 +243,8 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
         const int which = next_rows<tile>(left);
         const i64 count = least(tile.rows(which), left);
         const auto rows = tile_rows<Mac, tile>(v + at * stride, stride, left);
-        run_micro<Mac, tile>(which, cols, rows.at, 1, length, k, panel, sums + at * row, row, k == 0, ahead);
+        run_micro<Mac, tile>(which, cols, rows.at, 1, length, k, panel, sums + at * row, row, k == 0, ahead,
+                             Mac::header > 0 ? terms + at : nullptr);
         at += count;
       }
       panel += length * nr * Mac::group;
@@ -249,7 +267,7 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...). As `conv` (conv.h) for stride and dilation 1, a 3x3 kernel
 /// and at most two spatial dimensions; any groups, sizes and padding. X is Mac::Direct. `w`: packed by pack_winograd.
-/// `outside` is the value of padding. Scratch: tasks::winograd_scratch.
+/// `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -258,13 +276,15 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   static_assert(is_same<X, typename Mac::Direct>, "pixels come in the type that is multiplied");
   constexpr int nr = tile.nr(), M = Form::out;
   constexpr i64 positions = Form::size * Form::size;
+  constexpr i64 words = sizeof(Unit) / 4;  // of a unit
   const i64 units = tasks::gemm_units(s.channels_in, Mac::group);
-  const auto b = tasks::winograd_blocks(tile, M, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, units);
-  const i64 panel_size = positions * units * nr * Mac::group, step = b.mt * b.stride,
-            group_size = tasks::ceil_div(s.channels_out, nr) * panel_size;
+  const auto b = tasks::winograd_blocks(tile, M, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, units * words);
+  const i64 panel_size = positions * (units + Mac::header) * nr * Mac::group, stride = b.stride / words,
+            step = b.mt * stride, group_size = tasks::ceil_div(s.channels_out, nr) * panel_size;
   Unit* transformed = static_cast<Unit*>(launch.args->scratch);
   Acc* sums = reinterpret_cast<Acc*>(transformed + positions * step);
   X* zeros = reinterpret_cast<X*>(sums + positions * (b.mt + tile.mr) * nr);
+  Acc* terms = reinterpret_cast<Acc*>(zeros) + b.stride;
   WEFT_NO_UNROLL for (i64 i = 0; i < s.channels_in; ++i) zeros[i] = outside;
   i64 transformed_block = -1;
   for_tasks(launch, b.tasks, [&](i64 task) WEFT_LAMBDA {
@@ -275,14 +295,16 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
       for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
         const X* pixels[positions];
         fill_tile_pointers<Form>(s, image, line, column, x + group * s.channels_in, zeros, pixels);
-        transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * b.stride),
+        transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * stride),
                              step * i64(sizeof(Unit) / sizeof(X)));
       });
+      if constexpr (Mac::header > 0)
+        make_tile_terms<Mac, tile.lanes>(positions, count, transformed, step, stride, units, terms);
     }
     const i64 end = least(col0 + b.nc, s.channels_out);
     WEFT_NO_UNROLL for (i64 col = col0; col < end; col += nr) {
-      multiply_panel<Mac, tile>(positions, count, s.channels_out - col, transformed, step, b.stride, units,
-                                w + group * group_size + col / nr * panel_size, sums);
+      multiply_panel<Mac, tile>(positions, count, s.channels_out - col, transformed, step, stride, units,
+                                w + group * group_size + col / nr * panel_size, sums, terms);
       for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
         alignas(64) Acc results[M * M * nr];
         finish_tile<Form, tile>(sums + t * positions * nr, results);
@@ -303,7 +325,8 @@ WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from,
   constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;
   using Wide = typename Form::Wide;
   using V = Vec<Wide, tile.lanes>;
-  const i64 panels = tasks::ceil_div(p.n, nr), position = tasks::gemm_units(p.k, G) * nr * G;
+  const i64 panels = tasks::ceil_div(p.n, nr), units = tasks::gemm_units(p.k, G),
+            position = (units + Mac::header) * nr * G;
   for_tasks(launch, p.batch * panels, [&](i64 task) WEFT_LAMBDA {
     const i64 col = task % panels * nr, count = least(p.n - col, nr);
     const Src* base = from + task / panels * p.stride_batch + col * p.stride_n;
@@ -330,10 +353,15 @@ WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from,
               [&](i64 i, i64 j, V u) WEFT_LAMBDA { store(made + (i * N + j) * nr + at, u, Full{}); });
         }
         WEFT_NO_UNROLL for (i64 i = 0; i < N * N; ++i) {
-          typename Mac::B* slot = out + i * position + k / G * nr * G + k % G;
-          WEFT_NO_UNROLL for (i64 j = 0; j < nr; ++j) slot[j * G] = static_cast<typename Mac::B>(made[i * nr + j]);
+          typename Mac::B* unit = out + i * position + (k / G + Mac::header) * nr * G;
+          WEFT_NO_UNROLL for (int j = 0; j < nr; ++j) {
+            unit[panel_slot<Mac, tile>(j, static_cast<int>(k % G))] = static_cast<typename Mac::B>(made[i * nr + j]);
+          }
         }
       }
+    }
+    if constexpr (Mac::header > 0) {
+      WEFT_NO_UNROLL for (i64 i = 0; i < N * N; ++i) Mac::template write_header<tile>(out + i * position, units);
     }
   });
 }

@@ -83,9 +83,9 @@ View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value v
   View from = lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
-  Dim panels = ceildiv(w.channels_out, mac.tile.nr());
-  Dim taps = winograd.out > 0 ? Dim((winograd.out + 2) * (winograd.out + 2)) : w.taps();
-  Dim elements = w.groups * taps * panels * Dim(mac.tile.nr() * mac.group) * ceildiv(w.channels_in, mac.group);
+  Dim units = ceildiv(w.channels_in, mac.group), positions = (winograd.out + 2) * (winograd.out + 2);
+  Dim elements = w.groups * (winograd.out > 0 ? positions * mac.packed_elements(w.channels_out, units)
+                                              : mac.packed_elements(w.channels_out, w.taps() * units));
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
   KernelBuilder kernel(winograd.out > 0 ? "winograd.h" : "pack.h");
   std::string src = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, mac.packed, true);
@@ -161,7 +161,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   std::string arguments =
       cat("(", mac.tile_name, ", 1, ", m, ", ", n, ", tasks::gemm_units(", k, ", ", mac.group, "), ", !in_place);
   kernel.set_tasks(cat("tasks::gemm_blocks", arguments, ").tasks"),
-                   cat("tasks::gemm_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
+                   cat("tasks::gemm_scratch", arguments, ", ", mac.scratch_bytes(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("conv1x1_", mac.packed));
   step.flops = work(w);
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
@@ -209,7 +209,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   std::string arguments =
       cat("(", mac.tile_name, ", ", choice.out, ", ", kernel.number(w.batch), ", ", kernel.number(w.out[0]), ", ",
           kernel.number(w.out[1]), ", ", kernel.size(w.groups), ", ", kernel.number(w.channels_out),
-          ", tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, "))");
+          ", tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, ") * ", mac.unit_bytes() / 4, ")");
   kernel.set_tasks(cat("tasks::winograd_blocks", arguments, ".tasks"), cat("tasks::winograd_scratch", arguments));
   PlanStep step = kernel.finish(lowering.plan(), cat("winograd", choice.out, "_", mac.packed));
   step.flops = work(w);
@@ -245,7 +245,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
                               rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),
-                   cat("tasks::conv_scratch", arguments, ", ", bits(mac.sum) / 8, ")"));
+                   cat("tasks::conv_scratch", arguments, ", ", mac.scratch_bytes(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));
   step.flops = work(w);
   lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode, why.empty() ? "" : "; ", why));

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/mac.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "lower/interval.h"
 #include "lower/lower.h"
+#include "ops/dot.h"
 
 namespace weft {
 
@@ -25,17 +29,46 @@ static bool fits_widened(Value weight) {
   return weight.shape().elements().upper_bound() <= most;
 }
 
+/// The axis that is summed, of one group.
+static Dim summed(const Instruction& instruction) {
+  const auto* op = instruction.as<Convolution>();
+  if (!op) return instruction.inputs[0].dims().back();
+  const Dims& weights = instruction.inputs[1].dims();
+  return op->transposed ? exact_divide(weights[0], op->groups).value_or(1) : weights[1];
+}
+
+static double most_of_a(const Instruction& instruction) {
+  const auto& inputs = instruction.inputs;
+  double x = interval_of(inputs[0]).size();
+  bool has_padding = instruction.is<Convolution>() && inputs.size() > 2;
+  return has_padding ? std::max(x, interval_of(inputs[2]).size()) : x;
+}
+
+Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double most_a, double most_b) {
+  bool is_faster = lowering.chip().kind == ChipKind::x86 && !has_feature(lowering.chip(), "avx512f");
+  bool is_exact = most_a + most_b <= 32767;
+  if (!is_faster || !is_exact || !count.is_multiple_of(4) || count.lower_bound() <= 0) return direct;
+  constexpr auto tile = tasks::quad_tile;
+  return {cat("MacQuads<", direct.packed, ">"), "tasks::quad_tile", tile, DType::i16, direct.packed, DType::i32, 4, 1};
+}
+
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
   if (a == DType::u8 && b == DType::i8 && multiplies_bytes(lowering.chip()))
     return {"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4};
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
-  return {cat("MacInt16<", packed, ">"), "native_tile", tile, DType::i16, packed, DType::i32, 2};
+  Mac pairs{cat("MacInt16<", packed, ">"), "native_tile", tile, DType::i16, packed, DType::i32, 2};
+  return with_quads(lowering, pairs, summed(instruction), most_of_a(instruction),
+                    interval_of(instruction.inputs[1]).size());
 }
 
 std::string Mac::units_at(const std::string& address) const {
   return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");
+}
+
+Dim Mac::packed_elements(const Dim& columns, const Dim& units) const {
+  return ceildiv(columns, tile.nr()) * Dim(tile.nr() * group) * (units + Dim(header));
 }
 
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {

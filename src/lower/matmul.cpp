@@ -40,9 +40,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   Dim count = shared ? Dim(1) : dims[0];
   bool is_fixed = all_constant({count, p.n, p.k, from.offset, from.strides[rank - 2], from.strides[rank - 1]});
   bool load_time = is_fixed && lowering.is_load_time(value);
-  tasks::GemmTile tile = p.mac.tile;
-  Dim panels = ceildiv(p.n, tile.nr());
-  Dim elements = count * panels * Dim(tile.nr() * p.mac.group) * ceildiv(p.k, p.mac.group);
+  Dim elements = count * p.mac.packed_elements(p.n, ceildiv(p.k, p.mac.group));
   View to = lowering.new_packed(p.mac.packed, elements, load_time, cat("packed ", value.source()));
   KernelBuilder kernel("pack.h");
   std::string src = kernel.buffer(from.buffer, from.dtype, false), offset = kernel.number(from.offset);
@@ -53,7 +51,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
               ", .stride_n = ", kernel.number(from.strides[rank - 1]), "};");
   kernel.line("pack_b<", p.mac.name, ", ", p.mac.tile_name, ">(WEFT_LAUNCH, p, raw(", src, ") + ", offset, ", raw(",
               out, "));");
-  kernel.set_tasks(cat(kernel.size(count), " * tasks::ceil_div(", kernel.number(p.n), ", ", tile.nr(), ")"));
+  kernel.set_tasks(cat(kernel.size(count), " * tasks::ceil_div(", kernel.number(p.n), ", ", p.mac.tile.nr(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat("pack_", p.mac.packed));
   step.source = value.source();
   step.bytes = elements * Dim(bits(p.mac.packed) / 8 * 2);
@@ -100,9 +98,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
   bool in_place = reads_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);
   Dim packed_batch =
-      is_repeated(leading(p.b, p.batch_axes))
-          ? Dim(0)
-          : ceildiv(p.n, p.mac.tile.nr()) * Dim(p.mac.tile.nr() * p.mac.group) * ceildiv(p.k, p.mac.group);
+      is_repeated(leading(p.b, p.batch_axes)) ? Dim(0) : p.mac.packed_elements(p.n, ceildiv(p.k, p.mac.group));
 
   KernelBuilder kernel("gemm.h");
   std::string batch = kernel.size(p.batch), m = kernel.number(p.m), n = kernel.number(p.n), k = kernel.number(p.k);
@@ -118,7 +114,7 @@ void lower_dot(Lowering& lowering, const Region& region) {
   std::string arguments = cat("(", p.mac.tile_name, ", ", batch, ", ", m, ", ", n, ", tasks::gemm_units(", k, ", ",
                               p.mac.group, "), ", !in_place);
   kernel.set_tasks(cat("tasks::gemm_blocks", arguments, ").tasks"),
-                   cat("tasks::gemm_scratch", arguments, ", ", bits(p.mac.sum) / 8, ")"));
+                   cat("tasks::gemm_scratch", arguments, ", ", p.mac.scratch_bytes(), ")"));
   PlanStep step = kernel.finish(lowering.plan(), cat(dot.op.name(), "_", p.mac.packed));
   step.flops = p.batch * p.m * p.n * p.k * Dim(2);
   lowering.add_step(std::move(step), in_place ? "packed B, A read in place" : "packed B, A converted block by block");

@@ -3,92 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "base/knobs.h"
-#include "ir/core_ops.h"
+#include "lower/interval.h"
 #include "lower/lowering.h"
 #include "ops/dot.h"
-#include "ops/elementwise.h"
-#include "ops/views.h"
 
 namespace weft {
 namespace {
-
-/// Bounds of the elements of a value.
-struct Interval {
-  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  double size() const { return std::max(-low, high); }
-};
-
-Interval of_type(DType type) {
-  int width = bits(type);
-  if (!is_integer(type)) return {};
-  if (is_signed_integer(type)) return {-std::ldexp(1, width - 1), std::ldexp(1, width - 1) - 1};
-  return {0, std::ldexp(1, width) - 1};
-}
-
-Interval within(const Interval& a, const Interval& b) {
-  return {std::clamp(a.low, b.low, b.high), std::clamp(a.high, b.low, b.high)};
-}
-
-bool is_view(const Instruction& i) {
-  return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
-}
-
-/// What the elements of a value can be, from the few operators that stand between a quantisation and a product.
-Interval interval_of(Value value, int depth = 12) {
-  const Instruction& i = *value.def;
-  Interval type = of_type(value.dtype());
-  if (const auto* constant = i.as<Constant>()) {
-    auto number = splat_value(constant->tensor);
-    return number ? Interval{*number, *number} : type;
-  }
-  if (depth == 0) return type;
-  auto operand = [&](size_t at) { return interval_of(i.inputs[at], depth - 1); };
-  if (is_view(i)) return operand(0);
-  if (i.is<Convert>()) {  // NaN becomes 0; integers that do not fit wrap
-    Interval x = operand(0), kept = within(x, type);
-    bool wraps = is_integer(i.inputs[0].dtype()) && (x.low < type.low || x.high > type.high);
-    return wraps ? type : Interval{std::min(kept.low, 0.0), std::max(kept.high, 0.0)};
-  }
-  const auto* op = i.as<Elementwise>();
-  if (!op || (op->fn != Fn::min && op->fn != Fn::max && op->fn != Fn::sub)) return type;
-  Interval a = operand(0), b = operand(1);
-  if (op->fn == Fn::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
-  if (op->fn == Fn::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
-  Interval difference{a.low - b.high, a.high - b.low};
-  return difference.low < type.low || difference.high > type.high ? type : difference;
-}
-
-/// The greatest weight and the greatest sum of the weights of one output channel, as absolute numbers.
-struct WeightBounds {
-  double element, output;
-};
-WeightBounds bounds_of(std::span<const int8_t> weights, size_t outputs) {
-  int64_t element = 0, output = 0;
-  size_t terms = outputs ? weights.size() / outputs : 0;
-  for (size_t at = 0; at < outputs; ++at) {
-    int64_t sum = 0;
-    for (int8_t weight : weights.subspan(at * terms, terms)) {
-      int number = std::abs(static_cast<int>(weight));
-      element = std::max<int64_t>(element, number), sum += number;
-    }
-    output = std::max(output, sum);
-  }
-  return {static_cast<double>(element), static_cast<double>(output)};
-}
-
-/// The weights are [out, in, kernel...]; what is no plain constant is bounded by its type.
-WeightBounds weight_bounds(Value weight) {
-  const Dims& dims = weight.dims();
-  const auto* constant = weight.def->as<Constant>();
-  if (constant && all_constant(dims) && weight.dtype() == DType::i8)
-    return bounds_of(constant->tensor.as<int8_t>(), static_cast<size_t>(dims[0].value()));
-  double element = interval_of(weight).size();
-  return {element, static_cast<double>(product({dims.begin() + 1, dims.end()}).upper_bound()) * element};
-}
 
 /// A size as estimates take it: symbols count as `guess`, or the nearest that their bounds allow.
 double guessed(const Dim& dim, int64_t guess) {
@@ -120,12 +43,17 @@ const char* refused_types(const Mac& direct, const View& x) {
 }
 
 /// The largest tile that is exact for such integers, 0 if none is (kernels/winograd.h says by how much values grow).
-int largest_exact_tile(const Instruction& i) {
-  double x = interval_of(i.inputs[0]).size();
-  WeightBounds w = weight_bounds(i.inputs[1]);
+int largest_exact_tile(double x, const WeightBounds& w) {
   constexpr double narrow = 32767;
   if (100 * x <= narrow && 49 * w.element <= narrow && x * w.output < std::ldexp(1, 25)) return 4;
   return 4 * x <= narrow && 9 * w.element <= narrow && x * w.output < std::ldexp(1, 29) ? 2 : 0;
+}
+
+/// What multiplies the transformed values of tiles of this size.
+Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, const WeightBounds& weights) {
+  Mac pairs{"MacInt16<i16>", "native_tile", lowering.tile(), DType::i16, DType::i16, DType::i32, 2};
+  return out == 4 ? with_quads(lowering, pairs, w.channels_in, 100 * x, 49 * weights.element)
+                  : with_quads(lowering, pairs, w.channels_in, 4 * x, 9 * weights.element);
 }
 
 }  // namespace
@@ -144,15 +72,15 @@ WinogradChoice choose_winograd(const Lowering& lowering, const Instruction& i, c
   Estimate e{guessed(w.batch, 1),        guessed(w.out[0], 512),      guessed(w.out[1], 512),
              guessed(w.channels_in, 64), guessed(w.channels_out, 64), is_float ? 10.0 : 8.0};
   if (e.best_tiled() > 0.9 * e.direct()) return no("transforming would cost more than the products it saves");
-  int largest = is_float ? 4 : largest_exact_tile(i);
+  double most_x = interval_of(i.inputs[0]).size();
+  WeightBounds weights = weight_bounds(i.inputs[1]);
+  int largest = is_float ? 4 : largest_exact_tile(most_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
   int best = e.tiled(2) < e.tiled(4) || largest == 2 ? 2 : 4;
   double share = e.tiled(best) / e.direct();
-  Mac mac =
-      is_float ? direct : Mac{"MacInt16<i16>", direct.tile_name, direct.tile, DType::i16, DType::i16, DType::i32, 2};
   return {.out = best,
           .form = cat(is_float ? "WinogradFloat" : "WinogradInt", best),
-          .mac = mac,
+          .mac = is_float ? direct : mac_of_tiles(lowering, w, best, most_x, weights),
           .why = cat("Winograd in tiles of ", best, " x ", best, ": ", best == 4 ? "4" : "2.25",
                      " times fewer products, about ", static_cast<int>(std::lround(100 * share)),
                      " % of the direct kernel's time")};

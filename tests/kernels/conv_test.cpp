@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -63,7 +64,9 @@ double plain(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& 
 
 template <class Mac, ConvMode mode, class X, class W>
 double worst_error(const ConvSizes& s, X outside) {
-  constexpr GemmTile tile = sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile) : native_tile;
+  constexpr GemmTile tile = Mac::header > 0                  ? tasks::quad_tile
+                            : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
+                                                             : native_tile;
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
   const PackB pack{.batch = s.groups,
@@ -74,15 +77,17 @@ double worst_error(const ConvSizes& s, X outside) {
                    .stride_n = s.channels_in * s.taps(),
                    .taps = {s.kernel[0], s.kernel[1], s.kernel[2]},
                    .stride_tap = {s.kernel[1] * s.kernel[2], s.kernel[2], 1}};
+  const i64 whole = tasks::round_up(s.channels_in, Mac::group);
   std::vector<typename Mac::B> packed(static_cast<size_t>(
-      s.groups * s.taps() * tasks::packed_b_elements(tile, Mac::group, s.channels_out, s.channels_in) + 1));
+      s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, s.taps() * whole, Mac::header) + 1));
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, w.data(), packed.data());
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group);
-  std::vector<char> scratch(static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out,
-                                                                    taps, units, sizeof(typename Mac::Acc))) +
-                            64);
+  std::vector<char> scratch(
+      static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
+                                              std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)))) +
+      64);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
   const i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
   const i64 channels = s.groups * s.channels_out;
@@ -165,6 +170,12 @@ const ConvSizes cases[] = {
     {.channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}, .pixel = 5},
     {.batch = 0, .channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
     {.channels_in = 1, .channels_out = 1, .in = {1, 1, 1}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.channels_in = 4,
+     .channels_out = 18,
+     .in = {1, 14, 9},
+     .kernel = {1, 5, 7},
+     .stride = {1, 2, 2},
+     .pad = {0, 2, 3}},
     {.channels_in = 64, .channels_out = 64, .in = {1, 20, 23}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
 };
 
@@ -206,3 +217,20 @@ TEST_CASE("conv int8 is exact, with a zero point as padding") {
     }
   }
 }
+
+#if !defined(__aarch64__)
+TEST_CASE("conv of integers in quads is exact") {
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CAPTURE(s.channels_in);
+    CAPTURE(s.taps());
+    CHECK(worst_error<MacQuads<i8>, ConvMode::Filled, u8, i8>(s, u8(7)) == 0);
+    if (s.channels_in % 4 || s.pixel % 4) continue;
+    CHECK(worst_error<MacQuads<i8>, ConvMode::Direct, i16, i8>(s, i16(-3)) == 0);
+    CHECK(worst_error<MacQuads<i16>, ConvMode::Direct, i16, i16>(s, i16(0)) == 0);
+    if (s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in) {
+      CHECK(worst_error<MacQuads<i16>, ConvMode::Lines, i16, i16>(s, i16(3)) == 0);
+    }
+  }
+}
+#endif

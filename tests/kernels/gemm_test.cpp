@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -19,7 +20,9 @@ namespace {
 constexpr GemmTile tile64 = tasks::half_lanes(native_tile);
 
 template <class Mac>
-constexpr GemmTile tile_of = sizeof(typename Mac::Acc) == 8 ? tile64 : native_tile;
+constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
+                             : sizeof(typename Mac::Acc) == 8 ? tile64
+                                                              : native_tile;
 
 template <class T>
 std::vector<T> random_values(i64 count, unsigned seed) {
@@ -59,12 +62,13 @@ double worst_error(const Run& r) {
                    .stride_batch = s.k * s.n,
                    .stride_k = r.transpose_b ? 1 : s.n,
                    .stride_n = r.transpose_b ? s.k : 1};
-  const i64 packed_size = tasks::packed_b_elements(tile, Mac::group, s.n, s.k);
+  const i64 packed_size = tasks::packed_b_elements(tile, Mac::group, s.n, s.k, Mac::header);
   std::vector<typename Mac::B> packed(static_cast<size_t>(s.batch * packed_size + 1));
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, b.data(), packed.data());
 
   const i64 units = tasks::gemm_units(s.k, Mac::group);
-  const i64 bytes = tasks::gemm_scratch(tile, s.batch, s.m, s.n, units, true, sizeof(typename Mac::Acc));
+  const i64 bytes = tasks::gemm_scratch(tile, s.batch, s.m, s.n, units, true,
+                                        std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
   std::vector<char> scratch(static_cast<size_t>(bytes) + 64);
   std::vector<double> y(static_cast<size_t>(s.batch * s.m * s.n), -1e9);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
@@ -165,6 +169,10 @@ TEST_CASE("gemm int8 is exact") {
     CHECK(worst_error<MacInt8, u8, u8>({s, true, false, true}) == 0);
     CHECK(worst_error<MacInt16<i8>, i16, i8>({s, true, false, false}) == 0);
     CHECK(worst_error<MacInt16<i16>, i16, i16>({s, true, true, true}) == 0);
+#if !defined(__aarch64__)
+    CHECK(worst_error<MacQuads<i8>, i16, i8>({s, true, false, false}) == 0);
+    CHECK(worst_error<MacQuads<i16>, u8, i16>({s, true, true, true}) == 0);
+#endif
   }
 }
 

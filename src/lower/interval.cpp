@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/interval.h"
+
+#include <cmath>
+#include <span>
+
+#include "ir/core_ops.h"
+#include "ops/dot.h"
+#include "ops/elementwise.h"
+#include "ops/views.h"
+
+namespace weft {
+namespace {
+
+Interval of_type(DType type) {
+  int width = bits(type);
+  if (!is_integer(type)) return {};
+  if (is_signed_integer(type)) return {-std::ldexp(1, width - 1), std::ldexp(1, width - 1) - 1};
+  return {0, std::ldexp(1, width) - 1};
+}
+
+Interval within(const Interval& a, const Interval& b) {
+  return {std::clamp(a.low, b.low, b.high), std::clamp(a.high, b.low, b.high)};
+}
+
+bool is_view(const Instruction& i) {
+  return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
+}
+
+/// The greatest of some elements: no window lies outside the image as a whole.
+bool picks_elements(const Instruction& i) {
+  const auto* op = i.as<Pool>();
+  if (!op || op->fn != PoolFn::max || op->round_up) return false;
+  auto is_small = [](const Dims& pads, const std::vector<int64_t>& kernel) {
+    for (size_t axis = 0; axis < pads.size(); ++axis) {
+      if (pads[axis].upper_bound() >= kernel[axis]) return false;
+    }
+    return true;
+  };
+  bool is_plain = std::ranges::all_of(op->dilations, [](int64_t dilation) { return dilation == 1; });
+  return is_plain && is_small(op->pads_begin, op->kernel) && is_small(op->pads_end, op->kernel);
+}
+
+WeightBounds bounds_of(std::span<const int8_t> weights, size_t outputs) {
+  int64_t element = 0, output = 0;
+  size_t terms = outputs ? weights.size() / outputs : 0;
+  for (size_t at = 0; at < outputs; ++at) {
+    int64_t sum = 0;
+    for (int8_t weight : weights.subspan(at * terms, terms)) {
+      int number = std::abs(static_cast<int>(weight));
+      element = std::max<int64_t>(element, number), sum += number;
+    }
+    output = std::max(output, sum);
+  }
+  return {static_cast<double>(element), static_cast<double>(output)};
+}
+
+}  // namespace
+
+Interval interval_of(Value value, int depth) {
+  const Instruction& i = *value.def;
+  Interval type = of_type(value.dtype());
+  if (const auto* constant = i.as<Constant>()) {
+    auto number = splat_value(constant->tensor);
+    return number ? Interval{*number, *number} : type;
+  }
+  if (depth == 0) return type;
+  auto operand = [&](size_t at) { return interval_of(i.inputs[at], depth - 1); };
+  if (is_view(i) || (value.index == 0 && picks_elements(i))) return operand(0);
+  if (i.is<Pad>() && i.as<Pad>()->mode == PadMode::constant) {
+    Interval x = operand(0), outside = operand(1);
+    return {std::min(x.low, outside.low), std::max(x.high, outside.high)};
+  }
+  if (i.is<Convert>()) {  // NaN becomes 0; integers that do not fit wrap
+    Interval x = operand(0), kept = within(x, type);
+    bool wraps = is_integer(i.inputs[0].dtype()) && (x.low < type.low || x.high > type.high);
+    return wraps ? type : Interval{std::min(kept.low, 0.0), std::max(kept.high, 0.0)};
+  }
+  const auto* op = i.as<Elementwise>();
+  if (!op || (op->fn != Fn::min && op->fn != Fn::max && op->fn != Fn::sub)) return type;
+  Interval a = operand(0), b = operand(1);
+  if (op->fn == Fn::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
+  if (op->fn == Fn::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
+  Interval difference{a.low - b.high, a.high - b.low};
+  return difference.low < type.low || difference.high > type.high ? type : difference;
+}
+
+WeightBounds weight_bounds(Value weight) {
+  const Dims& dims = weight.dims();
+  const auto* constant = weight.def->as<Constant>();
+  if (constant && all_constant(dims) && weight.dtype() == DType::i8)
+    return bounds_of(constant->tensor.as<int8_t>(), static_cast<size_t>(dims[0].value()));
+  double element = interval_of(weight).size();
+  return {element, static_cast<double>(product({dims.begin() + 1, dims.end()}).upper_bound()) * element};
+}
+
+}  // namespace weft
