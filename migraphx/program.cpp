@@ -31,6 +31,24 @@ Tensor as_port(const Port& port, const migraphx_argument& argument) {
   return tensor;
 }
 
+/// What a program that was not asked to copy gives results in: memory of the GPU where the arguments lie.
+struct GpuResults {
+  std::string gpu;
+  std::vector<std::shared_ptr<void>> memory;
+
+  static void* allocate(void* user, size_t output, const int64_t*, size_t, size_t bytes) {
+    auto& self = *static_cast<GpuResults*>(user);
+    void* data = nullptr;
+    if (weft_status* status = weft_gpu_allocate(self.gpu.c_str(), std::max<size_t>(bytes, 1), &data)) {
+      weft_status_free(status);
+      return nullptr;
+    }
+    auto release = [gpu = self.gpu](void* memory) { weft_status_free(weft_gpu_release(gpu.c_str(), memory)); };
+    self.memory[output] = std::shared_ptr<void>(data, release);
+    return data;
+  }
+};
+
 const migraphx_argument& find(const migraphx_program_parameters& parameters, const char* name) {
   auto found = parameters.map.find(std::string_view(name));
   if (found != parameters.map.end()) return found->second;
@@ -39,10 +57,13 @@ const migraphx_argument& find(const migraphx_program_parameters& parameters, con
   refuse("parameter '" + std::string(name) + "' is missing", "given are: " + names);
 }
 
+migraphx_shape shape_of_result(const Tensor& tensor) {
+  return make_shape(type_of(tensor.dtype()), {tensor.dims().begin(), tensor.dims().end()});
+}
+
 /// A result as an argument that owns it. Memory that is shared with the program is copied, as it may be written to.
 migraphx_argument owned(Tensor tensor) {
-  std::vector<size_t> lengths(tensor.dims().begin(), tensor.dims().end());
-  migraphx_shape shape = make_shape(type_of(tensor.dtype()), lengths);
+  migraphx_shape shape = shape_of_result(tensor);
   if (weft_tensor_is_shared(tensor.get())) {
     migraphx_argument copy = make_argument(shape);
     std::memcpy(copy.data(), tensor.bytes().data(), tensor.bytes().size());
@@ -92,6 +113,12 @@ migraphx_program_parameter_shapes Compiled::parameters() const {
 
 migraphx_shapes Compiled::results() const { return shapes_of(outputs_); }
 
+/// AMD's GPUs are the ones that programs for MIGraphX have memory of.
+std::string Compiled::gpu() const {
+  std::string device = program_.device();
+  return gives_outputs_ && device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
+}
+
 Context Compiled::take() {
   std::lock_guard lock(mutex_);
   if (idle_.empty()) return program_.new_context();
@@ -101,8 +128,15 @@ Context Compiled::take() {
 }
 
 migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) {
+  GpuResults on_gpu{gpu(), std::vector<std::shared_ptr<void>>(outputs_.size())};
   std::vector<Tensor> inputs;
-  for (const Port& port : inputs_) inputs.push_back(as_port(port, find(parameters, port.name)));
+  for (const Port& port : inputs_) {
+    const migraphx_argument& argument = find(parameters, port.name);
+    if (!on_gpu.gpu.empty() && !argument.shape.is_standard())
+      refuse("parameter '" + std::string(port.name) + "' lies on the GPU as " + to_string(argument.shape) +
+             ", with gaps between its rows");
+    inputs.push_back(as_port(port, argument));
+  }
   RunOptions options{.outputs = std::vector<weft_buffer>(outputs_.size())};
   std::vector<const migraphx_argument*> places(outputs_.size());
   for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -111,11 +145,16 @@ migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) 
     places[i] = &found->second;
     options.outputs[i] = {places[i]->data(), places[i]->shape.bytes()};
   }
+  if (!on_gpu.gpu.empty())
+    options.on_device = 1, options.allocate = GpuResults::allocate, options.allocate_user = &on_gpu;
   Context context = take();
   std::vector<Tensor> results = context.run(inputs, options);
   migraphx_arguments arguments;
-  for (size_t i = 0; i < results.size(); ++i)
-    arguments.list.push_back(places[i] ? *places[i] : owned(std::move(results[i])));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (places[i]) arguments.list.push_back(*places[i]);
+    else if (on_gpu.memory[i]) arguments.list.push_back({shape_of_result(results[i]), on_gpu.memory[i]});
+    else arguments.list.push_back(owned(std::move(results[i])));
+  }
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(context));
   return arguments;

@@ -36,6 +36,8 @@ class Compiled {
 
  private:
   Context take();
+  /// "amd:0" when arguments are memory of that device; "" when they are the host's.
+  std::string gpu() const;
 
   std::shared_ptr<const std::string> bytes_;  // of the model, which the program reads
   Program program_;

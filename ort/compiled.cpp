@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "ort/api.h"
+#include "ort/device.h"
 #include "ort/graph.h"
 
 namespace weft::ort {
@@ -22,6 +23,7 @@ struct Outputs {
   OrtKernelContext* kernel;
   const std::vector<size_t>& places;
   const std::vector<Tensor>& inputs;
+  bool on_gpu;  // where Weft itself sees to memory that is both input and output
   std::vector<void*> memory;
   std::vector<std::unique_ptr<std::byte[]>> aside = {};
   std::exception_ptr failure = nullptr;  // what went wrong in the callback
@@ -36,6 +38,7 @@ struct Outputs {
   /// A caller may bind one memory to an input and an output, as generators do with their key-value cache: the result is
   /// made aside and copied when all is read.
   bool is_read(const void* data, size_t bytes) const {
+    if (on_gpu) return false;
     auto begin = static_cast<const std::byte*>(data);
     return std::ranges::any_of(inputs, [&](const Tensor& input) {
       if (!input || input.dtype() == WEFT_STRING) return false;
@@ -45,7 +48,7 @@ struct Outputs {
   }
 
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
-    static char nothing;  // the address of an empty output may be null
+    alignas(64) static char nothing;  // the address of an empty output may be null
     void* data = make(index, dims, rank);
     if (!data || bytes == 0) return &nothing;
     if (!is_read(data, bytes)) return data;
@@ -82,12 +85,16 @@ struct Outputs {
 
 }  // namespace
 
-Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, Again again)
+Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again)
     : memory_(std::move(memory)),
       program_(std::move(program)),
+      place_(place),
       again_(std::move(again)),
       inputs_(port_names(program_.inputs())),
-      outputs_(port_names(program_.outputs())) {}
+      outputs_(port_names(program_.outputs())) {
+  for (const Port& port : program_.inputs())
+    is_optional_.push_back(std::string_view(port.type).starts_with("optional("));
+}
 
 Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
                                  const std::vector<std::string>& outputs) const {
@@ -123,7 +130,7 @@ void Compiled::give_back(std::unique_ptr<Context> context) const {
 std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inputs) const {
   std::vector<std::string> shapes;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i] || inputs[i].dims().empty()) continue;
+    if (!inputs[i] || weft_tensor_kind(inputs[i].get()) != WEFT_TENSOR || inputs[i].dims().empty()) continue;
     std::string shape = inputs_[i] + "=";
     for (int64_t size : inputs[i].dims()) shape += (shape.back() == '=' ? "" : ",") + std::to_string(size);
     shapes.push_back(shape);
@@ -132,15 +139,15 @@ std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inp
   auto known = variants_.find(shapes);
   if (known != variants_.end()) return known->second;
   if (variants_.size() == most_variants) return nullptr;
-  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes), memory_);
+  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes), memory_, place_);
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
   std::vector<Tensor> inputs;
-  for (size_t place : binding.inputs) {
+  for (size_t i = 0; i < binding.inputs.size(); ++i) {
     const OrtValue* value = nullptr;
-    ok(api.ort->KernelContext_GetInput(kernel, place, &value));
-    inputs.push_back(value ? view_of(value) : Tensor());
+    ok(api.ort->KernelContext_GetInput(kernel, binding.inputs[i], &value));
+    inputs.push_back(value ? value_of(value, is_optional_[i]) : Tensor());
   }
   try {
     run(kernel, binding, inputs);
@@ -152,8 +159,14 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const {
-  Outputs outputs{kernel, binding.outputs, inputs, std::vector<void*>(binding.outputs.size())};
-  RunOptions options{.allocate = &Outputs::allocate, .allocate_user = &outputs};
+  Outputs outputs{kernel, binding.outputs, inputs, place_.gpu != nullptr, std::vector<void*>(binding.outputs.size())};
+  RunOptions options{.allocate = &Outputs::allocate,
+                     .allocate_user = &outputs,
+                     .on_device = !place_.gpu     ? 0
+                                  : place_.stream ? 2
+                                                  : 1,
+                     .stream = place_.stream};
+  if (place_.waits_for_default_stream) check(weft_gpu_wait(place_.gpu->name.c_str(), nullptr));
   std::unique_ptr<Context> context = take();
   std::vector<Tensor> results;
   try {

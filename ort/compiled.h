@@ -13,7 +13,15 @@
 
 namespace weft::ort {
 
+struct Device;
 class Memory;
+
+/// Where inputs and outputs of a program lie.
+struct RunPlace {
+  const Device* gpu = nullptr;            ///< null: in the host's memory
+  bool waits_for_default_stream = false;  ///< the user's stream is that: what is queued there comes first
+  void* stream = nullptr;                 ///< the user's, on which runs are queued; null: they end with the call
+};
 
 /// A compiled part of a graph. Runs at once in as many threads as call: each takes a context and gives it back.
 ///
@@ -25,7 +33,7 @@ class Compiled {
   /// Compiles the same part again with its inputs' sizes as given: "x=2,3".
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
   /// `memory` is whatever the program's memory comes from; null: the library's own.
-  Compiled(Program program, std::shared_ptr<Memory> memory, Again again = {});
+  Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
 
   /// Where the program's inputs and outputs lie among those of a fused node, by name.
   struct Binding {
@@ -46,8 +54,10 @@ class Compiled {
 
   std::shared_ptr<Memory> memory_;  // outlives the program
   Program program_;
+  RunPlace place_;
   Again again_;
   std::vector<std::string> inputs_, outputs_;
+  std::vector<bool> is_optional_;  // of the inputs
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Context>> idle_;
   mutable std::mutex variants_mutex_;

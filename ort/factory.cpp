@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ort/factory.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 
 #include "ort/api.h"
 #include "ort/context_model.h"
+#include "ort/gpu_session.h"
 #include "ort/provider.h"
 
 namespace weft::ort {
 namespace {
-
-constexpr uint32_t amd_vendor = 0x1002;  // what applications look for behind these names
 
 std::map<std::string, std::string> entries_of(const OrtSessionOptions* options) {
   OrtKeyValuePairs* pairs = nullptr;
@@ -47,9 +48,10 @@ std::string variable(const std::string& name) {
   return value;
 }
 
-ProviderSettings read_settings(const std::string& name, const OrtSessionOptions* session) {
+ProviderSettings read_settings(const std::string& name, const Device& device, const OrtSessionOptions* session) {
   auto entries = entries_of(session);
-  ProviderSettings settings{.name = name, .options = read_options(own_entries(entries, name), variable)};
+  ProviderSettings settings{
+      .name = name, .device = device, .options = read_options(own_entries(entries, name), device, variable)};
   settings.context = {.is_enabled = entry(entries, "ep.context_enable") == "1",
                       .is_embedded = entry(entries, "ep.context_embed_mode") == "1",
                       .model_path = entry(entries, "ep.context_file_path"),
@@ -58,54 +60,130 @@ ProviderSettings read_settings(const std::string& name, const OrtSessionOptions*
   return settings;
 }
 
-/// Python runs such a session on the CPU provider unless it was told not to.
-void create(const std::string& name, const OrtSessionOptions* session, const OrtLogger* logger, OrtEp** provider) {
+/// An application that names no device gets all of the name's: the first is it, unless device_id asks for another.
+const Device& chosen_device(std::span<const OrtKeyValuePairs* const> offered, const std::string& id) {
+  const char* first = nullptr;
+  for (const OrtKeyValuePairs* metadata : offered) {
+    const char* name = api.ort->GetKeyValue(metadata, "device");
+    const char* number = api.ort->GetKeyValue(metadata, "cuda_device_id");
+    if (name && number && id == number) return device_named(name);
+    if (!first) first = name;
+  }
+  return device_named(first ? first : "");
+}
+
+std::string asked_id(const OrtSessionOptions* session, const std::string& name) {
+  auto own = own_entries(entries_of(session), name);
+  for (const char* key : {"device_id", "migraphx_device_id"}) {
+    if (own.contains(key)) return own[key];
+  }
+  return {};
+}
+
+}  // namespace
+
+/// Python runs a session without its provider on the CPU unless it was told not to.
+OrtEp* Factory::create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
+                       const OrtLogger* logger) const {
   try {
-    *provider = new Provider(read_settings(name, session), logger);
+    const Device& device = chosen_device(offered, asked_id(session, name_));
+    return new Provider(read_settings(name_, device, session), memory_of(device), logger);
   } catch (const Error& error) {
     Log(logger).error("this session runs on CPU, if it runs: " + std::string(error.what()));
     throw;
   }
 }
 
-/// One device, on the machine's processor. Classic provider names find theirs by `cuda_device_id`.
-void offer_device(OrtEpFactory* factory, const OrtHardwareDevice* hardware, OrtEpDevice** device) {
+const DeviceMemory* Factory::memory_of(const Device& device) const {
+  auto number = static_cast<size_t>(device.number);
+  return number < memory_.size() ? &memory_[number] : nullptr;
+}
+
+/// A GPU is told by its maker, and by its place among the maker's; a processor by being one.
+const OrtHardwareDevice* Factory::hardware_of(const Device& device,
+                                              std::span<const OrtHardwareDevice* const> hardware) {
+  auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
+  auto before = std::ranges::count_if(devices(), [&](const Device& other) {
+    return other.vendor() == device.vendor() && other.number < device.number;
+  });
+  for (const OrtHardwareDevice* candidate : hardware) {
+    bool is_kind = api.ort->HardwareDevice_Type(candidate) == wanted &&
+                   (!device.is_gpu() || api.ort->HardwareDevice_VendorId(candidate) == device.vendor());
+    if (is_kind && before-- == 0) return candidate;
+  }
+  if (!device.is_gpu()) return nullptr;
+  OrtHardwareDevice* made = nullptr;
+  ok(api.ep->CreateHardwareDevice(wanted, device.vendor(), 0, device.vendor() == 0x1002 ? "AMD" : "NVIDIA", nullptr,
+                                  &made));
+  made_.push_back(made);
+  return made;
+}
+
+/// Classic provider names find their device by `cuda_device_id`.
+OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);
   OwnedKeyValues owned_metadata(metadata);
   api.ort->CreateKeyValuePairs(&options);
   OwnedKeyValues owned_options(options);
-  api.ort->AddKeyValuePair(metadata, "cuda_device_id", "0");
-  api.ort->AddKeyValuePair(metadata, "target", "cpu");
-  ok(api.ep->CreateEpDevice(factory, hardware, metadata, options, device));
+  api.ort->AddKeyValuePair(metadata, "cuda_device_id", std::to_string(device.number).c_str());
+  api.ort->AddKeyValuePair(metadata, "device", device.name.c_str());
+  api.ort->AddKeyValuePair(metadata, "target", device.chip.c_str());
+  OrtEpDevice* offered = nullptr;
+  ok(api.ep->CreateEpDevice(this, hardware, metadata, options, &offered));
+  if (const DeviceMemory* memory = memory_of(device)) memory->add_to(offered);
+  return offered;
 }
 
-}  // namespace
+Factory::~Factory() {
+  for (OrtHardwareDevice* hardware : made_) api.ep->ReleaseHardwareDevice(hardware);
+}
+
+/// The cpu target works in the host's memory, and needs allocators and copies only where an application expects them.
+void Factory::set_up_memory() {
+  if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
+    for (const Device& device : devices()) memory_.emplace_back(device);
+  }
+  CreateAllocator = [](OrtEpFactory* factory, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
+                       OrtAllocator** out) noexcept {
+    return guarded("making an allocator", [&] {
+      const auto& all = self(factory).memory_;
+      auto found = std::ranges::find_if(all, [&](const DeviceMemory& memory) { return memory.holds(info); });
+      *out = found == all.end() ? nullptr : found->make_allocator(info);
+    });
+  };
+  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* allocator) noexcept { free_allocator(allocator); };
+  CreateDataTransfer = [](OrtEpFactory* factory, OrtDataTransferImpl** out) noexcept {
+    return guarded("making copies", [&] { *out = self(factory).memory_.empty() ? nullptr : make_data_transfer(); });
+  };
+  IsStreamAware = [](const OrtEpFactory*) noexcept { return devices()[0].is_gpu(); };
+  CreateSyncStreamForDevice = [](OrtEpFactory*, const OrtMemoryDevice*, const OrtKeyValuePairs*,
+                                 OrtSyncStreamImpl** out) noexcept {
+    return guarded("making a stream", [&] { *out = make_stream(devices()[0], nullptr); });
+  };
+}
 
 Factory::Factory(std::string_view name) : OrtEpFactory{}, name_(name) {
-  if (name == "AMDGPUExecutionProvider") memory_.emplace();
+  set_up_memory();
   ort_version_supported = api.version;
   GetName = [](const OrtEpFactory* f) noexcept { return static_cast<const Factory*>(f)->name_.c_str(); };
   GetVendor = [](const OrtEpFactory*) noexcept { return "Weft"; };
-  GetVendorId = [](const OrtEpFactory*) noexcept { return amd_vendor; };
+  GetVendorId = [](const OrtEpFactory*) noexcept { return devices()[0].vendor(); };
   GetVersion = [](const OrtEpFactory*) noexcept { return weft_version(); };
   GetSupportedDevices = [](OrtEpFactory* factory, const OrtHardwareDevice* const* hardware, size_t count,
-                           OrtEpDevice** devices, size_t room, size_t* found) noexcept {
+                           OrtEpDevice** offers, size_t room, size_t* found) noexcept {
     return guarded("looking for devices", [&] {
       *found = 0;
-      for (size_t i = 0; i < count && *found < room && *found == 0; ++i) {
-        if (api.ort->HardwareDevice_Type(hardware[i]) != OrtHardwareDeviceType_CPU) continue;
-        offer_device(factory, hardware[i], &devices[*found]);
-        const auto& memory = static_cast<Factory*>(factory)->memory_;
-        if (memory) memory->add_to(devices[*found]);
-        ++*found;
+      for (const Device& device : weft::ort::devices()) {
+        const OrtHardwareDevice* own = self(factory).hardware_of(device, {hardware, count});
+        if (own && *found < room) offers[(*found)++] = self(factory).offer(device, own);
       }
     });
   };
-  CreateEp = [](OrtEpFactory* factory, const OrtHardwareDevice* const*, const OrtKeyValuePairs* const*, size_t,
-                const OrtSessionOptions* session, const OrtLogger* logger, OrtEp** provider) noexcept {
+  CreateEp = [](OrtEpFactory* factory, const OrtHardwareDevice* const*, const OrtKeyValuePairs* const* metadata,
+                size_t count, const OrtSessionOptions* session, const OrtLogger* logger, OrtEp** provider) noexcept {
     return guarded("reading the options",
-                   [&] { create(static_cast<Factory*>(factory)->name_, session, logger, provider); });
+                   [&] { *provider = self(factory).create({metadata, count}, session, logger); });
   };
   ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept { delete static_cast<Provider*>(provider); };
   ValidateCompiledModelCompatibilityInfo = [](OrtEpFactory*, const OrtHardwareDevice* const*, size_t, const char* text,
@@ -115,20 +193,6 @@ Factory::Factory(std::string_view name) : OrtEpFactory{}, name_(name) {
         is_same ? OrtCompiledModelCompatibility_EP_SUPPORTED_OPTIMAL : OrtCompiledModelCompatibility_EP_UNSUPPORTED;
     return nullptr;
   };
-  // The cpu target works in the host's memory, and needs allocators and copies only where an application expects them.
-  CreateAllocator = [](OrtEpFactory* factory, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
-                       OrtAllocator** out) noexcept {
-    return guarded("making an allocator", [&] {
-      const auto& memory = static_cast<Factory*>(factory)->memory_;
-      *out = memory ? memory->make_allocator(info) : nullptr;
-    });
-  };
-  ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* allocator) noexcept { free_allocator(allocator); };
-  CreateDataTransfer = [](OrtEpFactory* factory, OrtDataTransferImpl** out) noexcept {
-    return guarded("making copies",
-                   [&] { *out = static_cast<Factory*>(factory)->memory_ ? make_data_transfer() : nullptr; });
-  };
-  IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
 }
 
 }  // namespace weft::ort

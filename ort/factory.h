@@ -3,9 +3,10 @@
 #include <onnxruntime_c_api.h>
 
 #include <array>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ort/device_memory.h"
 
@@ -20,10 +21,23 @@ constexpr std::array<std::string_view, 4> provider_names = {"MIGraphXExecutionPr
 class Factory : public OrtEpFactory {
  public:
   explicit Factory(std::string_view name);
+  Factory(const Factory&) = delete;
+  ~Factory();
 
  private:
+  static Factory& self(OrtEpFactory* factory) { return *static_cast<Factory*>(factory); }
+
+  void set_up_memory();
+  OrtEp* create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
+                const OrtLogger* logger) const;
+  OrtEpDevice* offer(const Device& device, const OrtHardwareDevice* hardware);
+  const OrtHardwareDevice* hardware_of(const Device& device, std::span<const OrtHardwareDevice* const> hardware);
+  const DeviceMemory* memory_of(const Device& device) const;
+
   std::string name_;
-  std::optional<DeviceMemory> memory_;  ///< of the name that onnxruntime-genai knows, which needs it
+  /// Of each device; on the cpu only behind the name that onnxruntime-genai knows, which needs it.
+  std::vector<DeviceMemory> memory_;
+  std::vector<OrtHardwareDevice*> made_;  // GPUs that onnxruntime does not see
 };
 
 }  // namespace weft::ort

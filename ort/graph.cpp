@@ -75,7 +75,39 @@ Tensor string_tensor(const OrtValue* value, std::span<const int64_t> dims) {
                 }).release());
 }
 
+Tensor copy_of(const OrtValue* value) {
+  Tensor tensor = view_of(value);
+  return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
+}
+
+/// Items are values that onnxruntime makes for the asking.
+Tensor container_of(const OrtValue* value, weft_kind kind) {
+  OrtAllocator* allocator = nullptr;
+  ok(api.ort->GetAllocatorWithDefaultOptions(&allocator));
+  size_t count = 0;
+  ok(api.ort->GetValueCount(value, &count));
+  std::vector<Tensor> items;
+  for (size_t i = 0; i < count; ++i) {
+    OrtValue* item = nullptr;
+    ok(api.ort->GetValue(value, static_cast<int>(i), allocator, &item));
+    items.push_back(copy_of(OwnedValue(item).get()));
+  }
+  return Tensor::collect(kind, items);
+}
+
 }  // namespace
+
+Tensor value_of(const OrtValue* value, bool is_optional) {
+  if (is_optional) {
+    int has_value = 0;
+    ok(api.ort->HasValue(value, &has_value));
+    return Tensor::collect(WEFT_OPTIONAL, has_value ? std::vector{value_of(value, false)} : std::vector<Tensor>());
+  }
+  ONNXType type{};
+  ok(api.ort->GetValueType(value, &type));
+  if (type == ONNX_TYPE_SEQUENCE) return container_of(value, WEFT_SEQUENCE);
+  return type == ONNX_TYPE_MAP ? container_of(value, WEFT_MAP) : view_of(value);
+}
 
 bool NodeView::has_bodies() const {
   size_t count = 0;

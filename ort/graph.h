@@ -63,6 +63,9 @@ size_t count_nodes(const GraphView& graph);
 /// Weft has not.
 Tensor view_of(const OrtValue* value);
 
+/// The same for a sequence, optional or map too, whose items are copied; `is_optional`: the input may hold nothing.
+Tensor value_of(const OrtValue* value, bool is_optional);
+
 /// Element types of ONNX as Weft's; throws E149.
 weft_dtype dtype_of(ONNXTensorElementDataType type);
 ONNXTensorElementDataType onnx_type_of(weft_dtype type);

@@ -1,36 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
 
+#include "ort/device.h"
+#include "ort/options.h"
 #include "weft/weft.hpp"
 
 namespace weft::ort {
 
-struct Options;
-
-/// The memory of a session's programs: packed weights and working memory, from the library's own allocator or from the
-/// user's functions, within the session's limit. Results are onnxruntime's.
+/// The memory of a session on its device: packed weights and working memory of its programs, on a GPU inputs and
+/// outputs too; from the library, the driver or the user's functions, within the session's limit. On the cpu results
+/// are onnxruntime's.
 class Memory {
  public:
-  explicit Memory(const Options& options);
+  Memory(const Options& options, const Device& device);
   Memory(const Memory&) = delete;
   ~Memory();
 
   /// Lives as long as this.
   const weft_allocator* allocator() const { return &allocator_; }
-
- private:
+  /// Null when there is none, or when the limit is reached.
   void* allocate(size_t bytes, size_t alignment);
   void release(void* data, size_t bytes, size_t alignment);
 
+ private:
+  void* take(size_t bytes, size_t alignment);
+  void* take_users(size_t bytes, size_t alignment);
+
   weft_allocator allocator_;
+  Device device_;
   void* (*external_allocate_)(size_t);
   void (*external_release_)(void*);
   void (*empty_cache_)();
   int64_t limit_;
-  std::atomic<int64_t> used_{0};
+  std::mutex mutex_;
+  int64_t used_ = 0;
+  std::unordered_map<void*, void*> bases_;  // what the user's functions gave, by the aligned address in it
+};
+
+/// Pieces of a GPU's memory that are used again and again: onnxruntime asks for each input and output of each run, and
+/// where they lie decides whether the captured work of a run fits the next one.
+class Pool {
+ public:
+  Pool(std::shared_ptr<Memory> memory, ArenaStrategy strategy) : memory_(std::move(memory)), strategy_(strategy) {}
+  Pool(const Pool&) = delete;
+  ~Pool() { trim(); }
+
+  /// Null when there is none.
+  void* allocate(size_t bytes);
+  void release(void* data);
+
+ private:
+  size_t rounded(size_t bytes) const;
+  void* reuse(size_t bytes);
+  void trim();
+
+  std::shared_ptr<Memory> memory_;
+  ArenaStrategy strategy_;
+  std::mutex mutex_;
+  std::multimap<size_t, void*> idle_;
+  std::unordered_map<void*, size_t> sizes_;  // of all pieces, idle or not
 };
 
 }  // namespace weft::ort

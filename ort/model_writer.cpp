@@ -101,6 +101,7 @@ Message value_info(const OrtValueInfo* value) {
 bool has_nameless_size(const OrtValueInfo* value) {
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
+  if (!tensor) return false;
   size_t rank = 0;
   ok(api.ort->GetDimensionsCount(tensor, &rank));
   std::vector<int64_t> sizes(rank);
@@ -340,11 +341,9 @@ std::string ModelWriter::port_fault(const std::string& value, bool is_input) con
   const OrtTypeInfo* info = found == graph_.values.end() ? nullptr : type_info(found->second);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   if (info) ok(api.ort->CastTypeInfoToTensorInfo(info, &tensor));
-  if (!tensor) return "'" + value + "' is no tensor, and only tensors pass between Weft and onnxruntime";
-  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  ok(api.ort->GetTensorElementType(tensor, &type));
-  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING)
-    return "'" + value + "' holds texts, which do not pass between them";
+  if (!tensor && (!is_input || !info))
+    return "'" + value + "' is no tensor, and onnxruntime takes only tensors from a plug-in";
+  if (!tensor) return {};
   if (is_input && !api.ort->TensorTypeAndShape_HasShape(tensor)) return "the rank of '" + value + "' is not known";
   return {};
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "ort/device.h"
 #include "weft/weft.hpp"
 
 namespace weft::ort {
@@ -60,6 +61,14 @@ void parse(const std::string& name, const std::string& text, ArenaStrategy& out)
   else refuse_value(name, text, "kNextPowerOfTwo (0) or kSameAsRequested (1)");
 }
 
+void parse(const std::string& name, const std::string& text, ComputeMode& out) {
+  std::string word = lower(text);
+  if (word == "eager" || word == "0") out = ComputeMode::eager;
+  else if (word == "balanced" || word == "50") out = ComputeMode::balanced;
+  else if (word == "maximum" || word == "100") out = ComputeMode::maximum;
+  else refuse_value(name, text, "eager (0), balanced (50) or maximum (100)");
+}
+
 void parse(const std::string&, const std::string& text, std::string& out) { out = text; }
 
 // ---- Names ----
@@ -68,13 +77,13 @@ struct Row {
   const char* name;
   void (*set)(Options&, const std::string& name, const std::string& text);
   bool has_variable;
-  const char* cpu_note;
+  const char *cpu_note, *gpu_note;
 };
 
 const Row rows[] = {
-#define OPTION(type, name, value, has_variable, cpu_note, sentence)                                          \
+#define OPTION(type, name, value, has_variable, cpu_note, gpu_note, sentence)                                \
   {#name, [](Options& o, const std::string& spelt, const std::string& text) { parse(spelt, text, o.name); }, \
-   has_variable, cpu_note},
+   has_variable, cpu_note, gpu_note},
 #include "ort/options.def"
 #undef OPTION
 };
@@ -109,33 +118,43 @@ std::string variable_of(const char* name) {
   return variable;
 }
 
-void set(Options& options, const Row& row, const std::string& spelt, const std::string& text) {
+void set(Options& options, const Device& device, const Row& row, const std::string& spelt, const std::string& text) {
   row.set(options, spelt, text);
-  if (*row.cpu_note) options.notes.push_back("option " + spelt + " changes nothing: " + row.cpu_note);
+  const char* note = device.is_gpu() ? row.gpu_note : row.cpu_note;
+  if (*note) options.notes.push_back("option " + spelt + " changes nothing: " + note);
+  if (std::string_view(row.name) == "user_compute_stream") options.has_user_compute_stream = true;
 }
 
 // ---- What does not go together ----
 
+void check_device(const Options& o, const Device& device, bool has_id) {
+  if (has_id && o.device_id != device.number)
+    refuse("E502", "device_id is " + std::to_string(o.device_id) + ", and the session's device is number " +
+                       std::to_string(device.number) + ", " + device.name);
+  bool is_it = o.device == "auto" || o.device == device.name || (o.device == "gpu" && device.is_gpu()) ||
+               o.device == device.name.substr(0, device.name.find(':'));
+  if (!is_it)
+    refuse("E501", "option device is '" + o.device + "', and the session's device is " + device.name,
+           "a GPU is chosen by device_id or by its OrtEpDevice; WEFT_CUDA_LIBRARY=none and WEFT_HIP_LIBRARY=none hide "
+           "them all");
+}
+
 void check_numbers(const Options& o) {
-  if (o.device_id != 0)
-    refuse("E502", "device_id is " + std::to_string(o.device_id) + ", and the only device is number 0");
-  if (o.device != "auto" && o.device != "cpu")
-    refuse("E501", "there is no device '" + o.device + "'", "the devices are auto and cpu");
   if (o.threads > 4096) refuse("E203", "option threads is " + std::to_string(o.threads) + ", the most is 4096");
 }
 
 void check_precisions(const Options& o) {
   if (o.fp16_enable && o.bf16_enable) refuse("E502", "fp16_enable and bf16_enable are both set", "set one of them");
   if (o.fp8_enable)
-    refuse("E502", "fp8_enable is set, and a cpu has no fp8 arithmetic", "use bf16_enable or int8_enable");
+    refuse("E502", "fp8_enable is set, and there are no kernels for products in fp8", "use bf16_enable or int8_enable");
   if (o.int8_enable && o.int8_calibration_table_name.empty())
     refuse("E502", "int8_enable is set without int8_calibration_table_name",
            "name a calibration table, or give a model that is quantised already");
 }
 
 void check_memory(const Options& o) {
-  bool has_stream = o.user_compute_stream != 0 || o.has_user_compute_stream;
-  if (has_stream && o.allocate()) refuse("E502", "user_compute_stream does not go together with an external allocator");
+  if (o.has_user_compute_stream && o.allocate())
+    refuse("E502", "user_compute_stream does not go together with an external allocator");
   if ((o.allocate() != 0) != (o.free() != 0))
     refuse("E502", "an external allocator needs both functions", "set external_alloc and external_free");
 }
@@ -158,23 +177,35 @@ int64_t Options::memory_limit() const {
   return std::min(mem_limit, gpu_mem_limit);
 }
 
+std::string Options::cache_folder() const {
+  if (disable_caching) return {};
+  return !cache_dir.empty() ? cache_dir : !model_cache_dir.empty() ? model_cache_dir : model_cache_path;
+}
+
 std::string Options::identity() const {
   return std::string(fp16_enable ? "f16" : bf16_enable ? "bf16" : "f32") + (int8_enable ? " int8" : "");
 }
 
-Options read_options(const std::map<std::string, std::string>& given,
+Options read_options(const std::map<std::string, std::string>& given, const Device& device,
                      const std::function<std::string(const std::string&)>& variable) {
   Options options;
-  for (const auto& [spelt, text] : given) set(options, find_row(spelt), spelt, text);
+  bool has_id = false;
+  for (const auto& [spelt, text] : given) {
+    const Row& row = find_row(spelt);
+    set(options, device, row, spelt, text);
+    has_id |= std::string_view(row.name) == "device_id";
+  }
   for (const Row& row : rows) {
     if (!row.has_variable) continue;
     std::string name = variable_of(row.name), text = variable(name);
-    if (!text.empty()) set(options, row, name, text);
+    if (!text.empty()) set(options, device, row, name, text);
   }
   arena_limit(options.default_memory_arena_cfg);  // parses, or throws
+  check_device(options, device, has_id);
   check_numbers(options);
   check_precisions(options);
   check_memory(options);
+  options.device = device.name;
   return options;
 }
 

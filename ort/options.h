@@ -10,11 +10,14 @@
 /// own. options.def is the list.
 namespace weft::ort {
 
+struct Device;
+
 using Address = uintptr_t;
 enum class ArenaStrategy { next_power_of_two, same_as_requested };
+enum class ComputeMode { eager, balanced, maximum };
 
 struct Options {
-#define OPTION(type, name, value, has_variable, cpu_note, sentence) type name = value;
+#define OPTION(type, name, value, has_variable, cpu_note, gpu_note, sentence) type name = value;
 #include "ort/options.def"
 #undef OPTION
 
@@ -23,17 +26,22 @@ struct Options {
 
   /// The least of all limits that were given, 0: none.
   int64_t memory_limit() const;
+  /// The folder of saved programs that are found by content; "" for none.
+  std::string cache_folder() const;
   Address allocate() const { return external_alloc ? external_alloc : gpu_external_alloc; }
   Address free() const { return external_free ? external_free : gpu_external_free; }
   Address empty_cache() const { return external_empty_cache ? external_empty_cache : gpu_external_empty_cache; }
+  /// Work is to be queued on this stream of the user's; null: it is not, or the stream is the driver's default one,
+  /// which each run then waits for.
+  void* stream() const { return reinterpret_cast<void*>(user_compute_stream); }
   /// Whatever changes the code of a program, as text: part of its identity.
   std::string identity() const;
 };
 
-/// `given` by name as the user spelt it; `variable` reads an environment variable, "" when it is not set. Variables
-/// win. Throws E202 for a name that there is not (with the nearest), E203 for a value that does not parse, E502 for
-/// options that do not go together or not with this device.
-Options read_options(const std::map<std::string, std::string>& given,
+/// `given` by name as the user spelt it, for a session on `device`; `variable` reads an environment variable, "" when
+/// it is not set. Variables win. Throws E202 for a name that there is not (with the nearest), E203 for a value that
+/// does not parse, E502 for options that do not go together or not with this device.
+Options read_options(const std::map<std::string, std::string>& given, const Device& device,
                      const std::function<std::string(const std::string&)>& variable);
 
 /// Names of all options.

@@ -29,12 +29,13 @@ std::string numbered(const std::string& path, int number) {
 
 }  // namespace
 
-ProgramStore::ProgramStore(const Options& options, const Log& log, bool is_saved)
+ProgramStore::ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
+                           std::shared_ptr<Memory> memory)
     : options_(options),
+      device_(device),
       log_(log),
-      is_saved_(is_saved || options.save_compiled_model || (!options.cache_dir.empty() && !options.disable_caching)) {
-  bool is_asked_for = options.memory_limit() > 0 || options.allocate() != 0 || options.empty_cache() != 0;
-  if (is_asked_for) memory_ = std::make_shared<Memory>(options);
+      is_saved_(is_saved || options.save_compiled_model || !options.cache_folder().empty()),
+      memory_(std::move(memory)) {
   if (options.int8_enable)
     scales_ = read_calibration_table(options.int8_calibration_table_name, options.int8_use_native_calibration_table);
 }
@@ -56,7 +57,12 @@ CompileOptions ProgramStore::load_options() const {
 }
 
 std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again) const {
-  return std::make_shared<Compiled>(std::move(program), memory_, std::move(again));
+  bool on_gpu = device_.is_gpu();
+  void* stream = on_gpu ? options_.stream() : nullptr;
+  RunPlace place{.gpu = on_gpu ? &device_ : nullptr,
+                 .waits_for_default_stream = on_gpu && options_.has_user_compute_stream && !stream,
+                 .stream = stream};
+  return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
 std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
@@ -91,10 +97,11 @@ std::shared_ptr<Compiled> ProgramStore::load(const std::string& path) const {
 }
 
 std::string ProgramStore::cache_path(const std::string& identity) const {
-  if (options_.cache_dir.empty() || options_.disable_caching) return {};
+  std::string folder = options_.cache_folder();
+  if (folder.empty()) return {};
   std::string name;
-  for (char c : identity) name += c == ' ' ? '-' : c;
-  return (std::filesystem::path(options_.cache_dir) / (name + ".weft")).string();
+  for (char c : identity + (device_.is_gpu() ? " " + device_.chip : "")) name += c == ' ' || c == ':' ? '-' : c;
+  return (std::filesystem::path(folder) / (name + ".weft")).string();
 }
 
 std::shared_ptr<Compiled> ProgramStore::try_load(const std::string& path) const {
@@ -134,7 +141,7 @@ std::shared_ptr<Compiled> ProgramStore::find_in_file(const std::string& identity
 void ProgramStore::keep(const Compiled& program) {
   std::string path = cache_path(program.program().metadata(content_key));
   if (!path.empty() && !loaded_.contains(&program)) {
-    std::filesystem::create_directories(options_.cache_dir);
+    std::filesystem::create_directories(options_.cache_folder());
     program.program().save(path);
   }
   if (options_.save_compiled_model) program.program().save(numbered(options_.save_compiled_path, kept_++));

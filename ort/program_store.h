@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "ort/compiled.h"
+#include "ort/device.h"
 #include "ort/memory.h"
 #include "ort/model_writer.h"
 #include "ort/options.h"
@@ -20,8 +21,10 @@ class Log;
 /// are told apart by content, in memory and in files alike, so that a saved program of another model is never taken.
 class ProgramStore {
  public:
-  /// `is_saved`: programs will be asked to save themselves, whatever the options say.
-  ProgramStore(const Options& options, const Log& log, bool is_saved);
+  /// `is_saved`: programs will be asked to save themselves, whatever the options say. `memory`: what the session's
+  /// programs get theirs from; null: from the library.
+  ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
+               std::shared_ptr<Memory> memory);
 
   /// The scales of the calibration table; empty without int8.
   const Scales& scales() const { return scales_; }
@@ -46,6 +49,7 @@ class ProgramStore {
   std::string cache_path(const std::string& identity) const;
 
   const Options& options_;
+  const Device& device_;
   const Log& log_;
   bool is_saved_;  // so that programs keep all of their weights
   Scales scales_;

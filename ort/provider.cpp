@@ -66,13 +66,21 @@ std::string operators_text(const GraphView& graph) {
   return text;
 }
 
+/// Limits and allocators of the user's; on a GPU inputs and outputs count too.
+std::shared_ptr<Memory> session_memory(const Options& o, const Device& device) {
+  bool is_asked_for = o.memory_limit() > 0 || o.allocate() != 0 || o.empty_cache() != 0;
+  return is_asked_for ? std::make_shared<Memory>(o, device) : nullptr;
+}
+
 }  // namespace
 
-Provider::Provider(ProviderSettings settings, const OrtLogger* logger)
+Provider::Provider(ProviderSettings settings, const DeviceMemory* device_memory, const OrtLogger* logger)
     : OrtEp{},
       settings_(std::move(settings)),
+      device_memory_(device_memory),
       log_(logger),
-      programs_(settings_.options, log_, settings_.context.is_enabled) {
+      memory_(session_memory(settings_.options, settings_.device)),
+      programs_(settings_.options, settings_.device, log_, settings_.context.is_enabled, memory_) {
   ort_version_supported = api.version;
   OrtEp::GetName = [](const OrtEp* ep) noexcept { return static_cast<const Provider*>(ep)->settings_.name.c_str(); };
   OrtEp::GetCapability = [](OrtEp* ep, const OrtGraph* graph, OrtEpGraphSupportInfo* support) noexcept {
@@ -101,7 +109,37 @@ Provider::Provider(ProviderSettings settings, const OrtLogger* logger)
     return guarded("ending the initialisation", [&] { self(ep).end_initialisation(); });
   };
 #endif
+  if (settings_.device.is_gpu()) set_up_gpu();
   for (const std::string& note : settings_.options.notes) log_.warning(note);
+}
+
+Provider::~Provider() {
+  if (copies_) api.ep->ReleaseKernelRegistry(copies_);
+}
+
+/// Inputs and outputs lie on the device, in pieces of the session's own.
+void Provider::set_up_gpu() {
+  auto memory = memory_ ? memory_ : std::make_shared<Memory>(Options{}, settings_.device);
+  pool_ = std::make_shared<Pool>(std::move(memory), settings_.options.arena_extend_strategy);
+  copies_ = make_copy_kernels(settings_.name.c_str());
+  OrtEp::CreateAllocator = [](OrtEp* ep, const OrtMemoryInfo* info, OrtAllocator** out) noexcept {
+    return guarded("making an allocator",
+                   [&] { *out = self(ep).device_memory_->make_allocator(info, self(ep).pool_); });
+  };
+  OrtEp::CreateSyncStreamForDevice = [](OrtEp* ep, const OrtMemoryDevice*, OrtSyncStreamImpl** out) noexcept {
+    return guarded("making a stream",
+                   [&] { *out = make_stream(self(ep).settings_.device, self(ep).settings_.options.stream()); });
+  };
+  OrtEp::GetKernelRegistry = [](OrtEp* ep, const OrtKernelRegistry** out) noexcept -> OrtStatus* {
+    *out = self(ep).copies_;
+    return nullptr;
+  };
+#if ORT_API_VERSION >= 27
+  OrtEp::GetDefaultMemoryDevice = [](const OrtEp* ep, const OrtMemoryDevice** out) noexcept -> OrtStatus* {
+    *out = api.ep->MemoryInfo_GetMemoryDevice(static_cast<const Provider*>(ep)->device_memory_->info());
+    return nullptr;
+  };
+#endif
 }
 
 /// Trials that nobody uses hold memory.
@@ -118,7 +156,7 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
     // onnxruntime goes on without a provider that fails here, but not without one that fails to compile what it took.
-    strict_failure_ = "not all nodes run on Weft (cpu):" + describe(graph, found.refusals);
+    strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
     return claim(graph, all_nodes(graph), support);
   }
   size_t claimed = 0;
@@ -162,8 +200,9 @@ bool Provider::runs_as_part_of_a_node(const GraphView& body) {
 void Provider::report(const GraphView& graph, size_t claimed, const std::string& reasons) {
   size_t total = graph.nodes.size();
   std::string where = graph.parent ? " of the body of " + op_of(graph.parent) : std::string();
-  std::string text = std::to_string(claimed) + "/" + std::to_string(total) + " nodes" + where + " on Weft (cpu), " +
-                     std::to_string(total - claimed) + " on CPU" + (reasons.empty() ? "" : ":" + reasons);
+  std::string text = std::to_string(claimed) + "/" + std::to_string(total) + " nodes" + where + " on Weft (" +
+                     settings_.device.chip + "), " + std::to_string(total - claimed) + " on CPU" +
+                     (reasons.empty() ? "" : ":" + reasons);
   if (text == reported_) return;
   reported_ = text;
   if (claimed == 0 && !graph.parent) log_.error("this session runs on CPU: " + text);

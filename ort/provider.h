@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "ort/device_memory.h"
+#include "ort/gpu_session.h"
 #include "ort/graph.h"
 #include "ort/log.h"
+#include "ort/memory.h"
 #include "ort/options.h"
 #include "ort/program_store.h"
 
@@ -23,6 +26,7 @@ struct ContextOptions {
 
 struct ProviderSettings {
   std::string name;
+  const Device& device;
   Options options;
   ContextOptions context = {};
   bool is_strict = false;  ///< no node may run elsewhere
@@ -31,12 +35,15 @@ struct ProviderSettings {
 /// The execution provider of one session.
 class Provider : public OrtEp {
  public:
-  Provider(ProviderSettings settings, const OrtLogger* logger);
+  /// `memory`: of the session's device, where applications see it; else null.
+  Provider(ProviderSettings settings, const DeviceMemory* memory, const OrtLogger* logger);
   Provider(const Provider&) = delete;
+  ~Provider();
 
  private:
   static Provider& self(OrtEp* ep) { return *static_cast<Provider*>(ep); }
 
+  void set_up_gpu();
   void get_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* support);
   void claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const;
   bool claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const;
@@ -46,7 +53,11 @@ class Provider : public OrtEp {
   void end_initialisation();
 
   ProviderSettings settings_;
+  const DeviceMemory* device_memory_;
   Log log_;
+  std::shared_ptr<Memory> memory_;  // null: programs take theirs from the library
+  std::shared_ptr<Pool> pool_;      // of inputs and outputs on a GPU
+  OrtKernelRegistry* copies_ = nullptr;
   ProgramStore programs_;
   std::string strict_failure_;
   std::string reported_;  // the last summary, not to say it twice

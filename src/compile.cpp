@@ -173,7 +173,8 @@ std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Or
     return make_cpu_executable(std::move(program), runner.host, std::move(origin), std::move(report));
   if (!runner.gpu) return make_null_executable(std::move(program), std::move(origin), std::move(report));
   Timer timer;
-  auto executable = make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report));
+  auto executable =
+      make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host.allocator);
   log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
   return executable;
 }

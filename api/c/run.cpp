@@ -47,8 +47,14 @@ std::vector<std::span<std::byte>> output_memory(const weft_run_options& options,
 }
 
 /// The caller's functions as the library calls them.
-RunOptions to_run_options(const weft_run_options& c) {
+RunOptions to_run_options(const weft_run_options& c, const Executable& executable) {
   RunOptions options;
+  if (c.on_device < 0 || c.on_device > 2) usage_error("E210", cat("on_device is ", c.on_device));
+  bool is_gpu = executable.device().starts_with("nvidia:") || executable.device().starts_with("amd:");
+  if (c.on_device && !is_gpu)
+    usage_error("E502", cat("inputs on a device were given to a program for ", executable.device()));
+  options.on_device = c.on_device > 0;
+  if (c.on_device == 2) options.stream = c.stream;
   if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
   if (c.stop) options.stop = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };
   if (c.allocate) {
@@ -112,7 +118,7 @@ weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, s
     if (count > 0) required(outputs, "outputs");
     weft_run_options c = known_part(given, weft_run_options WEFT_RUN_OPTIONS_INIT);
     auto memory = output_memory(c, count);
-    RunOptions options = to_run_options(c);
+    RunOptions options = to_run_options(c, executable);
     options.output_memory = memory;
     std::optional<HostExecutor> executor;
     if (c.executor) options.executor = &executor.emplace(to_executor(*c.executor));

@@ -354,8 +354,12 @@ typedef struct weft_run_options {
   int32_t (*stop)(void* user);
   void* stop_user;
   const weft_executor* executor; /* for this run, in place of the program's threads */
+  /* GPUs. 1: inputs and outputs are memory of the device. 2: besides, the work is queued on `stream` (NULL: the
+   * driver's default one), and the call returns at once; indices out of range are then not reported. */
+  int32_t on_device;
+  void* stream;
 } weft_run_options;
-#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0, 0, 0, 0}
+#define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* An output may be given the memory of an input: where the plan allows it the input is updated in place (a key-value
  * cache is not copied; one that grows at its end needs room in `outputs`), else the input is copied aside first. With
@@ -367,6 +371,20 @@ typedef struct weft_run_options {
  * range), E312 (sizes that contradict each other). */
 WEFT_API weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,
                                weft_tensor** outputs, size_t output_count, const weft_run_options* options);
+
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
+
+/* "nvidia:0", "amd:1": the GPUs of this machine, also with their chips: "nvidia:sm_90a"; NULL past the last. */
+WEFT_API const char* weft_gpu(size_t index);
+WEFT_API const char* weft_gpu_chip(size_t index);
+/* Memory of a GPU, and copies that have happened when the call returns. `stream` (a CUstream or hipStream_t, NULL: one
+ * of the library's) is what they wait for. */
+typedef enum weft_copy { WEFT_TO_DEVICE, WEFT_TO_HOST, WEFT_ON_DEVICE, WEFT_COPY_UNKNOWN = 0x7fffffff } weft_copy;
+WEFT_API weft_status* weft_gpu_allocate(const char* gpu, size_t bytes, void** data);
+WEFT_API weft_status* weft_gpu_release(const char* gpu, void* data);
+WEFT_API weft_status* weft_gpu_copy(const char* gpu, weft_copy way, void* to, const void* from, size_t bytes,
+                                    void* stream);
+WEFT_API weft_status* weft_gpu_wait(const char* gpu, void* stream); /* for all that is queued on it */
 
 /* ---- Building a program ------------------------------------------------------------------------------------------
  *

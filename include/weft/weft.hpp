@@ -234,6 +234,8 @@ struct RunOptions {
   void* allocate_user = nullptr;
   std::function<bool()> stop{};  ///< true ends the run with E404; asked from any thread of the run, must not throw
   const weft_executor* executor = nullptr;
+  int32_t on_device = 0;  ///< 1: inputs and outputs are memory of the GPU; 2: and the work is queued on `stream`
+  void* stream = nullptr;
 
   /// A view, for as long as this lives.
   weft_run_options get() const {
@@ -241,6 +243,7 @@ struct RunOptions {
     c.outputs = outputs.empty() ? nullptr : outputs.data(), c.output_count = outputs.size();
     c.deadline_seconds = deadline_seconds, c.executor = executor;
     c.allocate = allocate, c.allocate_user = allocate_user;
+    c.on_device = on_device, c.stream = stream;
     c.stop_user = const_cast<void*>(static_cast<const void*>(&stop));
     if (stop) c.stop = [](void* user) { return int32_t{(*static_cast<std::function<bool()>*>(user))()}; };
     return c;

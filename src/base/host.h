@@ -8,7 +8,8 @@
 /// come through the C interface.
 namespace weft {
 
-/// Where weights, working memory and results lie. Without functions: the library's own.
+/// Where weights, working memory and results lie; for a GPU, memory of that device. Without functions: the library's
+/// own.
 struct HostAllocator {
   /// `alignment` is a power of 2; null when there is no memory. From any thread.
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;

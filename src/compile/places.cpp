@@ -18,8 +18,8 @@ Host host_of(const CompileOptions& options) {
   return {threads ? threads : available_threads(), options.allocator, options.executor, options.memory_limit};
 }
 
-Place gpu_place(const std::shared_ptr<gpu::Device>& device) {
-  return {.chip = device->info().chip, .runner = {.gpu = device}};
+Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions& options) {
+  return {.chip = device->info().chip, .runner = {.host = {.allocator = options.allocator}, .gpu = device}};
 }
 
 bool is_family(std::string_view family, const Chip& chip) {
@@ -51,7 +51,7 @@ Place place_of(const Chip& chip, const CompileOptions& options) {
 Place choose_place(const CompileOptions& options) {
   if (gpu::devices().empty()) return cpu_place(options);
   log(LogLevel::note, "device auto: ", gpu::devices()[0]->name());
-  return gpu_place(gpu::devices()[0]);
+  return gpu_place(gpu::devices()[0], options);
 }
 
 [[noreturn]] void refuse_name(const char* what, const std::string& name) {
@@ -71,7 +71,7 @@ Place find_place(const CompileOptions& options) {
   if (name == "auto") return choose_place(options);
   if (name == "cpu") return cpu_place(options);
   if (name == "ref") return {.reference = true};
-  if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name));
+  if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name), options);
   if (auto chip = named_chip(name)) return place_of(*chip, options);
   refuse_name("device", name);
 }

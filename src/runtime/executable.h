@@ -54,9 +54,9 @@ struct RunOptions {
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   /// GPUs: the data of the inputs and `output_memory` are memory of the device.
   bool on_device = false;
-  /// GPUs: the work is queued on this stream of the caller's (CUstream, hipStream_t), and `run` returns at once; needs
-  /// on_device. Null: a stream of the context's own, and `run` waits.
-  void* stream = nullptr;
+  /// GPUs: the work is queued on this stream of the caller's (CUstream, hipStream_t; null: the driver's default
+  /// stream), and `run` returns at once; needs on_device. Without one: a stream of the context's own, and `run` waits.
+  std::optional<void*> stream = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
   /// E404 as soon as it says true. Asked between steps and between pieces of them, from any thread of the run.
   std::function<bool()> stop = {};

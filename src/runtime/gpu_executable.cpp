@@ -15,6 +15,7 @@
 #include "runtime/buckets.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
+#include "runtime/sharing.h"
 #include "runtime/watch.h"
 #include "targets/gpu/device.h"
 
@@ -128,11 +129,13 @@ SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const
 
 class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
  public:
-  GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report)
+  GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report,
+                const HostAllocator& allocator)
       : plan_(std::move(program.plan)),
         image_(std::move(program.image)),
         origin_(std::move(origin)),
         device_(std::move(device)),
+        allocator_(allocator),
         code_(device_, image_, plan_),
         report_(std::move(report)) {
     has_indices_ = std::ranges::any_of(plan_.kernels, [](const PlanKernel& k) {
@@ -151,6 +154,11 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
   SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
+  /// What runs read is on the device already.
+  void detach() override {
+    for (Tensor& constant : plan_.constants) constant.data = {};
+    origin_ = {};
+  }
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps)
@@ -161,6 +169,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   const Plan& plan() const { return plan_; }
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   bool has_indices() const { return has_indices_; }
+  const HostAllocator& allocator() const { return allocator_; }
   int64_t packed_bytes() const { return packed_.bytes(); }
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
@@ -192,7 +201,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
       offsets[i] = total;
       total += (std::max<int64_t>(plan_.buffers[i].bytes.value(), 1) + 255) / 256 * 256;
     }
-    gpu::Memory memory(device_, total);
+    gpu::Memory memory(device_, total, allocator_);
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       if (taken(i)) persistent_[i] = memory.data() + offsets[i];
     }
@@ -243,6 +252,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   Bytes image_;
   Origin origin_;
   std::shared_ptr<gpu::Device> device_;
+  HostAllocator allocator_;
   Code code_;
   CompileReport report_;
   bool has_indices_ = false;
@@ -268,7 +278,7 @@ class GpuContext final : public Context {
 
   ~GpuContext() override {
     try {
-      stream_.synchronize();
+      settle();
     } catch (...) {  // what went wrong was said by the run that met it
     }
   }
@@ -278,7 +288,7 @@ class GpuContext final : public Context {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     bind(inputs);
     place_inputs(inputs, options);
-    std::vector<Tensor> outputs = place_outputs(options);
+    std::vector<Tensor> outputs = place_outputs(inputs, options);
     if (options.profile || options.observe || options.deadline || options.stop) run_steps(options);
     else run_graph(options);
     fetch(options);
@@ -305,7 +315,7 @@ class GpuContext final : public Context {
     std::vector<Captured> graphs;
   };
 
-  /// An output that the run copies to the host.
+  /// An output that the run copies to where the caller wants it.
   struct Fetched {
     size_t buffer;
     std::byte* to;
@@ -339,18 +349,24 @@ class GpuContext final : public Context {
     bucket_ = &bucket;
   }
 
-  void grow(int64_t bytes) {
+  /// Waits for all that earlier runs have queued.
+  void settle() {
     stream_.synchronize();
+    if (queued_.get()) queued_.synchronize();
+  }
+
+  void grow(int64_t bytes) {
+    settle();
     for (auto& [values, bucket] : buckets_) bucket.graphs.clear();
     arena_ = {};
-    arena_ = gpu::Memory(program_->gpu(), bytes);
+    arena_ = gpu::Memory(program_->gpu(), bytes, program_->allocator());
     peak_ = std::max(peak_, memory_bytes());
   }
 
   void upload_sizes() {
     SizeBlock block = size_block(plan(), plan().steps, values_);
     first_size_ = std::move(block.first);
-    stream_.synchronize();  // the block may still be read by the run before
+    settle();  // the block may still be read by the run before
     if (!block.values.empty())
       std::memcpy(host_sizes_.data(), block.values.data(), static_cast<size_t>(host_sizes_.bytes()));
     stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
@@ -368,8 +384,9 @@ class GpuContext final : public Context {
     }
   }
 
-  /// Outputs that stay on the device are written where the caller has them, others to the arena and fetched.
-  std::vector<Tensor> place_outputs(const RunOptions& options) {
+  /// Outputs that stay on the device are written where the caller has them, unless an input that is still read lies
+  /// there; the others to the arena, from where they are fetched.
+  std::vector<Tensor> place_outputs(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<Tensor> outputs(plan().outputs.size());
     fetched_.clear();
     for (size_t i = 0; i < memory_.size(); ++i) {
@@ -377,12 +394,15 @@ class GpuContext final : public Context {
       if (buffer.kind != BufferKind::output) continue;
       auto index = static_cast<size_t>(buffer.index);
       const Port& port = plan().outputs[index];
-      bool given = index < options.output_memory.size() && options.output_memory[index].data();
+      bool given =
+          options.allocate_output || (index < options.output_memory.size() && options.output_memory[index].data());
       if (options.on_device && !given) refuse_missing_output(port.name);
       MutableTensor place = place_output(options, index, port, values_.dims(port.type.shape.dims));
-      memory_[i] = options.on_device ? place.data : arena_.data() + bucket_->plan.offsets[i];
-      if (!options.on_device) fetched_.push_back({i, place.data});
+      bool in_place = options.on_device && inputs_in_the_way(plan(), inputs, index, place.tensor.data).empty();
+      memory_[i] = in_place ? place.data : arena_.data() + bucket_->plan.offsets[i];
+      if (!in_place) fetched_.push_back({i, place.data});
       outputs[index] = std::move(place.tensor);
+      if (options.on_device) refuse_overlap(plan(), outputs, index);
     }
     return outputs;
   }
@@ -416,8 +436,12 @@ class GpuContext final : public Context {
       bucket_->graphs.push_back({memory_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;
     }
-    if (options.stream) gpu::Stream(program_->gpu(), options.stream).launch(known->graph);
-    else stream_.launch(known->graph);
+    stream_of(options).launch(known->graph);
+  }
+
+  /// The caller's stream, or the context's own as if it were one.
+  gpu::Stream stream_of(const RunOptions& options) const {
+    return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
   void run_steps(const RunOptions& options) {
@@ -433,6 +457,7 @@ class GpuContext final : public Context {
       if (options.observe) show(i, options);
       if (watch.is_needed()) stream_.synchronize();
     }
+    if (options.stream) stream_.synchronize();
     if (!options.profile) return;
     stream_.record(events.back());
     stream_.synchronize();
@@ -467,8 +492,16 @@ class GpuContext final : public Context {
   }
 
   void fetch(const RunOptions& options) {
-    if (options.stream) return;
-    for (const Fetched& f : fetched_) stream_.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);
+    const gpu::Stream queue = stream_of(options);
+    for (const Fetched& f : fetched_) {
+      if (options.on_device) queue.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
+      else queue.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);
+    }
+    if (options.stream) {
+      if (!queued_.get()) queued_ = gpu::Event(program_->gpu());
+      queue.record(queued_);
+      return;
+    }
     std::vector<KernelFault> faults(faults_.data() ? plan().steps.size() : 0);
     stream_.copy_to_host(faults.data(), faults_.data(), faults_.bytes());
     stream_.synchronize();
@@ -486,6 +519,7 @@ class GpuContext final : public Context {
 
   std::shared_ptr<const GpuExecutable> program_;
   gpu::Stream stream_;
+  gpu::Event queued_;  // the end of the last run on a stream of the caller's
   gpu::PinnedMemory host_sizes_;
   gpu::Memory sizes_, faults_, arena_;
   std::map<std::map<std::string, int64_t, std::less<>>, Bucket> buckets_;
@@ -540,8 +574,9 @@ class NullExecutable final : public Executable {
 }  // namespace
 
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
-                                                CompileReport report) {
-  return std::make_shared<GpuExecutable>(std::move(program), std::move(device), std::move(origin), std::move(report));
+                                                CompileReport report, const HostAllocator& allocator) {
+  return std::make_shared<GpuExecutable>(std::move(program), std::move(device), std::move(origin), std::move(report),
+                                         allocator);
 }
 
 std::shared_ptr<Executable> make_null_executable(ChipProgram program, Origin origin, CompileReport report) {

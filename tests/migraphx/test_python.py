@@ -141,3 +141,30 @@ def test_the_module_needs_no_numpy():
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(BUILD / "python")}, capture_output=True,
                           text=True)
     assert done.stdout == "[97, 98]\n", done.stderr
+
+
+ON_GPU = """
+import migraphx, numpy
+program = migraphx.parse_onnx({model!r}, map_input_dims={{"image": [2, 1, 8, 8]}})
+program.compile(migraphx.get_target("gpu"), offload_copy=False)
+image = migraphx.argument(numpy.random.default_rng(0).random((2, 1, 8, 8), dtype=numpy.float32))
+given = migraphx.allocate_gpu(program.get_output_shapes()[0])
+results = [program.run({{"image": migraphx.to_gpu(image)}})[0],
+           program.run({{"image": migraphx.to_gpu(image), "main:#output_0": given}})[0]]
+print(numpy.array([migraphx.from_gpu(result).tolist() for result in results]).tolist())
+"""
+
+
+@pytest.mark.skipif(not (BUILD / "lib/libamdemu.so").exists(), reason="the emulator is built with LLVM's libraries only")
+def test_arguments_on_an_amd_gpu(tmp_path, reference):
+    """Under the emulated driver, whose addresses are none of the host's."""
+    import json
+    import os
+
+    (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "WEFT_CUDA_LIBRARY": "none", "AMDEMU_CHIPS": "gfx1100",
+                                "PYTHONPATH": str(BUILD / "python")}
+    done = subprocess.run([sys.executable, "-c", ON_GPU.format(model=str(DIGITS))], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for got in json.loads(done.stdout):
+        np.testing.assert_allclose(np.reshape(got, (2, 10)), answer(reference, image()), atol=1e-5)

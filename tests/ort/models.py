@@ -29,6 +29,17 @@ def mlp(seed=0, width=64):
     return model(nodes, [("x", TensorProto.FLOAT, ["n", width])], [("y", TensorProto.FLOAT, ["n", 8])], weights)
 
 
+def mixed():
+    """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime takes from no plug-in."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
+             helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
+             helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
+    made = model(nodes, [("x", TensorProto.FLOAT, ["n", 64])], [("y", TensorProto.FLOAT, ["n", 64])],
+                 [("w", numbers(64, 64))])
+    made.graph.output.append(helper.make_tensor_sequence_value_info("pieces", TensorProto.FLOAT, ["n", 1]))
+    return made
+
+
 def session(proto, options=None, entries=None, name=NAME, **settings):
     settings_ = ort.SessionOptions()
     for key, value in {"session.record_ep_graph_assignment_info": "1", **(entries or {})}.items():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own conformance cases through stock onnxruntime: with Weft, and with its own CPU provider alone.
 
-    PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE]
+    PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE] [--processes N]
 
 A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Cases run in
 a process of their own each few, so that a crash costs one case. `--provider` names another provider, one that this onnxruntime
@@ -9,6 +9,7 @@ was built with, to be judged in the same way.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import multiprocessing
 import os
@@ -151,10 +152,18 @@ def _work(numbers, chosen, provider, results):
         results.put((number, judge(cases[number], provider)))
 
 
-def run(provider=NAME, **chosen):
-    """Results of all cases; what a process did not answer is a crash, and the rest goes to a new one."""
+def run(provider=NAME, processes=1, **chosen):
+    """Results of all cases, in their order."""
     names = [case.name for case in all_cases(**chosen)]
-    found, pending = {}, list(range(len(names)))
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        parts = pool.map(lambda first: run_part(provider, chosen, names, range(first, len(names), processes)), range(processes))
+    found = {number: result for part in parts for number, result in part.items()}
+    return [found[number] for number in sorted(found)]
+
+
+def run_part(provider, chosen, names, numbers):
+    """What a process did not answer is a crash, and the rest goes to a new one."""
+    found, pending = {}, list(numbers)
     context = multiprocessing.get_context("spawn")
     while pending:
         results = context.Queue()
@@ -171,7 +180,7 @@ def run(provider=NAME, **chosen):
             found[pending[0]] = {"name": names[pending[0]], "cpu": "?", "weft": "crash", "lost": True, "message": "",
                                  "nodes": 0, "all": 0}
             pending = pending[1:]
-    return [found[number] for number in sorted(found)]
+    return found
 
 
 def summary(results):
@@ -187,9 +196,10 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--match", default="")
     parser.add_argument("--provider", default=NAME)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--json")
     options = parser.parse_args()
-    results = run(options.provider, every=options.every, first=options.first, match=options.match)
+    results = run(options.provider, options.processes, every=options.every, first=options.first, match=options.match)
     for result in results:
         if result["lost"]:
             print("lost:", result["name"], result["weft"], result["message"].replace("\n", " ")[:200])

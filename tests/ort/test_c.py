@@ -18,6 +18,17 @@ SHIM = BUILD / "lib/libweft-onnxruntime-shim.so"
 X = {"x": (0.01 * np.arange(1, 129, dtype=np.float32)).reshape(2, 64)}
 
 
+def build(folder, *words):
+    compiler = os.environ.get("CXX", "clang++-19")
+    subprocess.run([compiler, *map(str, words), *(["-std=c++17", "-isystem", str(HEADERS)] if "-shared" not in words else [])],
+                   check=True, cwd=folder)
+
+
+def runtime(folder):
+    """What links with the stock library in the folder."""
+    return ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """One program linked with the shim; and as it was linked with the library that has the providers inside, to run on a
@@ -26,18 +37,12 @@ def programs(tmp_path_factory):
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     (folder / "libonnxruntime.so.1").symlink_to(stock)
     (folder / "model.onnx").write_bytes(mlp().SerializeToString())
-    compiler = os.environ.get("CXX", "clang++-19")
-
-    def call(*words):
-        subprocess.run([compiler, *map(str, words)], check=True, cwd=folder)
-
-    call("-std=c++17", "-c", "-isystem", HEADERS, pathlib.Path(__file__).parent / "classic.cpp", "-o", "classic.o")
-    ends = ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
-    call("classic.o", "-o", "linked", SHIM, *ends)
+    build(folder, "-c", pathlib.Path(__file__).parent / "classic.cpp", "-o", "classic.o")
+    build(folder, "classic.o", "-o", "linked", SHIM, *runtime(folder))
     names = ["OrtGetApiBase", *("OrtSessionOptionsAppendExecutionProvider_" + name for name in ("MIGraphX", "ROCM", "ROCm"))]
     (folder / "inside.cpp").write_text("".join(f'extern "C" void {name}() {{}}\n' for name in names))
-    call("-shared", "-fPIC", "inside.cpp", "-Wl,-soname,libonnxruntime.so.1", "-o", "libinside.so")
-    call("classic.o", "-o", "plain", "libinside.so", "-Wl,-z,lazy", *ends[1:])
+    build(folder, "-shared", "-fPIC", "inside.cpp", "-Wl,-soname,libonnxruntime.so.1", "-o", "libinside.so")
+    build(folder, "classic.o", "-o", "plain", "libinside.so", "-Wl,-z,lazy", *runtime(folder)[1:])
     return folder
 
 

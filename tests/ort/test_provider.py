@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import models
-from models import NAME, assigned, check_equal, mlp, model, numbers, session
+from models import NAME, assigned, check_equal, mixed, mlp, model, numbers, session
 
 F, I64, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -72,15 +72,6 @@ def test_bound_memory_is_written_in_place():
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], made.run(None, {"x": x})[0])
 
 
-def custom():
-    """A node of a domain that Weft does not know, between two that it takes."""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
-             helper.make_node("StringNormalizer", ["text"], ["clean"], "strings", locale="C"),
-             helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
-    return model(nodes, [("x", F, ["n", 16]), ("text", TensorProto.STRING, [2])],
-                 [("y", F, ["n", 16]), ("clean", TensorProto.STRING, [None])], [("w", numbers(16, 16))])
-
-
 def test_one_memory_as_input_and_output():
     """y = reversed(x) in the place of x."""
     order = np.arange(63, -1, -1)
@@ -96,21 +87,39 @@ def test_one_memory_as_input_and_output():
 
 
 def test_what_cannot_be_compiled_stays_on_the_cpu(capfd):
-    made = session(custom())
+    made = session(mixed())
     assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err
     assert "2/3 nodes on Weft (cpu), 1 on CPU" in said
-    assert "StringNormalizer" in said
-    got = made.run(None, {"x": numbers(3, 16), "text": np.array(["a", "B"])})
-    want = models.reference(custom()).run(None, {"x": numbers(3, 16), "text": np.array(["a", "B"])})
-    np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
-    assert list(got[1]) == list(want[1])
+    assert "SplitToSequence: 'pieces' is no tensor" in said
+    got, want = [side.run(None, {"x": numbers(3, 64)}) for side in (made, models.reference(mixed()))]
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.stack(got[1]), np.stack(want[1]), rtol=1e-4, atol=1e-4)
+
+
+def test_texts_pass_both_ways():
+    nodes = [helper.make_node("StringNormalizer", ["text"], ["clean"], case_change_action="UPPER", stopwords=["a"]),
+             helper.make_node("StringConcat", ["clean", "clean"], ["twice"])]
+    proto = model(nodes, [("text", TensorProto.STRING, ["n"])], [("twice", TensorProto.STRING, [None])])
+    made = session(proto)
+    assert assigned(made) == {NAME: 2}
+    assert list(made.run(None, {"text": np.array(["b", "a", "naïve", ""])})[0]) == ["BB", "NAÏVENAÏVE", ""]
+
+
+def test_sequences_and_optionals_come_in():
+    """y = items[1], or x where there is no optional."""
+    proto = model([helper.make_node("SequenceAt", ["items", "at"], ["y"])], [], [("y", F, ["n", 3])], [("at", np.array(1))])
+    proto.graph.input.append(helper.make_tensor_sequence_value_info("items", F, ["n", 3]))
+    made = session(proto)
+    assert assigned(made) == {NAME: 1}
+    items = [numbers(2, 3), numbers(5, 3, seed=1)]
+    np.testing.assert_array_equal(made.run(None, {"items": items})[0], items[1])
 
 
 @pytest.mark.parametrize("keys", [{"options": {"strict": "1"}}, {"entries": {"session.disable_cpu_ep_fallback": "1"}}])
 def test_strict_refuses_a_mixed_session(keys):
-    with pytest.raises(Exception, match="StringNormalizer"):
-        session(custom(), **keys)
+    with pytest.raises(Exception, match="SplitToSequence"):
+        session(mixed(), **keys)
 
 
 def conditional():
@@ -202,8 +211,8 @@ def test_the_migraphx_sample_runs_unchanged(tmp_path, provider, command):
     (tmp_path / "sample.py").write_text(script)
     words = [word.format(script=script, file=tmp_path / "sample.py") for word in command]
     package = str(pathlib.Path(provider.__file__).parents[1])
-    done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": package}, capture_output=True,
-                          text=True)
+    paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("done")
     assert "3/3 nodes on Weft" in done.stderr

@@ -13,6 +13,7 @@ import enum
 import json
 import pathlib
 import tempfile
+import weakref
 
 from ._library import Handle, call, call_weft, get, hip, made, operators_by_weft, size_list, text_by_weft
 
@@ -239,18 +240,34 @@ def argument_from_pointer(s, address):
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
-# Memory of a GPU and the host's are one here: what a program runs on copies what it must.
+# Memory of AMD's GPU, where its driver is; the facade's, which is the host's, or the host's own elsewhere.
 def allocate_gpu(s, host=False):
-    return argument(s)
+    if host or hip is None or s.bytes() == 0:
+        return argument(s)
+    data = ctypes.c_void_p()
+    if error := hip.hipMalloc(ctypes.byref(data), ctypes.c_size_t(s.bytes())):
+        raise RuntimeError(f"hipMalloc of {s.bytes()} bytes failed with {error}")
+    result = argument_from_pointer(s, data.value)
+    weakref.finalize(result, hip.hipFree, data)
+    return result
+
+
+def _copied(a, result):
+    whichever_way = 4
+    size = a.get_shape().bytes()
+    if hip is None:
+        ctypes.memmove(result.data_ptr(), a.data_ptr(), size)
+    elif error := hip.hipMemcpy(*map(ctypes.c_void_p, (result.data_ptr(), a.data_ptr())), ctypes.c_size_t(size), whichever_way):
+        raise RuntimeError(f"hipMemcpy of {size} bytes failed with {error}")
+    return result
 
 
 def to_gpu(a, host=False):
-    copy = argument(a.get_shape())
-    ctypes.memmove(copy.data_ptr(), a.data_ptr(), a.get_shape().bytes())
-    return copy
+    return _copied(a, allocate_gpu(a.get_shape(), host))
 
 
-from_gpu = to_gpu
+def from_gpu(a):
+    return _copied(a, argument(a.get_shape()))
 
 
 def gpu_sync():

@@ -30,6 +30,17 @@ std::string what_was_looked_for() {
                .hint = "`weft devices -v` lists what is here; --device cpu runs without a GPU"});
 }
 
+std::shared_ptr<std::byte> embedders_memory(size_t bytes, const HostAllocator& allocator) {
+  constexpr size_t alignment = 256;
+  if (void* memory = allocator.allocate(allocator.user, bytes, alignment)) {
+    auto release = [allocator, bytes](std::byte* data) { allocator.release(allocator.user, data, bytes, alignment); };
+    return {static_cast<std::byte*>(memory), release};
+  }
+  throw Error({.kind = ErrorKind::resource,
+               .code = "E401",
+               .what = cat("the caller's allocator gives no ", bytes, " bytes of the device")});
+}
+
 template <class Handles>
 Handle created(const Handles& device, int (*create)(Handle*, unsigned), unsigned flags, std::string_view what) {
   Handle handle = nullptr;
@@ -84,12 +95,17 @@ std::shared_ptr<Device> open_device(const std::string& name) {
   refuse(name);
 }
 
-Memory::Memory(const std::shared_ptr<Device>& device, int64_t bytes) : bytes_(bytes) {
+Memory::Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* memory = nullptr;
   device->use();
+  if (allocator.allocate) {
+    data_ = embedders_memory(static_cast<size_t>(bytes), allocator);
+    return;
+  }
+  void* memory = nullptr;
   device->check(device->calls().allocate(&memory, static_cast<size_t>(bytes)), cat("allocate ", bytes, " bytes"));
-  owned_ = {device, memory};
+  auto owner = std::make_shared<Owned<&DriverCalls::free>>(device, memory);
+  data_ = {owner, static_cast<std::byte*>(memory)};
 }
 
 PinnedMemory::PinnedMemory(const std::shared_ptr<Device>& device, int64_t bytes) : bytes_(bytes) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
 #include "targets/gpu/driver.h"
 
 /// One GPU and what lives on it. Everything is owned by a small move-only object that keeps its device alive; errors
@@ -84,12 +85,13 @@ class Owned {
 class Memory {
  public:
   Memory() = default;
-  Memory(const std::shared_ptr<Device>& device, int64_t bytes);
-  std::byte* data() const { return static_cast<std::byte*>(owned_.get()); }
+  /// From the driver, or from the embedder's allocator, which gives memory of this device (E401 when it has none).
+  Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator = {});
+  std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
 
  private:
-  Owned<&DriverCalls::free> owned_;
+  std::shared_ptr<std::byte> data_;
   int64_t bytes_ = 0;
 };
 
