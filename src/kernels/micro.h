@@ -150,13 +150,19 @@ struct MacInt16 {
   template <class V>
   static WEFT_INLINE V mac(V a, V b, V c) {
 #if defined(__AVX512BW__)
-    using Shorts = short __attribute__((__vector_size__(64)));
-    return c + __builtin_bit_cast(
-                   V, __builtin_ia32_pmaddwd512(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
-#elif defined(__AVX2__)
-    using Shorts = short __attribute__((__vector_size__(32)));
-    return c + __builtin_bit_cast(
-                   V, __builtin_ia32_pmaddwd256(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+    if constexpr (sizeof(V) == 64) {
+      using Shorts = short __attribute__((__vector_size__(64)));
+      return c + __builtin_bit_cast(
+                     V, __builtin_ia32_pmaddwd512(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+    } else
+#endif
+#if defined(__AVX2__)
+    {
+      static_assert(sizeof(V) == 32);
+      using Shorts = short __attribute__((__vector_size__(32)));
+      return c + __builtin_bit_cast(
+                     V, __builtin_ia32_pmaddwd256(__builtin_bit_cast(Shorts, a), __builtin_bit_cast(Shorts, b)));
+    }
 #elif defined(__aarch64__)
     using Shorts = Vec<i16, 8>;
     const auto as = __builtin_bit_cast(Shorts, a), bs = __builtin_bit_cast(Shorts, b);

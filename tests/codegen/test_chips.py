@@ -68,7 +68,8 @@ def test_cpu_compiles(chip, tmp_path):
 
 # Chip, its features, the register, and instructions of the innermost loop for bytes and for 16-bit integers.
 INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
-        ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd")]
+        ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd"),
+        ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: quads
 
 
 @pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
