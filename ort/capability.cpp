@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "ort/api.h"
+#include "ort/late_inputs.h"
 #include "ort/model_writer.h"
 #include "ort/partition.h"
 
@@ -67,11 +68,53 @@ class Search {
       try {
         parts.push_back({nodes, programs_.get(writer_.write(nodes, boundary))});
       } catch (const Error& error) {
+        if (auto late = compile_late(nodes, boundary, error)) {
+          parts.push_back({nodes, late});
+          continue;
+        }
         refuse_culprits(nodes, error);
         return false;
       }
     }
     return true;
+  }
+
+  /// What the compiler refuses because it wants the value of an operand that is an input of the graph may be compiled
+  /// by the run. Null when guesses do not compile either.
+  std::shared_ptr<Compiled> compile_late(const std::vector<size_t>& part, const Boundary& boundary, Error error) {
+    constexpr int most_rounds = 8;
+    std::map<std::string, LateInput> late;
+    ModelText model = writer_.write(part, boundary);
+    for (int round = 0; round < most_rounds && add_late_inputs(part, boundary, error, late); ++round) {
+      for (Guess guess : {Guess::usual, Guess::ones, Guess::zeros}) {
+        Compiled::Values values;
+        for (const auto& [name, input] : late) values.emplace_back(name, guessed(input, guess));
+        try {
+          return programs_.get_late(model, values);
+        } catch (const Error& again) {
+          error = again;
+        }
+      }
+    }
+    return nullptr;
+  }
+
+  /// Adds the operands of the nodes that the error names which could be late; false when there is none to add.
+  bool add_late_inputs(const std::vector<size_t>& part, const Boundary& boundary, const Error& error,
+                       std::map<std::string, LateInput>& late) const {
+    if (graph_.parent) return false;
+    bool has_new = false;
+    for (size_t number : named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()))) {
+      const NodeView& node = graph_.nodes[number];
+      for (size_t i = 1; i < node.inputs.size(); ++i) {
+        const std::string& name = node.inputs[i];
+        bool is_given = std::ranges::find(graph_.inputs, name) != graph_.inputs.end() &&
+                        std::ranges::find(boundary.inputs, name) != boundary.inputs.end();
+        auto input = is_given ? late_input(graph_, node, i) : std::nullopt;
+        if (input) has_new |= late.emplace(name, *input).second;
+      }
+    }
+    return has_new;
   }
 
   void refuse(size_t node, const std::string& reason) {

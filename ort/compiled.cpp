@@ -85,11 +85,13 @@ struct Outputs {
 
 }  // namespace
 
-Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again)
+Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again,
+                   std::vector<std::string> late)
     : memory_(std::move(memory)),
       program_(std::move(program)),
       place_(place),
       again_(std::move(again)),
+      late_(std::move(late)),
       inputs_(port_names(program_.inputs())),
       outputs_(port_names(program_.outputs())) {
   for (const Port& port : program_.inputs())
@@ -107,6 +109,7 @@ Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
   Binding binding;
   for (const std::string& name : inputs_) binding.inputs.push_back(place(inputs, name, "input"));
   for (const std::string& name : outputs_) binding.outputs.push_back(place(outputs, name, "output"));
+  for (const std::string& name : late_) binding.late.push_back(place(inputs, name, "input"));
   return binding;
 }
 
@@ -127,7 +130,17 @@ void Compiled::give_back(std::unique_ptr<Context> context) const {
   idle_.push_back(std::move(context));
 }
 
-std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inputs) const {
+/// The oldest is as good as any to make room: whoever runs it holds it.
+std::shared_ptr<const Compiled> Compiled::variant(const std::vector<std::string>& key,
+                                                  const std::vector<std::string>& shapes, const Values& values) const {
+  std::lock_guard lock(variants_mutex_);
+  auto known = variants_.find(key);
+  if (known != variants_.end()) return known->second;
+  if (variants_.size() == most_variants) variants_.erase(variants_.begin());
+  return variants_[key] = std::make_shared<Compiled>(again_(shapes, values), memory_, place_);
+}
+
+std::shared_ptr<const Compiled> Compiled::variant_for_sizes(const std::vector<Tensor>& inputs) const {
   std::vector<std::string> shapes;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i] || weft_tensor_kind(inputs[i].get()) != WEFT_TENSOR || inputs[i].dims().empty()) continue;
@@ -135,14 +148,34 @@ std::shared_ptr<const Compiled> Compiled::variant(const std::vector<Tensor>& inp
     for (int64_t size : inputs[i].dims()) shape += (shape.back() == '=' ? "" : ",") + std::to_string(size);
     shapes.push_back(shape);
   }
-  std::lock_guard lock(variants_mutex_);
-  auto known = variants_.find(shapes);
-  if (known != variants_.end()) return known->second;
-  if (variants_.size() == most_variants) return nullptr;
-  return variants_[shapes] = std::make_shared<Compiled>(again_(shapes), memory_, place_);
+  return variant(shapes, shapes, {});
+}
+
+/// On a GPU the value lies there, like any input.
+Tensor Compiled::late_value(OrtKernelContext* kernel, size_t place) const {
+  const OrtValue* value = nullptr;
+  ok(api.ort->KernelContext_GetInput(kernel, place, &value));
+  Tensor given = view_of(value);
+  if (!place_.gpu || given.bytes().empty()) return Tensor::copy(given.dtype(), given.bytes(), given.dims());
+  std::vector<std::byte> bytes(given.bytes().size());
+  check(weft_gpu_copy(place_.gpu->name.c_str(), WEFT_TO_HOST, bytes.data(), given.bytes().data(), bytes.size(),
+                      place_.stream));
+  return Tensor::copy(given.dtype(), bytes, given.dims());
+}
+
+void Compiled::run_late(OrtKernelContext* kernel, const Binding& binding) const {
+  Values values;
+  std::vector<std::string> key;
+  for (size_t i = 0; i < late_.size(); ++i) {
+    const Tensor& value = values.emplace_back(late_[i], late_value(kernel, binding.late[i])).second;
+    key.emplace_back(reinterpret_cast<const char*>(value.bytes().data()), value.bytes().size());
+    for (int64_t size : value.dims()) key.back() += "," + std::to_string(size);
+  }
+  variant(key, {}, values)->run(kernel, binding);
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
+  if (!late_.empty()) return run_late(kernel, binding);
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < binding.inputs.size(); ++i) {
     const OrtValue* value = nullptr;
@@ -152,9 +185,8 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
   try {
     run(kernel, binding, inputs);
   } catch (const Error& error) {
-    auto other = again_ && error.code() == "E312" ? variant(inputs) : nullptr;
-    if (!other) throw;
-    other->run(kernel, binding, inputs);
+    if (!again_ || error.code() != "E312") throw;
+    variant_for_sizes(inputs)->run(kernel, binding, inputs);
   }
 }
 

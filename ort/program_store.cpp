@@ -56,19 +56,21 @@ CompileOptions ProgramStore::load_options() const {
           .allocator = memory_ ? memory_->allocator() : nullptr};
 }
 
-std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again) const {
+std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again,
+                                             std::vector<std::string> late) const {
   bool on_gpu = device_.is_gpu();
   void* stream = on_gpu ? options_.stream() : nullptr;
   RunPlace place{.gpu = on_gpu ? &device_ : nullptr,
                  .waits_for_default_stream = on_gpu && options_.has_user_compute_stream && !stream,
                  .stream = stream};
-  return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
+  return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again), std::move(late));
 }
 
-std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
+std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity,
+                                                const Compiled::Values& guesses) const {
   CompileOptions options = compile_options();
   // onnxruntime's tensors are gone when this call has ended: either the program lets go of them, or they are copied.
-  bool lets_go = !is_saved_ && !model.has_nameless_size;
+  bool is_once = !model.has_nameless_size && guesses.empty(), lets_go = !is_saved_ && is_once;
   for (const Constant& constant : model.constants) {
     const Tensor& theirs = constant.tensor;
     bool is_copied = !lets_go && theirs.dtype() != WEFT_STRING;
@@ -77,15 +79,18 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   }
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
-  Program program = weft::compile(bytes_of(bytes), options);
-  if (lets_go) program.detach();
-  if (!model.has_nameless_size) return make(std::move(program));
-  auto again = [bytes, options](const std::vector<std::string>& shapes) {
+  auto again = [bytes, options](const std::vector<std::string>& shapes, const Compiled::Values& values) {
     CompileOptions exact = options;
     exact.shapes = shapes;
+    exact.constants.insert(exact.constants.end(), values.begin(), values.end());
     return weft::compile(bytes_of(bytes), exact);
   };
-  return make(std::move(program), again);
+  Program program = again({}, guesses);
+  if (lets_go) program.detach();
+  if (is_once) return make(std::move(program));
+  std::vector<std::string> late;
+  for (const auto& [name, guess] : guesses) late.push_back(name);
+  return make(std::move(program), again, late);
 }
 
 std::shared_ptr<Compiled> ProgramStore::load(std::span<const std::byte> saved) const {
@@ -147,8 +152,20 @@ void ProgramStore::keep(const Compiled& program) {
   if (options_.save_compiled_model) program.program().save(numbered(options_.save_compiled_path, kept_++));
 }
 
+std::string ProgramStore::identity_of(const ModelText& model) const {
+  return content_hash(model) + " " + options_.identity();
+}
+
+std::shared_ptr<Compiled> ProgramStore::get_late(const ModelText& model, const Compiled::Values& guesses) {
+  if (is_saved_) return nullptr;
+  std::string identity = identity_of(model);
+  auto program = compile(model, identity, guesses);
+  known_.insert_or_assign(identity, program);
+  return program;
+}
+
 std::shared_ptr<Compiled> ProgramStore::get(const ModelText& model) {
-  std::string identity = content_hash(model) + " " + options_.identity();
+  std::string identity = identity_of(model);
   auto known = known_.find(identity);
   if (known == known_.end()) {
     try {

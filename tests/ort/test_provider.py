@@ -97,6 +97,27 @@ def test_what_cannot_be_compiled_stays_on_the_cpu(capfd):
     np.testing.assert_allclose(np.stack(got[1]), np.stack(want[1]), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("op, operand, values", [
+    ("ReduceSum", "axes", [np.array([1]), np.array([0]), np.array([-1])]),
+    ("CumSum", "axis", [np.array(0), np.array(2)]),
+    ("Unsqueeze", "axes", [np.array([0]), np.array([3])]),
+    ("Resize", "scales", [np.array([1, 2, 1], np.float32), np.array([1, 1, 3], np.float32)])])
+def test_operands_that_only_the_run_tells(op, operand, values):
+    """Each value is compiled once; then x may have any size."""
+    inputs = ["x", "", "how"] if op == "Resize" else ["x", "how"]
+    kind = helper.np_dtype_to_tensor_dtype(values[0].dtype)
+    proto = model([helper.make_node(op, inputs, ["y"])], [("x", F, ["n", 3, 4]), ("how", kind, list(values[0].shape))],
+                  [("y", F, None)])
+    feeds = [{"x": numbers(n, 3, 4), "how": value} for n in (2, 5) for value in values]
+    assert assigned(check_equal(proto, feeds)) == {NAME: 1}
+
+
+def test_a_value_that_does_not_compile_is_an_error_of_the_run():
+    proto = model([helper.make_node("ReduceSum", ["x", "how"], ["y"])], [("x", F, ["n", 3]), ("how", I64, [1])], [("y", F, None)])
+    with pytest.raises(Exception, match="axis 7"):
+        session(proto).run(None, {"x": numbers(2, 3), "how": np.array([7])})
+
+
 def test_texts_pass_both_ways():
     nodes = [helper.make_node("StringNormalizer", ["text"], ["clean"], case_change_action="UPPER", stopwords=["a"]),
              helper.make_node("StringConcat", ["clean", "clean"], ["twice"])]
