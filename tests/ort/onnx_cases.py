@@ -26,6 +26,8 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 NAME = "WeftExecutionProvider"
+# Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
+TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 NEWEST_IR = 13  # of the file format that onnxruntime reads; the cases use nothing of newer ones
 STORAGE = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -66,8 +68,11 @@ def make_session(model, provider):
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    providers = [(NAME, {"threads": "1"})] if provider == NAME else [provider]
-    return ort.InferenceSession(model.SerializeToString(), settings, providers=providers, enable_fallback=0)
+    options = {"threads": "1"} if provider == NAME else {}
+    if provider == NAME and not TAKES_NAMES:
+        settings.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == NAME][:1], options)
+        return ort.InferenceSession(model.SerializeToString(), settings)
+    return ort.InferenceSession(model.SerializeToString(), settings, providers=[(provider, options)], enable_fallback=0)
 
 
 def as_ort_value(value):

@@ -9,4 +9,4 @@ def test_no_case_is_lost():
     results = onnx_cases.run(every=1 if os.environ.get("WEFT_TEST_FULL") else 97)
     assert [(r["name"], r["weft"], r["message"]) for r in results if r["lost"]] == []
     summary = onnx_cases.summary(results)
-    assert summary["whole on Weft"] >= 0.6 * summary["passed by the CPU provider"] > 0
+    assert summary["whole on Weft"] >= 0.9 * summary["passed by the CPU provider"] > 0
