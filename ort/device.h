@@ -6,6 +6,8 @@
 
 namespace weft::ort {
 
+constexpr uint32_t amd_vendor = 0x1002;
+
 /// A device that the provider offers.
 struct Device {
   std::string name = "cpu";  ///< as Weft calls it: "nvidia:0"
@@ -14,7 +16,7 @@ struct Device {
 
   bool is_gpu() const { return name != "cpu"; }
   /// Of the maker, as PCI numbers them. The cpu goes by AMD's, which is what applications look for behind the names.
-  uint32_t vendor() const { return name.starts_with("nvidia") ? 0x10DE : 0x1002; }
+  uint32_t vendor() const { return name.starts_with("nvidia") ? 0x10DE : amd_vendor; }
 };
 
 /// The GPUs of this machine; its processor where there is none.

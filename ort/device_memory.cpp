@@ -12,10 +12,10 @@ namespace {
 constexpr size_t alignment = 64;
 
 /// Alignment 0 in its description: onnxruntime takes memory of another alignment for another device.
-OwnedMemoryInfo describe(const Device& device, const char* name, OrtDeviceMemoryType type) {
+OwnedMemoryInfo describe(const Device& device, uint32_t vendor, const char* name, OrtDeviceMemoryType type) {
   OrtMemoryInfo* info = nullptr;
-  ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, device.vendor(), device.number, type, 0,
-                                  OrtDeviceAllocator, &info));
+  ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, vendor, device.number, type, 0, OrtDeviceAllocator,
+                                  &info));
   return OwnedMemoryInfo(info);
 }
 
@@ -54,9 +54,9 @@ const Device* gpu_of(const OrtMemoryDevice* memory) {
 }
 
 bool is_ours(const OrtMemoryDevice* memory) {
-  uint32_t number = api.ep->MemoryDevice_GetDeviceId(memory);
-  return api.ep->MemoryDevice_GetDeviceType(memory) == OrtMemoryInfoDeviceType_GPU && number < devices().size() &&
-         api.ep->MemoryDevice_GetVendorId(memory) == devices()[number].vendor();
+  if (api.ep->MemoryDevice_GetDeviceType(memory) != OrtMemoryInfoDeviceType_GPU) return false;
+  uint32_t number = api.ep->MemoryDevice_GetDeviceId(memory), vendor = api.ep->MemoryDevice_GetVendorId(memory);
+  return number < devices().size() && (vendor == devices()[number].vendor() || vendor == amd_vendor);
 }
 
 bool is_host(const OrtMemoryDevice* memory) {
@@ -79,9 +79,8 @@ class DataTransfer : public OrtDataTransferImpl {
     ort_version_supported = api.version;
     Release = [](OrtDataTransferImpl* self) noexcept { delete static_cast<DataTransfer*>(self); };
     CanCopy = [](const OrtDataTransferImpl*, const OrtMemoryDevice* from, const OrtMemoryDevice* to) noexcept {
-      bool is_between = is_ours(from) && is_ours(to) && api.ep->MemoryDevice_AreEqual(from, to);
-      return is_between || (is_ours(from) && is_host(to)) || (is_host(from) && is_ours(to)) ||
-             (is_ours(from) && is_ours(to) && !gpu_of(from));
+      if (!is_ours(from) || !is_ours(to)) return (is_ours(from) && is_host(to)) || (is_host(from) && is_ours(to));
+      return api.ep->MemoryDevice_GetDeviceId(from) == api.ep->MemoryDevice_GetDeviceId(to);
     };
     CopyTensors = [](OrtDataTransferImpl*, const OrtValue** from, OrtValue** to, OrtSyncStream** streams,
                      size_t count) noexcept {
@@ -113,9 +112,9 @@ void copy_tensor(const OrtValue* from, OrtValue* to, void* stream) {
              bytes, stream);
 }
 
-DeviceMemory::DeviceMemory(const Device& device)
-    : device_(device), own_(describe(device, "Weft", OrtDeviceMemoryType_DEFAULT)) {
-  if (!device.is_gpu()) shared_ = describe(device, "WeftShared", OrtDeviceMemoryType_HOST_ACCESSIBLE);
+DeviceMemory::DeviceMemory(const Device& device, uint32_t vendor)
+    : device_(device), own_(describe(device, vendor, "Weft", OrtDeviceMemoryType_DEFAULT)) {
+  if (!device.is_gpu()) shared_ = describe(device, vendor, "WeftShared", OrtDeviceMemoryType_HOST_ACCESSIBLE);
 }
 
 void DeviceMemory::add_to(OrtEpDevice* device) const {

@@ -17,7 +17,8 @@ using OwnedMemoryInfo = OrtOwned<OrtMemoryInfo, &OrtApi::ReleaseMemoryInfo>;
 
 class DeviceMemory {
  public:
-  explicit DeviceMemory(const Device& device);
+  /// `vendor`: whose memory applications see, the maker's or, where one looks for AMD's only, AMD's.
+  DeviceMemory(const Device& device, uint32_t vendor);
   /// Says that an offered device has this memory: its default, and on the cpu one that the host may write to.
   void add_to(OrtEpDevice* device) const;
   bool holds(const OrtMemoryInfo* wanted) const;

@@ -113,7 +113,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   }
   if (!device.is_gpu()) return nullptr;
   OrtHardwareDevice* made = nullptr;
-  ok(api.ep->CreateHardwareDevice(wanted, device.vendor(), 0, device.vendor() == 0x1002 ? "AMD" : "NVIDIA", nullptr,
+  ok(api.ep->CreateHardwareDevice(wanted, device.vendor(), 0, device.vendor() == amd_vendor ? "AMD" : "NVIDIA", nullptr,
                                   &made));
   made_.push_back(made);
   return made;
@@ -142,7 +142,9 @@ Factory::~Factory() {
 /// The cpu target works in the host's memory, and needs allocators and copies only where an application expects them.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
-    for (const Device& device : devices()) memory_.emplace_back(device);
+    // onnxruntime-genai takes memory of AMD's only under that name, whoever made the GPU.
+    for (const Device& device : devices())
+      memory_.emplace_back(device, name_ == "AMDGPUExecutionProvider" ? amd_vendor : device.vendor());
   }
   CreateAllocator = [](OrtEpFactory* factory, const OrtMemoryInfo* info, const OrtKeyValuePairs*,
                        OrtAllocator** out) noexcept {

@@ -15,13 +15,14 @@ EMULATOR = BUILD / "lib/libamdemu.so"
 pytestmark = pytest.mark.skipif(not EMULATOR.exists(), reason="the emulator is built with LLVM's libraries only")
 CHIP = "gfx1100"
 CLOSE = 1e-4
+PATHS = [path for path in [os.environ.get("PYTHONPATH")] if path]
 
 
-def ask(*questions, chips=CHIP):
+def ask(*questions, chips=CHIP, **variables):
     """(the answers, what was logged)"""
     here = pathlib.Path(__file__).parent
     environment = os.environ | {"WEFT_HIP_LIBRARY": str(EMULATOR), "WEFT_CUDA_LIBRARY": "none", "AMDEMU_CHIPS": chips,
-                                "PYTHONPATH": os.pathsep.join([str(BUILD / "python"), str(here)])}
+                                "PYTHONPATH": os.pathsep.join([str(BUILD / "python"), str(here), *PATHS])} | variables
     done = subprocess.run([sys.executable, here / "gpu_client.py", *questions], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
@@ -67,6 +68,11 @@ def test_values_pass_between_the_gpu_and_the_cpu_provider():
 def test_bound_values_stay_on_the_device():
     found = answer("bound_values")
     assert max(found["errors"]) < CLOSE and found["x"] == 0 and found["device"] != "cpu"
+
+
+def test_bound_runs_replay_one_captured_graph():
+    _, said = ask("bound_values", WEFT_DEBUG="2")
+    assert said.count("capturing 2 steps") == 1  # of three runs
 
 
 def test_one_memory_as_input_and_output():
