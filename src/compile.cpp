@@ -99,6 +99,7 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
              CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory});
   bool bytes = multiplies_bytes(chip);
+  run("expand_block_dots", [&](Module& module) { return expand_block_dots(module, !is_cpu(chip.kind)); });
   if (is_cpu(chip.kind))  // GPUs multiply dequantised values
     run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
   run("fold_scales", fold_scales);
@@ -107,6 +108,7 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
   if (!is_cpu(chip.kind)) {
     run("write_out_loops", write_out_loops);
     run("expand_grouped", expand_grouped);
+    run("mask_ranges", mask_ranges);
   }
   run("expand_attention",
       [&](Module& module) { return expand_attention(module, is_cpu(chip.kind) ? INT64_MAX : widest_gpu_head); });
@@ -132,6 +134,8 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   share_working_memory(plan);
   for (const std::string& note : donation_notes(plan)) log(LogLevel::info, note);
   report.phase_seconds.emplace_back("lower", timer.seconds());
+  if (debug_enabled(2, "compile"))
+    log_text(LogLevel::debug, cat("planned ", plan.steps.size(), " steps for ", chip.arch));
   return plan;
 }
 

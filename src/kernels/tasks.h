@@ -199,6 +199,37 @@ constexpr i64 column_tasks(i64 outer, i64 reduce, i64 inner, int lanes) {
   return ceil_div(outer * ceil_div(inner, lanes), column_chunks(reduce, lanes));
 }
 
+/// Products with weights of a few bits in blocks of k (block_dot.h). Packed weights stand in groups of
+/// `block_dot_panels` panels of `lanes` columns; a task is `mc` rows by `groups` of these.
+inline constexpr int block_dot_panels = 4;
+struct BlockDotBlocks {
+  i64 mc, groups, all_groups, m_blocks, tasks;
+};
+constexpr BlockDotBlocks block_dot_blocks(int lanes, i64 m, i64 n, i64 k) {
+  BlockDotBlocks b{};
+  const i64 columns = block_dot_panels * lanes;
+  b.m_blocks = ceil_div(m, 16);
+  b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), 4), 4);
+  b.m_blocks = ceil_div(m, b.mc);
+  b.all_groups = ceil_div(n, columns);
+  const i64 worthy = ceil_div(32'768, columns * at_least(k, 1) * at_most(b.mc, at_least(m, 1)));
+  b.groups = at_least(at_least(b.all_groups * b.m_blocks / 64, worthy), 1);
+  b.groups = at_most(b.groups, at_least(ceil_div(b.all_groups, 2), 1));
+  b.tasks = b.m_blocks * ceil_div(b.all_groups, b.groups);
+  return b;
+}
+/// Bytes of a block of a group, and of all packed weights.
+constexpr i64 block_dot_bytes(int bits, i64 block, bool zeros, int lanes) {
+  return block_dot_panels * lanes * (block * bits / 8 + 4 + (zeros ? 1 : 0));
+}
+constexpr i64 packed_block_bytes(int bits, i64 n, i64 k, i64 block, bool zeros, int lanes) {
+  return ceil_div(n, block_dot_panels * lanes) * ceil_div(k, block) * block_dot_bytes(bits, block, zeros, lanes);
+}
+/// Scratch bytes of a thread for rows of f32.
+constexpr i64 block_dot_scratch(int lanes, i64 m, i64 n, i64 k, i64 block) {
+  return block_dot_blocks(lanes, m, n, k).mc * ceil_div(k, block) * (block + 1) * 4;
+}
+
 /// Attention: a task is a block of `mq` query rows of one key-value head; the rows of the heads that share it follow
 /// each other (rows = heads in the group x queries). Keys pass in blocks of `nk`.
 struct AttentionBlocks {

@@ -39,6 +39,16 @@ bool has_even_rows(const View& mask) {
   return even;
 }
 
+/// The lambda that says which keys a row sees, where data do: no more than those before `last`.
+void emit_ranges(Lowering& lowering, KernelBuilder& kernel, Value ranges, const std::string& last) {
+  View view = lowering.view_of(ranges);
+  std::string at = cat(kernel.buffer(view.buffer, DType::i64, false), "[", kernel.size(view.offset), " + batch * ",
+                       kernel.size(view.strides[0]), " + query * ", kernel.size(view.strides[1]));
+  kernel.line("    [&]([[maybe_unused]] i64 batch, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA {");
+  kernel.line("  return KeyRange{", at, "], least(", last, ", ", at, " + ", kernel.size(view.strides[2]), "])};");
+  kernel.line("    },");
+}
+
 /// Lines of the score lambda: scale (unless the kernel knows it), soft cap and mask of `W` keys from `key` on; `load`
 /// reads side by side.
 void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
@@ -149,7 +159,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   }
   Dims scores{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
   std::optional<View> mask;
-  if (i.inputs.size() == 4) mask = spread_mask(lowering.view_of(i.inputs[3]), scores);
+  if (op.has_mask(i.inputs.size())) mask = spread_mask(lowering.view_of(i.inputs[3]), scores);
   // Heads are mostly merged again: rows of all heads of a position are stored together.
   View out = lowering.new_result({region.anchor, 0}, {0, 2, 1, 3});
 
@@ -177,7 +187,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
       gpu.groups == 0 ? "" : cat(number_text(DType::f32, scale_apart ? op.scale * log2e : log2e), ", ");
   kernel.line(function, "(WEFT_LAUNCH, s, ", factor, qp, ", ", kp, ", ", vp, ",");
   std::string last = op.causal ? cat("least(", keys, ", most(query + ", kernel.size(op.offset), " + 1, 0))") : keys;
-  kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");
+  if (op.ranged) emit_ranges(lowering, kernel, i.inputs.back(), last);
+  else kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");
   emit_score(kernel, op, mask ? &*mask : nullptr, !scale_apart,
              gpu.groups > 0 && mask && has_even_rows(*mask) ? "load_whole" : "load");
   kernel.line("    [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes) WEFT_LAMBDA {");

@@ -10,6 +10,7 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
+#include "ops/block_dot.h"
 #include "ops/boxes.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
@@ -179,7 +180,9 @@ bool Lowering::is_load_time(Value value) const {
   return found != load_time_.end() && found->second;
 }
 
-View Lowering::constant_view(Value value) {
+View Lowering::stored_view_of(Value value) {
+  auto [entry, is_new] = stored_.try_emplace(value.def);
+  if (!is_new) return entry->second;
   const Tensor& tensor = value.def->as<Constant>()->tensor;
   int index = static_cast<int>(plan_.constants.size());
   if (tensor.dtype != DType::string) plan_.constants.push_back(tensor);
@@ -191,7 +194,7 @@ View Lowering::constant_view(Value value) {
                            .shape = value.shape(),
                            .bytes = bytes_of(value.shape()),
                            .value = value.source()});
-  return unpacked(contiguous_view(buffer, value.shape()), value, true);
+  return entry->second = contiguous_view(buffer, value.shape());
 }
 
 /// Elements narrower than a byte get one of their own; other types stay as they are.
@@ -230,7 +233,7 @@ View Lowering::view_of(Value value) {
   auto found = views_.find(value.def);
   if (found != views_.end()) return found->second.at(value.index);
   if (value.def->is<Constant>()) {
-    views_[value.def] = {constant_view(value)};
+    views_[value.def] = {unpacked(stored_view_of(value), value, true)};
     return views_[value.def][0];
   }
   check(is_view_op(value.def->op), "an operand is computed before its reader");
@@ -426,8 +429,8 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
 static bool converts_stores(const Region& region) {
   if (!region.anchor) return true;
   const Instruction& i = *region.anchor;
-  return i.is<Dot>() || i.is<GroupedDot>() || i.is<Convolution>() || i.is<Attention>() || i.is<Gather>() ||
-         i.is<Concat>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() ||
+  return i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>() ||
+         i.is<Gather>() || i.is<Concat>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() ||
          (i.is<Pool>() && !i.as<Pool>()->indices);
 }
 
@@ -472,8 +475,9 @@ void Lowering::lower_region(const Region& region) {
     region_load_time_ &= !has_symbols(i.op) && !sets_symbols(i) && !i.is<HostOp>();
   });
   for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
-  may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<Convolution>() ||
-               region.anchor->is<Concat>() || (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
+  may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<BlockDot>() ||
+               region.anchor->is<Convolution>() || region.anchor->is<Concat>() ||
+               (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
   may_narrow_ = options_.storage != DType::f32 && converts_stores(region) && !is_kept(region);
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
@@ -585,6 +589,8 @@ void Lowering::lower_body(const Module& body, const std::vector<View>& parameter
 LowerFn lowering_of(const Instruction& anchor) {
   if (anchor.is<Dot>()) return is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot;
   if (anchor.is<GroupedDot>()) return lower_dot;
+  if (anchor.is<BlockDot>()) return lower_block_dot;
+  if (anchor.is<QuantizeRows>()) return lower_quantize_rows;
   if (anchor.is<Convolution>()) return lower_convolution;
   if (anchor.is<Pool>()) return lower_pool;
   if (anchor.is<Attention>()) return lower_attention;

@@ -40,6 +40,8 @@ class Lowering {
   View contiguous_view_of(Value value);
   /// The same for channels-last images: channels side by side, pixels evenly spaced (as in a part of a concatenation).
   View pixel_view_of(Value value);
+  /// A constant as it is stored, also where several elements share a byte.
+  View stored_view_of(Value constant);
   /// From now on the value is read through this view.
   void set_view(Value value, View view) {
     auto& views = views_[value.def];
@@ -113,7 +115,6 @@ class Lowering {
   void write_results(const Module& module, const std::vector<int>& slots);
   bool is_run_time(const Dim& dim) const;
   bool has_value(const Dim& dim) const;
-  View constant_view(Value value);
   View unpacked(const View& packed, Value value, bool load_time);
   void pack(const View& wide, int output, Value value);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
@@ -131,6 +132,7 @@ class Lowering {
   PlanDraft plan_;
   TextPool texts_;
   std::unordered_map<const Instruction*, std::vector<View>> views_;
+  std::unordered_map<const Instruction*, View> stored_;             // constants
   std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
   std::set<int> written_;                                           // slots that have their value
   std::set<std::string> run_time_, pending_;                        // symbols set by steps; those not set yet
@@ -156,6 +158,8 @@ std::string why_unsupported(const Instruction& instruction);
 void lower_pointwise(Lowering& lowering, const Region& region);
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel);
 void lower_dot(Lowering& lowering, const Region& region);
+void lower_block_dot(Lowering& lowering, const Region& region);
+void lower_quantize_rows(Lowering& lowering, const Region& region);
 void lower_convolution(Lowering& lowering, const Region& region);
 void lower_pool(Lowering& lowering, const Region& region);
 void lower_rows(Lowering& lowering, const Region& region);

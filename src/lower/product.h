@@ -23,6 +23,8 @@ struct Product {
 };
 /// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
 Product as_product(Lowering& lowering, const Region& region);
+/// True when one stride leads from each row to the next, over all leading axes.
+bool rows_are_even(const View& a);
 /// The row stride of A when rows of all row axes follow each other evenly.
 Dim row_stride(const Product& p);
 /// The result's axes as (at, row, col), without `at` where there are no batches.

@@ -9,6 +9,7 @@
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "lower/view.h"
+#include "ops/block_dot.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
@@ -26,8 +27,8 @@ Instruction* producer(Value value) {
 bool takes_prologue(const Instruction& i) { return i.is<Reduce>() || i.is<Softmax>() || i.is<Normalize>(); }
 
 bool takes_epilogue(const Instruction& i) {
-  return takes_prologue(i) || i.is<Dot>() || i.is<GroupedDot>() || i.is<Convolution>() || i.is<Gather>() ||
-         i.is<Iota>() || i.is<Resize>();
+  return takes_prologue(i) || i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() ||
+         i.is<Gather>() || i.is<Iota>() || i.is<Resize>();
 }
 
 /// Groups grow while the module is walked once; regions that are merged into others become empty.

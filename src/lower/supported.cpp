@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/lowering.h"
 #include "lower/mac.h"
+#include "ops/block_dot.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/host.h"
@@ -49,7 +50,7 @@ std::string why_no_type(const Instruction& i) {
   auto refused = [&](const Type& type) {
     if (!type.is_tensor()) return takes_containers ? std::string() : cat("values ", type);
     DType t = type.shape.dtype;
-    bool is_narrow = is_packed_type(t) && !i.is<Convert>();
+    bool is_narrow = is_packed_type(t) && !i.is<Convert>() && !i.is<BlockDot>();
     bool is_refused = is_narrow || is_complex(t) || (t == DType::string && !takes_texts(i.op));
     return is_refused ? cat("elements of ", t) : std::string();
   };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,7 +12,7 @@ namespace weft {
 using namespace shape_rule;
 
 Types Attention::infer(Operands in) const {
-  operand_count(name, in, 3, 4);
+  operand_count(name, in, ranged ? 4 : 3, ranged ? 5 : 4);
   const Shape &q = tensor(name, in, 0), &k = tensor(name, in, 1), &v = tensor(name, in, 2);
   for (const Shape* s : {&q, &k, &v}) {
     if (s->rank() != 4) refuse("E151", "attention: ", *s, " must have the axes batch, head, row, column");
@@ -26,7 +27,8 @@ Types Attention::infer(Operands in) const {
   require_equal(k.dims[2], v.dims[2], "attention: rows of k and v");
   if (!exact_divide(q.dims[1], k.dims[1]))
     refuse("E151", "attention: ", q.dims[1], " heads are no multiple of ", k.dims[1], " key heads");
-  if (in.size() == 4) broadcasts_to(name, tensor(name, in, 3), Dims{q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
+  if (has_mask(in.size())) broadcasts_to(name, tensor(name, in, 3), Dims{q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
+  if (ranged) same_dims(name, Shape{DType::i64, {q.dims[0], q.dims[2], 2}}, tensor(name, in, in.size() - 1));
   return {Shape{q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}}};
 }
 
@@ -51,8 +53,20 @@ void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> s
   }
 }
 
-/// exp(score - max) / sum in place; when every score is -inf, zeros or NaN.
-void softmax(std::span<double> scores, bool nan_rows) {
+/// The keys that a row may see.
+struct KeyRange {
+  int64_t begin, end;
+  KeyRange(int64_t first, int64_t last) : begin(first), end(last) {}
+  KeyRange(const Wide& ranges, int64_t row, int64_t keys) {
+    const int64_t* at = ranges.as<int64_t>().data() + row * 2;
+    begin = std::clamp<int64_t>(at[0], 0, keys), end = std::clamp(at[1], begin, keys);
+  }
+  int64_t count() const { return end - begin; }
+};
+
+/// exp(score - max) / sum of the keys that the row sees, in place; when all of these scores are -inf, zeros or NaN.
+void softmax(std::span<double> row, KeyRange seen, bool nan_rows) {
+  auto scores = row.subspan(static_cast<size_t>(seen.begin), static_cast<size_t>(seen.count()));
   double highest = minus_infinity, sum = 0;
   for (double s : scores) highest = s > highest || std::isnan(s) ? s : highest;
   for (double& s : scores) sum += s = highest == minus_infinity ? 0 : std::exp(s - highest);
@@ -72,7 +86,8 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
   const Wide &q = in[0], &k = in[1], &v = in[2];
   int64_t heads = q.dims[1], m = q.dims[2], d = q.dims[3], n = k.dims[2], width = v.dims[3];
   int64_t shared = k.dims[1] == 0 ? 1 : heads / k.dims[1];
-  std::vector<int64_t> steps = in.size() == 4 ? mask_steps(in[3]) : std::vector<int64_t>(4, 0);
+  bool masked = has_mask(in.size());
+  std::vector<int64_t> steps = masked ? mask_steps(in[3]) : std::vector<int64_t>(4, 0);
   std::vector<double> out(static_cast<size_t>(q.dims[0] * heads * m * width), 0.0);
   parallel_parts(q.dims[0] * heads, 2 * m * n * (d + width), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
@@ -83,13 +98,20 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
       for (int64_t i = 0; i < m; ++i) {
         std::span<double> row(scores.data() + i * n, static_cast<size_t>(n));
         for (double& s : row) s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
-        if (in.size() == 4)
-          add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
+        if (masked) add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
         for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j)
           row[static_cast<size_t>(j)] = minus_infinity;
-        softmax(row, nan_rows);
+        KeyRange seen = ranged ? KeyRange(in.back(), head / heads * m + i, n) : KeyRange{0, n};
+        softmax(row, seen, nan_rows);
       }
-      multiply_add(scores.data(), v.as<double>().data() + from * n * width, out.data() + head * m * width, m, n, width);
+      const double* values = v.as<double>().data() + from * n * width;
+      double* y = out.data() + head * m * width;
+      if (!ranged) multiply_add(scores.data(), values, y, m, n, width);
+      for (int64_t i = 0; ranged && i < m; ++i) {
+        KeyRange seen(in.back(), head / heads * m + i, n);
+        multiply_add(scores.data() + i * n + seen.begin, values + seen.begin * width, y + i * width, 1, seen.count(),
+                     width);
+      }
     }
   });
   return {make_wide(q.dtype, {q.dims[0], heads, m, width}, std::move(out))};

@@ -99,7 +99,8 @@ struct Pool {
 /// multiple of kv_heads and head h reads key/value head h / (heads / kv_heads). With a mask it is the fourth operand,
 /// broadcastable to [batch, heads, m, n]: floats are added, bool false means -inf. Row i sees key j only if
 /// j <= i + offset (causal). softcap c > 0 replaces a score s by c * tanh(s / c) before the mask. A row of which
-/// every score is -inf gives 0, or NaN as a softmax does (nan_rows).
+/// every score is -inf gives 0, or NaN as a softmax does (nan_rows). With `ranged` the last operand, i64[batch, m, 2],
+/// gives the keys [begin, end) that a row may see; others are not read, so they may hold anything.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
@@ -107,11 +108,14 @@ struct Attention {
   Dim offset = 0;
   double softcap = 0;
   bool nan_rows = false;
+  bool ranged = false;
   static auto fields() {
-    return std::tuple{Field{"scale", &Attention::scale}, Field{"causal", &Attention::causal},
-                      Field{"offset", &Attention::offset}, Field{"softcap", &Attention::softcap},
-                      Field{"nan_rows", &Attention::nan_rows}};
+    return std::tuple{Field{"scale", &Attention::scale},       Field{"causal", &Attention::causal},
+                      Field{"offset", &Attention::offset},     Field{"softcap", &Attention::softcap},
+                      Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged}};
   }
+  /// Of `count` operands, whether there is a mask.
+  bool has_mask(size_t count) const { return count == (ranged ? 5u : 4u); }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Attention&) const = default;

@@ -3,6 +3,7 @@
 
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ops/block_dot.h"
 #include "ops/boxes.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
@@ -37,9 +38,9 @@ std::span<const OpInfo* const> infos() {
 
 std::span<const OpInfo* const> all_ops() {
   return infos<Parameter, Constant, Sizes, Bind, If, Loop, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast,
-               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot, Convolution,
-               Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements, ScatterNd, Iota, Resize, Quantize,
-               Dequantize, NonMaxSuppression, Custom, HostOp>();
+               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot, QuantizeRows,
+               BlockDot, Convolution, Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements, ScatterNd,
+               Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/expand_composites.h"
 
+#include <array>
 #include <cmath>
 
+#include "ir/core_ops.h"
+#include "ops/block_dot.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
+#include "ops/quantize.h"
 #include "passes/match.h"
 
 namespace weft {
@@ -26,6 +30,17 @@ Value below(Module& module, const Dims& dims, const Dim& offset) {
   return apply(module, Fn::less_equal, {column, last});
 }
 
+/// Which of `keys` keys stand in ranges[batch, rows, 2]: bool[batch, 1, rows, keys].
+Value inside(Module& module, Value ranges, const Dim& keys) {
+  Value key = module.append(Iota{.dims = {1, 1, 1, keys}, .axis = 3}, {});
+  auto bound = [&](int64_t which) {
+    Dims dims = {ranges.dims()[0], 1, ranges.dims()[1], 1};
+    return reshape(module, slice_axis(module, ranges, 2, which, 1), dims);
+  };
+  Value behind = apply(module, Fn::greater_equal, {key, bound(0)}), before = apply(module, Fn::less, {key, bound(1)});
+  return apply(module, Fn::logical_and, {behind, before});
+}
+
 Value expanded(Module& module, const Instruction& i) {
   const auto& op = *i.as<Attention>();
   Value q = i.inputs[0], k = for_all_heads(module, i.inputs[1], q.dims()[1]),
@@ -36,14 +51,16 @@ Value expanded(Module& module, const Instruction& i) {
   s = apply(module, Fn::mul, s, op.scale);
   if (op.softcap > 0)
     s = apply(module, Fn::mul, apply(module, Fn::tanh, {apply(module, Fn::div, s, op.softcap)}), op.softcap);
-  if (i.inputs.size() == 4) {
+  bool masked = op.has_mask(i.inputs.size());
+  if (masked) {
     Value mask = i.inputs[3];
     s = mask.dtype() == DType::boolean ? apply(module, Fn::select, {mask, s, hidden})
                                        : apply(module, Fn::add, {s, convert(module, mask, type)});
   }
   if (op.causal) s = apply(module, Fn::select, {below(module, s.dims(), op.offset), s, hidden});
+  if (op.ranged) s = apply(module, Fn::select, {inside(module, i.inputs.back(), k.dims()[2]), s, hidden});
   Value p = module.append(Softmax{.axis = 3}, {s});
-  if (!op.nan_rows && (op.causal || i.inputs.size() == 4)) {
+  if (!op.nan_rows && (op.causal || op.ranged || masked)) {
     Value top = reduce(module, ReduceFn::max, s, {3}, true);
     p = apply(module, Fn::select, {apply(module, Fn::equal, {top, hidden}), constant(module, type, 0), p});
   }
@@ -51,6 +68,83 @@ Value expanded(Module& module, const Instruction& i) {
 }
 
 }  // namespace
+
+static Value expanded_product(Module& module, const Instruction& i) {
+  const auto& op = *i.as<BlockDot>();
+  Value x = i.inputs[0], w = i.inputs[1], scale = i.inputs[2];
+  BlockDotOperands at(i.inputs.size(), x.dtype() == DType::i8);
+  if (x.def->is<QuantizeRows>()) x = x.def->inputs[0];
+  else if (at.row_scale)
+    x = module.append(Dequantize{.to = op.type, .axis = x.rank() - 1, .block = op.block}, {x, i.inputs[at.row_scale]});
+  int64_t half = int64_t{1} << (bits(w.dtype()) - 1);
+  Value zero = at.zero ? i.inputs[at.zero]
+                       : broadcast(module, constant(module, w.dtype(), static_cast<double>(half)), scale.dims());
+  Value weight = module.append(Dequantize{.to = scale.dtype(), .axis = 1, .block = op.block}, {w, scale, zero});
+  weight = convert(module, slice_axis(module, weight, 1, 0, x.dims().back()), x.dtype());
+  return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
+}
+
+/// Rows in 8 bits, spelt out over [.., blocks, block].
+static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
+  int64_t block = i.as<QuantizeRows>()->block;
+  Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
+  cut.push_back(block), column.push_back(1);
+  Value x = convert(module, i.inputs[0], DType::f32);
+  Pad pad{.before = Dims(wide.size(), 0), .after = Dims(wide.size(), 0)};
+  pad.after.back() = wide.back() - x.dims().back();
+  x = reshape(module, module.append(pad, {x, constant(module, DType::f32, 0)}), cut);
+  int64_t last = static_cast<int64_t>(cut.size()) - 1;
+  Value top = reduce(module, ReduceFn::max, apply(module, Fn::abs, {x}), {last}, true);
+  Value none = apply(module, Fn::equal, top, 0), zero = constant(module, DType::f32, 0);
+  Value inverse = apply(module, Fn::div, {constant(module, DType::f32, 127), top});
+  inverse = apply(module, Fn::select, {none, zero, inverse});
+  Value steps = apply(module, Fn::round, {apply(module, Fn::mul, {x, inverse})});
+  Value sum = reduce(module, ReduceFn::sum, convert(module, steps, DType::i32), {last}, false);
+  Value scale = reshape(module, apply(module, Fn::div, top, 127), i.types[1].shape.dims);
+  return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
+}
+
+bool expand_block_dots(Module& module, bool all) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    if (all && i.is<QuantizeRows>()) {
+      ReplaceScope scope(module, i);
+      std::array<Value, 3> rows = expanded_rows(module, i);
+      for (uint32_t at = 0; at < 3; ++at) module.replace(i.result(at), rows[at]);
+      changed = true;
+      continue;
+    }
+    if (!i.is<BlockDot>() || (!all && i.inputs[1].def->is<Constant>())) continue;
+    ReplaceScope scope(module, i);
+    module.replace(i.result(), expanded_product(module, i));
+    changed = true;
+  }
+  return changed;
+}
+
+bool mask_ranges(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    const auto* op = i.as<Attention>();
+    if (!op || !op->ranged) continue;
+    ReplaceScope scope(module, i);
+    Value seen = inside(module, i.inputs.back(), i.inputs[1].dims()[2]);
+    Attention masked = *op;
+    masked.ranged = false;
+    std::vector<Value> in(i.inputs.begin(), i.inputs.begin() + 3);
+    DType type = i.inputs[0].dtype();
+    Value hidden = apply(module, Fn::select, {seen, constant(module, type, 0), constant(module, type, -INFINITY)});
+    if (op->has_mask(i.inputs.size())) {
+      Value mask = i.inputs[3];
+      if (mask.dtype() == DType::boolean) hidden = apply(module, Fn::logical_and, {mask, seen});
+      else hidden = apply(module, Fn::add, {convert(module, mask, type), hidden});
+    }
+    in.push_back(hidden);
+    module.replace(i.result(), module.append(masked, in));
+    changed = true;
+  }
+  return changed;
+}
 
 bool expand_attention(Module& module, int64_t widest) {
   bool changed = false;

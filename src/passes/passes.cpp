@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "passes/canonicalise_views.h"
 #include "passes/channels_last.h"
+#include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"
 #include "passes/inline_control.h"
@@ -66,6 +67,7 @@ constexpr Stage stages[] = {
 constexpr NamedPass others[] = {
     {"raise_composites", raise_composites}, {"integer_products", integer_products}, {"byte_products", byte_products},
     {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},   {"channels_last", channels_last},
+    {"mask_ranges", mask_ranges},
 };
 
 }  // namespace

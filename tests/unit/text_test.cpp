@@ -30,6 +30,8 @@ module main {
   %nd = parameter {name="nd", type=i64[5,1]}
   %bias = parameter {name="bias", type=f32[8]}
   %flags = parameter {name="flags", type=bool[batch,seq,8]}
+  %bw = parameter {name="weights in blocks", type=u4[3,16]}
+  %bs = parameter {name="scales", type=f32[3,1]}
   %k = constant {value=i32[2,2]{1, -2, 3, 4}}
   %e = constant {value=f32[0]{}}
   %sz = sizes {dims=[batch, 2*seq + 1]}
@@ -54,6 +56,8 @@ module main {
   %dt = dot %x, %x2 {type=f32}
   %wh = iota {dims=[batch], axis=0, type=i64}
   %gd = grouped_dot %x, %x2, %wh {type=f32}
+  %qr = quantize_rows %x {block=16}
+  %bd = block_dot %qr, %bw, %bs, %qr.1, %qr.2 {block=16, type=f32}
   %cn = convolution %image, %w {strides=[2, 1], dilations=[1, 2], pads_begin=[1, 1], pads_end=[0, 1], groups=1, transposed=false, output_padding=[], layout=channels_first, type=f32}
   %po = pool %image {fn=max, kernel=[3, 3], strides=[2, 2], dilations=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], round_up=true, count_include_pad=false, p=2, indices=true, layout=channels_first}
   %at = attention %image, %image, %image {scale=0.125, causal=true, offset=seq, softcap=30}

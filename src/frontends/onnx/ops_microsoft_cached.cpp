@@ -197,6 +197,43 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   return convert({&c, picked}, h.q.dtype());
 }
 
+/// The keys [begin, end) that rows at the positions own[batch, 1, rows, 1] see of appended ones, [batch, rows, 2].
+Expr ranges_of(Call& c, Expr own, Expr length, bool causal, int64_t window) {
+  Dims column = {own.dims()[0], own.dims()[2], 1};
+  Expr end = causal ? own + 1.0 : broadcast(length, own.dims());
+  Expr begin = causal && window > 0 ? max(own - static_cast<double>(window - 1), 0) : like(own, 0);
+  return {&c, concat(c, {reshape(broadcast(begin, own.dims()), column), reshape(end, column)}, 2)};
+}
+
+/// What GroupQueryAttention does with the keys that it has.
+struct Grouped {
+  Heads heads;
+  Keys keys;
+  Rows at;
+  Expr own;  ///< position of each row, [batch, 1, rows, 1]
+  bool causal, is_windowed;
+  int64_t window;  ///< keys that a row sees, itself included
+  double scale, softcap;
+};
+
+/// Rows see keys that follow each other: which, stands beside the mask that the node itself may have.
+Value ranged_attention(Call& c, const Grouped& g) {
+  Values in = {g.heads.q, g.keys.k, g.keys.v};
+  if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
+  in.push_back(ranges_of(c, g.own, g.at.length, g.causal, g.window));
+  return c.emit(Attention{.scale = g.scale, .softcap = g.softcap, .ranged = true}, in);
+}
+
+/// Which keys each row sees, and the node's own mask, as numbers to add.
+Value mask_of(Call& c, const Grouped& g) {
+  DType type = g.heads.q.dtype();
+  Expr sees = g.causal ? g.keys.position <= g.own : g.keys.position < g.at.length;
+  if (g.causal && g.window > 0) sees = sees & (g.keys.position > g.own - static_cast<double>(g.window));
+  if (g.keys.is_held) sees = sees & Expr{&c, g.keys.is_held};
+  Expr mask = additive(sees, type);
+  return c.has_input(10) ? mask + bias_of(c, arg(c, 10), g.keys, g.heads) : mask;
+}
+
 Values group_query_attention(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {7, 2}, {8, 2}, {9, 2}, {10, 4}, {14, 1}, {15, 1}});
   Heads h = grouped_heads(c, c.integer("num_heads"), c.integer("kv_num_heads"), 14);
@@ -205,30 +242,29 @@ Values group_query_attention(Call& c) {
   turn(c, h, at, c.optional_input(9), 7);
   Storage ks = storage_of(c, "k_quant_type", 3, 12), vs = storage_of(c, "v_quant_type", 4, 13);
   bool causal = c.flag("causal", true), is_windowed = c.flag("sliding_window_cache");
-  int64_t window = c.integer("local_window_size", -1);  // keys that a row sees, itself included
+  int64_t window = c.integer("local_window_size", -1);
   if (is_windowed && window < 1) c.fail("E145", cat("local_window_size must be >=1, is ", window));
   Keys keys = is_windowed ? windowed(c, h, at, ks, vs, window) : appended(c, h, at, ks, vs);
-  Expr own = at.start + along(iota(c, rows), 2, 4);  // position of each row
-  Expr sees = causal ? keys.position <= own : keys.position < at.length;
-  if (causal && window > 0) sees = sees & (keys.position > own - static_cast<double>(window));
-  if (keys.is_held) sees = sees & Expr{&c, keys.is_held};
-  Value mask = additive(sees, h.q.dtype());
-  if (c.has_input(10)) mask = Expr{&c, mask} + bias_of(c, arg(c, 10), keys, h);
-  double scale = head_scale(c, h.q), softcap = c.number("softcap", 0);
+  Expr own = broadcast(at.start + along(iota(c, rows), 2, 4), {batch, 1, rows, 1});
+  Grouped g{h, keys, at, own, causal, is_windowed, window, head_scale(c, h.q), c.number("softcap", 0)};
   bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
   int64_t shown = c.integer("qk_output", 0);
+  bool has_sink = c.has_input(11) || is_smooth, shows_scores = shown != 0 && c.wants_output(3);
+  if (!is_windowed && !has_sink && !shows_scores)
+    return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
+  Value mask = mask_of(c, g);
   h.k = keys.k, h.v = keys.v;
   Dim count = h.k.dims()[2];
-  if (c.has_input(11) || is_smooth) {
+  if (has_sink) {
     Expr sink = c.has_input(11) ? convert(arg(c, 11), h.q.dtype()) : full(c, h.q.dtype(), {1}, 0);
     mask = with_sink(c, h, {&c, mask}, sink);
   }
-  if (shown == 0 || !c.wants_output(3)) {
-    Value y = c.emit(Attention{.scale = scale, .softcap = softcap}, {h.q, h.k, h.v, mask});
+  if (!shows_scores) {
+    Value y = c.emit(Attention{.scale = g.scale, .softcap = g.softcap}, {h.q, h.k, h.v, mask});
     return {join_heads({&c, y}), keys.present_k, keys.present_v};
   }
   if (is_windowed) c.unsupported("with sliding_window_cache and qk_output is not supported");
-  Scores y = spelt_out(h.q, h.k, h.v, mask, scale, softcap, shown == 1 ? 2 : 3);
+  Scores y = spelt_out(h.q, h.k, h.v, mask, g.scale, g.softcap, shown == 1 ? 2 : 3);
   Expr scores = slice(y.scores, 3, 0, count);
   return {join_heads(y.result), keys.present_k, keys.present_v, select(equal(scores, -infinity), 0, scores)};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontends/onnx/expr.h"
+#include "ops/block_dot.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
 
@@ -215,30 +216,64 @@ Expr of_each_k(Call& c, const NBits& w, Expr list) {
   return slice(reshape(spread, {w.n, w.blocks * w.block}), 1, 0, w.k);
 }
 
-/// The weights [N, K] as floats. Blocks of whole zero points are dequantised as they are; floats as zero points, and
-/// blocks in another order, are written as arithmetic.
-Expr n_bits_weight(Call& c, const NBits& w) {
+/// The weights [N, blocks * block] as they are.
+Value n_bits_steps(Call& c, const NBits& w) {
   Value packed = unpacked(c, 1, w.type, w.n, "weight");
   if (!known_equal(packed.dims()[1], w.blocks * w.block))
     c.fail("E151", cat("has a weight ", packed.shape(), " for K = ", w.k));
+  return packed;
+}
+
+/// Zero points [N, blocks], whose rows begin with a byte.
+Expr n_bits_zero(Call& c, const NBits& w) {
+  return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
+}
+
+/// The weights [N, K] as floats. Blocks of whole zero points are dequantised as they are; floats as zero points, and
+/// blocks in another order, are written as arithmetic.
+Expr n_bits_weight(Call& c, const NBits& w) {
+  Value packed = n_bits_steps(c, w);
   Expr scale = reshape(arg(c, 2), {w.n, w.blocks});
   bool zero_is_float = c.has_input(3) && is_float(c.dtype(3));
   Expr zero = full(c, w.type, {w.n, w.blocks}, static_cast<double>(int64_t{1} << (bits(w.type) - 1)));
   if (zero_is_float) zero = reshape(arg(c, 3), {w.n, w.blocks});
-  else if (c.has_input(3)) zero = slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
+  else if (c.has_input(3)) zero = n_bits_zero(c, w);
   if (!zero_is_float && !c.has_input(4))
     return slice(Expr{&c, dequantized(c, packed, {scale, zero, 1, w.block}, scale.dtype())}, 1, 0, w.k);
   Expr steps = slice(convert(Expr{&c, packed}, scale.dtype()), 1, 0, w.k);
   return (steps - of_each_k(c, w, convert(zero, scale.dtype()))) * of_each_k(c, w, scale);
 }
 
+/// Whether a kernel takes the weights as they are.
+bool has_plain_blocks(Call& c, const NBits& w) {
+  bool is_plain = !c.has_input(4) && !(c.has_input(3) && is_float(c.dtype(3)));
+  return is_plain && w.type != DType::u2 && w.block % 16 == 0 && c.input(0).rank() > 1;
+}
+
+/// The product with weights as they are. accuracy_level 4 allows rows in 8 bits, which onnxruntime uses then.
+Expr block_product(Call& c, const NBits& w, Expr x, bool rows_in_bytes) {
+  {
+    GuardCollector guards(c.module());
+    require_equal(x.dims().back(), w.k, "MatMulNBits: columns of A and K");
+  }
+  Values in = {x, n_bits_steps(c, w), reshape(arg(c, 2), {w.n, w.blocks})};
+  if (c.has_input(3)) in.push_back(n_bits_zero(c, w));
+  if (rows_in_bytes) {
+    Value rows = c.emit(QuantizeRows{.block = w.block}, {x});
+    in[0] = rows;
+    in.push_back(rows.def->result(1)), in.push_back(rows.def->result(2));
+  }
+  return {&c, c.emit(BlockDot{.block = w.block, .type = x.dtype()}, in)};
+}
+
 /// x times a matrix of packed 2, 4 or 8-bit weights [N, K] with a scale for each block of K.
 Values matmul_nbits(Call& c) {
   Expr x = arg(c, 0);
   NBits w = n_bits(c);
-  c.ignore("accuracy_level");
+  bool rows_in_bytes = c.integer("accuracy_level", 0) == 4;
   if (c.integer("weight_prepacked", 0) != 0) c.unsupported("with weights packed for a provider is not supported");
-  Expr y = matmul(x, transpose(convert(n_bits_weight(c, w), x.dtype()), {1, 0}));
+  Expr y = has_plain_blocks(c, w) ? block_product(c, w, x, rows_in_bytes)
+                                  : matmul(x, transpose(convert(n_bits_weight(c, w), x.dtype()), {1, 0}));
   return {c.has_input(5) ? y + arg(c, 5) : y};
 }
 
@@ -272,33 +307,43 @@ Values matmul_bnb4(Call& c) {
   return {matmul(x, turned ? transpose(weight, {1, 0}) : weight)};
 }
 
-/// The quantised table of GatherBlockQuantized as bytes: u8 data holds several numbers in each.
-Expr table_of_bytes(Call& c, size_t input, int64_t width) {
-  Expr data = arg(c, input);
-  if (data.dtype() != DType::u8) return convert(data, is_signed_integer(data.dtype()) ? DType::i8 : DType::u8);
-  if (width == 8) return data;
-  Tensor packed = c.require_constant(input, "data of several numbers in a byte");
-  packed.dims.back() *= 8 / width;
-  packed.dtype = width == 4 ? DType::u4 : DType::u2;
-  return convert(Expr{&c, constant(c.module(), packed)}, DType::u8);
+/// The numbers of `width` bits in bytes, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
+Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
+  if (width == 8) return bytes;
+  Dims column = bytes.dims(), all = bytes.dims();
+  column.push_back(1), all.back() = all.back() * Dim(8 / width);
+  Values parts;
+  for (int64_t low = 0; low < 8; low += width) {
+    Expr moved = low == 0 ? bytes : apply(Fn::shift_right, bytes, like(bytes, static_cast<double>(low)));
+    Expr part = apply(Fn::bit_and, moved, like(bytes, static_cast<double>((1 << width) - 1)));
+    parts.push_back(reshape(part, column));
+  }
+  return reshape(Expr{&c, concat(c, parts, bytes.rank())}, all);
 }
 
-/// Rows of a table that is quantised in blocks along another axis.
+/// Rows of a table that is quantised in blocks along another axis. u8 data holds several numbers in each byte along its
+/// last axis, which are taken apart after rows are picked.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
   bool is_packed = c.dtype(0) == DType::u8;
-  Expr data = table_of_bytes(c, 0, width), scale = arg(c, 2);
+  Expr data = arg(c, 0), scale = arg(c, 2);
   int64_t along = c.axis(c.integer("quantize_axis", 1), data.rank()),
           from = c.axis(c.integer("gather_axis", 0), data.rank());
   if (along == from) c.unsupported("with blocks along the gathered axis is not supported");
+  if (is_packed && width < 8 && from == data.rank() - 1)
+    c.unsupported("with several numbers in a byte along the gathered axis is not supported");
   auto picked = [&](Expr table) { return Expr{&c, c.emit(Gather{.axis = from}, {table, c.input(1)})}; };
+  auto numbers = [&](size_t input) {
+    Expr table = arg(c, input);
+    if (is_packed) return spread_bytes(c, picked(table), width);
+    return picked(convert(table, is_signed_integer(table.dtype()) ? DType::i8 : DType::u8));
+  };
   int64_t axis = along < from ? along : along + c.input(1).rank() - 1;
-  Expr factor = picked(scale);
-  Expr zero = c.has_input(3)
-                  ? picked(table_of_bytes(c, 3, width))
-                  : full(c, data.dtype(), factor.dims(), is_packed ? static_cast<double>(1 << (width - 1)) : 0);
-  return {dequantized(c, picked(data), {factor, zero, axis, block}, scale.dtype())};
+  Expr factor = picked(scale), x = numbers(0);
+  Expr zero = c.has_input(3) ? slice(numbers(3), factor.rank() - 1, 0, factor.dims().back())
+                             : full(c, x.dtype(), factor.dims(), is_packed ? static_cast<double>(1 << (width - 1)) : 0);
+  return {dequantized(c, x, {factor, zero, axis, block}, scale.dtype())};
 }
 
 constexpr Operator table[] = {
@@ -323,7 +368,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "MatMulNBits", matmul_nbits, "2, 4 or 8 bits; no weights packed for a provider"},
     {"com.microsoft", "MatMulBnb4", matmul_bnb4},
     {"com.microsoft", "GatherBlockQuantized", gather_block_quantized,
-     "2, 4 or 8 bits; no blocks along the gathered axis"},
+     "2, 4 or 8 bits; no blocks, nor bytes of several numbers, along the gathered axis"},
 };
 
 }  // namespace
