@@ -22,10 +22,7 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
 struct Outputs {
   OrtKernelContext* kernel;
   const std::vector<size_t>& places;
-  const std::vector<Tensor>& inputs;
-  bool on_gpu;  // where Weft itself sees to memory that is both input and output
   std::vector<void*> memory;
-  std::vector<std::unique_ptr<std::byte[]>> aside = {};
   std::exception_ptr failure = nullptr;  // what went wrong in the callback
 
   void* make(size_t index, const int64_t* dims, size_t rank) {
@@ -35,25 +32,12 @@ struct Outputs {
     return memory[index];
   }
 
-  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache: the result is
-  /// made aside and copied when all is read.
-  bool is_read(const void* data, size_t bytes) const {
-    if (on_gpu) return false;
-    auto begin = static_cast<const std::byte*>(data);
-    return std::ranges::any_of(inputs, [&](const Tensor& input) {
-      if (!input || input.dtype() == WEFT_STRING) return false;
-      auto other = input.bytes();
-      return begin < other.data() + other.size() && other.data() < begin + bytes;
-    });
-  }
-
+  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache: the run
+  /// updates it in place where it can, and copies the input aside where it must.
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
     alignas(64) static char nothing;  // the address of an empty output may be null
     void* data = make(index, dims, rank);
-    if (!data || bytes == 0) return &nothing;
-    if (!is_read(data, bytes)) return data;
-    aside.push_back(std::make_unique<std::byte[]>(bytes));
-    return aside.back().get();
+    return data && bytes > 0 ? data : &nothing;
   }
 
   static void* allocate(void* user, size_t index, const int64_t* dims, size_t rank, size_t bytes) {
@@ -191,7 +175,7 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const {
-  Outputs outputs{kernel, binding.outputs, inputs, place_.gpu != nullptr, std::vector<void*>(binding.outputs.size())};
+  Outputs outputs{kernel, binding.outputs, std::vector<void*>(binding.outputs.size())};
   RunOptions options{.allocate = &Outputs::allocate,
                      .allocate_user = &outputs,
                      .on_device = !place_.gpu     ? 0
