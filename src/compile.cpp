@@ -75,8 +75,8 @@ std::shared_ptr<Executable> compile_reference(Job job) {
 /// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
 [[noreturn]] void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
-    const std::string& kernel = plan.kernels[static_cast<size_t>(step.kernel)].name;
-    if (!kernel.starts_with("custom_") || error.info().what.find(kernel) == std::string::npos) continue;
+    const PlanKernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
+    if (kernel.kind != KernelKind::custom || error.info().what.find(kernel.name) == std::string::npos) continue;
     throw Error({.kind = ErrorKind::usage,
                  .code = "E217",
                  .what = "the source of a custom operator does not compile",

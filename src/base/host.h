@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 /// What an embedding program may give in place of the library's own: memory and threads. Plain functions, because they
 /// come through the C interface.
@@ -25,9 +24,6 @@ struct HostExecutor {
   void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context) = nullptr;
   void* user = nullptr;
 };
-
-/// How the names of kernels begin that call a function of the host: such a program cannot be saved.
-inline constexpr std::string_view host_call_kernel = "host_call";
 
 /// How a program is hosted.
 struct Host {

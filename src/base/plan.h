@@ -56,6 +56,13 @@ struct PlanBuffer {
   int shares = -1;
 };
 
+/// Whose code a kernel runs.
+enum class KernelKind : uint8_t {
+  own,            ///< Weft's
+  custom,         ///< source that the embedding program gave
+  host_function,  ///< calls a function of this process: the program cannot be saved
+};
+
 /// A distinct kernel. The entry is `name`. On a CPU `name`_plan(sizes, out) gives out[0] = tasks, out[1] = scratch
 /// bytes; on a GPU the step says how many blocks there are.
 struct PlanKernel {
@@ -65,6 +72,8 @@ struct PlanKernel {
   int shared_bytes = 0;  ///< GPU: dynamic shared memory of a block
   int occupancy = 0;     ///< GPU: blocks that should fit on a compute unit at once; 0: as many as do
   int cluster = 1;       ///< GPU: blocks that run together and read each other's shared memory (NVIDIA from sm_90)
+  KernelKind kind = KernelKind::own;
+  bool notes_faults = false;  ///< may find an index out of range, which it writes to the KernelFault of its launch
 };
 
 /// Where a run-time symbol gets its value: an element of a buffer, or an expression over symbols that have theirs.

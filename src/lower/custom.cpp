@@ -99,7 +99,8 @@ void emit_host_call(Lowering& lowering, const Region& region, KernelBuilder& ker
   kernel.line("const i64* const held = ", address, ";");
   kernel.line("using Call = i32 (*)(void*, const char*, void* const*, const i64*);");
   kernel.line("const i32 failed = ((Call)held[0])((void*)held[1], (const char*)(held + 2), buffers, sizes);");
-  kernel.line("if (failed && WEFT_LAUNCH.args->fault) *WEFT_LAUNCH.args->fault = {3, 0, failed, 0, 0};");
+  kernel.line("if (failed && ", kernel.launch_noting_faults(),
+              ".args->fault) *WEFT_LAUNCH.args->fault = {3, 0, failed, 0, 0};");
 }
 
 }  // namespace
@@ -120,8 +121,10 @@ void lower_custom(Lowering& lowering, const Region& region) {
   for (char c : op.op) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (op.calls_host()) {
     emit_host_call(lowering, region, kernel, rule);
-    stem = std::string(host_call_kernel);
+    stem = "host_call";
+    kernel.set_kind(KernelKind::host_function);
   } else {
+    kernel.set_kind(KernelKind::custom);
     kernel.set_prelude(prelude(op));
     if (op.pointwise) emit_pointwise(lowering, region, kernel, op);
     else emit_whole(lowering, region, kernel, op, rule);

@@ -43,14 +43,15 @@ void lower_gather(Lowering& lowering, const Region& region) {
   };
   if (has_after) {
     kernel.line("  [[maybe_unused]] const i64 outer = at[0], row = at[1], col = at[2];");
-    kernel.line("  const i64 from = checked_index(WEFT_LAUNCH, (", first, ")[row], ", limit, ");");
+    kernel.line("  const i64 from = checked_index(", kernel.launch_noting_faults(), ", (", first, ")[row], ", limit,
+                ");");
     kernel.line("  const auto acc = ",
                 converted(cat("load<W>(", base, " + (outer * ", limit, " + from) * ", a, " + col, lanes)")), ";");
   } else {
     kernel.line("  [[maybe_unused]] const i64 outer = at[0], col = at[2];");
     kernel.line("  const auto acc = ",
-                converted(cat("gather_lanes<W>(WEFT_LAUNCH, ", base, " + outer * ", limit, ", ", first, " + col, ",
-                              limit, ", lanes)")),
+                converted(cat("gather_lanes<W>(", kernel.launch_noting_faults(), ", ", base, " + outer * ", limit, ", ",
+                              first, " + col, ", limit, ", lanes)")),
                 ";");
   }
   Iteration iteration = has_after ? Iteration{region.dims, {0, axis, index_end}, {"outer", "row", "col"}}

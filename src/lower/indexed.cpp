@@ -50,8 +50,8 @@ void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t cou
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {
     size_t axis = first + static_cast<size_t>(c);
-    kernel.line("  const i64 p", c, " = place_of(WEFT_LAUNCH, ", index, " + ", c, "], ", kernel.size(x.dims[axis]),
-                ");");
+    kernel.line("  const i64 p", c, " = place_of(", kernel.launch_noting_faults(), ", ", index, " + ", c, "], ",
+                kernel.size(x.dims[axis]), ");");
     kernel.line("  inside = inside && p", c, " >= 0;");
     kernel.line("  from += p", c, " * ", kernel.size(x.strides[axis]), ";");
   }
@@ -61,7 +61,8 @@ void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t cou
 /// The result begins as a copy of x, which may have been computed there.
 View copied_operand(Lowering& lowering, const Region& region) {
   Value result{region.anchor, 0}, x = region.anchor->inputs[0];
-  if (lowering.has_view(result) && lowering.has_view(x) && lowering.view_of(x).buffer == lowering.view_of(result).buffer)
+  if (lowering.has_view(result) && lowering.has_view(x) &&
+      lowering.view_of(x).buffer == lowering.view_of(result).buffer)
     return lowering.view_of(result);
   View y = lowering.new_result({region.anchor, 0});
   lowering.copy_into(region.anchor->inputs[0], y, "what no update meets");
@@ -80,8 +81,8 @@ void lower_gather_elements(Lowering& lowering, const Region& region) {
   View y = lowering.new_result({region.anchor, 0});
   KernelBuilder kernel("indexed.h");
   open_lines(lowering, kernel, y.dims, axis);
-  kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
-              kernel.size(x.dims[axis]), ");");
+  kernel.line("  const i64 place = place_of(", kernel.launch_noting_faults(), ", ",
+              element(kernel, indices, false, axis, "at"), ", ", kernel.size(x.dims[axis]), ");");
   kernel.line("  if (place >= 0) ", element(kernel, y, true, axis, "at"), " = ",
               element(kernel, x, false, axis, "place"), ";");
   close_lines(kernel);
@@ -130,8 +131,8 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   View y = copied_operand(lowering, region);
   KernelBuilder kernel("indexed.h");
   open_lines(lowering, kernel, indices.dims, axis);
-  kernel.line("  const i64 place = place_of(WEFT_LAUNCH, ", element(kernel, indices, false, axis, "at"), ", ",
-              kernel.size(y.dims[axis]), ");");
+  kernel.line("  const i64 place = place_of(", kernel.launch_noting_faults(), ", ",
+              element(kernel, indices, false, axis, "at"), ", ", kernel.size(y.dims[axis]), ");");
   kernel.line("  if (place < 0) continue;");
   kernel.line("  auto& to = ", element(kernel, y, true, axis, "place"), ";");
   kernel.line("  to = scattered<", fn_text(op.fn), ">(to, ", element(kernel, updates, false, axis, "at"), ");");

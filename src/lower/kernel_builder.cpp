@@ -100,8 +100,15 @@ bool KernelBuilder::uses(int buffer) const {
 
 PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
   std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
-  PlanStep step{.kernel = plan.kernel_number({name, {}, threads_, shared_bytes_, occupancy_, cluster_},
-                                             [&] { return text(name); })};
+  PlanKernel kernel{.name = name,
+                    .code = {},
+                    .threads = threads_,
+                    .shared_bytes = shared_bytes_,
+                    .occupancy = occupancy_,
+                    .cluster = cluster_,
+                    .kind = kind_,
+                    .notes_faults = notes_faults_};
+  PlanStep step{.kernel = plan.kernel_number(std::move(kernel), [&] { return text(name); })};
   if (blocks_) step.blocks = *blocks_;
   for (const Argument& argument : buffers_) {
     step.buffers.push_back(argument.buffer);

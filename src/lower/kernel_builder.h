@@ -75,6 +75,13 @@ class KernelBuilder {
   /// The kernel waits for the launch before it itself (kernels/device.h: WEFT_KERNEL_AHEAD), not at its beginning.
   void set_waits_itself() { waits_itself_ = true; }
 
+  void set_kind(KernelKind kind) { kind_ = kind; }
+  /// The launch, for functions of kernels/ that look at an index and note one out of range.
+  const char* launch_noting_faults() {
+    notes_faults_ = true;
+    return "WEFT_LAUNCH";
+  }
+
   /// Buffers that may be the same memory as the result (PlanStep::in_place).
   void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
   /// True when a line so far reads or writes this buffer.
@@ -97,7 +104,8 @@ class KernelBuilder {
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
   int threads_ = 256, shared_bytes_ = 0, cluster_ = 1, occupancy_ = 0;
-  bool waits_itself_ = false;
+  bool waits_itself_ = false, notes_faults_ = false;
+  KernelKind kind_ = KernelKind::own;
 };
 
 }  // namespace weft

@@ -85,8 +85,8 @@ std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instructi
   if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));
   View which = lowering.contiguous_view_of(dot.inputs[2]);
   std::string number = cat(kernel.buffer(which.buffer, DType::i64, false), "[", kernel.size(which.offset), " + at]");
-  return cat("chosen_matrix(WEFT_LAUNCH, raw(", b, "), ", number, ", ", kernel.size(elements), ", ",
-             kernel.size(dot.inputs[1].dims()[0]), ")");
+  return cat("chosen_matrix(", kernel.launch_noting_faults(), ", raw(", b, "), ", number, ", ", kernel.size(elements),
+             ", ", kernel.size(dot.inputs[1].dims()[0]), ")");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                workers_.are_the_hosts() ? " of the caller's" : "");
   }
   SavedProgram saved() const override {
-    auto calls_host = [](const PlanKernel& kernel) { return kernel.name.starts_with(host_call_kernel); };
+    auto calls_host = [](const PlanKernel& kernel) { return kernel.kind == KernelKind::host_function; };
     if (std::ranges::any_of(plan_.kernels, calls_host)) {
       throw Error({.kind = ErrorKind::unsupported,
                    .code = "E406",

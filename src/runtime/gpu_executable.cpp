@@ -138,10 +138,6 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
         allocator_(allocator),
         code_(device_, image_, plan_),
         report_(std::move(report)) {
-    has_indices_ = std::ranges::any_of(plan_.kernels, [](const PlanKernel& k) {
-      return k.code.find("checked_index") != std::string::npos || k.code.find("gather_lanes") != std::string::npos ||
-             k.code.find("place_of") != std::string::npos;
-    });
     load();
   }
 
@@ -168,8 +164,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   const Plan& plan() const { return plan_; }
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
-  bool has_indices() const { return has_indices_; }
   const HostAllocator& allocator() const { return allocator_; }
+  bool notes_faults() const { return std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
   int64_t packed_bytes() const { return packed_.bytes(); }
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
@@ -255,8 +251,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   HostAllocator allocator_;
   Code code_;
   CompileReport report_;
-  bool has_indices_ = false;
   bool may_overlap_ = knobs().gpu_overlap && plan_.chip.arch.starts_with("sm_90");  // kernels wait: kernels/device.h
+  std::map<size_t, gpu::Product> products_;  // by libraries, of the steps that call one
   gpu::Memory packed_, constants_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
 };
@@ -272,7 +268,7 @@ class GpuContext final : public Context {
     auto bytes = static_cast<int64_t>(words * sizeof(int64_t));
     host_sizes_ = gpu::PinnedMemory(program_->gpu(), bytes);
     sizes_ = gpu::Memory(program_->gpu(), bytes);
-    if (program_->has_indices())
+    if (program_->notes_faults())
       faults_ = gpu::Memory(program_->gpu(), static_cast<int64_t>(plan().steps.size() * sizeof(KernelFault)));
   }
 

@@ -66,7 +66,8 @@ void fields(A& a, T& buffer) {
 }
 template <class A, Is<PlanKernel> T>
 void fields(A& a, T& kernel) {
-  a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes, kernel.occupancy, kernel.cluster);
+  a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes, kernel.occupancy, kernel.cluster, kernel.kind,
+    kernel.notes_faults);
 }
 template <class A, Is<SizeSetting> T>
 void fields(A& a, T& setting) {
@@ -115,7 +116,8 @@ void fields(A& a, T& source) {
 
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::value; }
-constexpr auto last_of(StepKind) { return StepKind::host; }
+constexpr auto last_of(KernelKind) { return KernelKind::host_function; }
+constexpr auto last_of(StepKind) { return StepKind::host; }  // no library: it is another machine's
 constexpr auto last_of(HostFn) { return HostFn::decode_image; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
