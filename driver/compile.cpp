@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "compile/places.h"
 #include "driver/model_options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
@@ -19,7 +20,8 @@ int compile_verb(Words words) {
        .purpose = "Compile a model into a file (.weft) that starts in milliseconds, without a compiler.",
        .examples = {"weft compile examples/digits/digits.onnx -o digits.weft",
                     "weft compile examples/digits/digits.onnx --shape image=1..64,1,8,8 -o digits.weft",
-                    "weft compile examples/digits/digits.onnx --target cpu,cpu:x86-64-v4 -o digits.weft"}});
+                    "weft compile examples/digits/digits.onnx --target cpu,cpu:x86-64-v4 -o digits.weft",
+                    "weft compile examples/digits/digits.onnx --target amd:all,nvidia:sm_90a -o digits.weft"}});
   ModelOptions model;
   std::string output;
   std::vector<std::string> targets;
@@ -32,17 +34,23 @@ int compile_verb(Words words) {
         for (std::string_view target : split(text, ',')) targets.emplace_back(trim(target));
       },
       "chips that the program is for, in place of --device, here or not: cpu, cpu:x86-64-v4, nvidia:sm_90a, "
-      "amd:gfx942; "
+      "amd:gfx942; all of a vendor's: amd:all; "
       "weights are held once. A program (.weft) gets them besides those that it has");
+  line.value_or("--tune", "SECONDS", model.compile.tune.seconds, 30,
+                "measure first which kernels are fastest here, for so long (30 without a number); see `weft tune`");
   if (!line.parse(words)) return exit_done;
   if (output.empty()) output = std::filesystem::path(model.model).filename().replace_extension(".weft").string();
 
+  model.compile.vendor_libraries = false;  // other machines may not have them
   auto start = std::chrono::steady_clock::now();
-  if (!targets.empty() && model.compile.device == "auto" && !is_program(model.model)) model.compile.device = targets[0];
+  if (!targets.empty() && model.compile.device == "auto" && !is_program(model.model))
+    model.compile.device = target_names(targets[0])[0];
   auto executable = compile_model(model);
-  save(*executable, output, targets, model.compile);
+  CompileReport report = save(*executable, output, targets, model.compile);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const CompileReport& report = executable->report();
+  report.kernels += executable->report().kernels;
+  report.kernels_compiled += executable->report().kernels_compiled;
+  report.kernels_from_cache += executable->report().kernels_from_cache;
   print(cat(printable(output), ": ", show_bytes(static_cast<double>(std::filesystem::file_size(output))), ", ",
             report.kernels, " kernels (", report.kernels_compiled, " compiled, ", report.kernels_from_cache,
             " from the cache), ", show_seconds(seconds.count())));

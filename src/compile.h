@@ -69,10 +69,11 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
 
 /// Writes a saved program: what the executable runs (or all that it was loaded with), and besides what the program
-/// becomes for each of `targets` ("cpu:x86-64-v4", "nvidia:sm_90a"), compiled now. E406 as for Executable::save, E501
-/// for a target that there is not.
-void save(const Executable& executable, const std::filesystem::path& path, std::span<const std::string> targets,
-          const CompileOptions& options = {});
+/// becomes for each of `targets` ("cpu:x86-64-v4", "nvidia:sm_90a", "amd:all"), compiled now. E406 as for
+/// Executable::save, E501 for a target that there is not.
+/// Gives the figures of what it compiled besides.
+CompileReport save(const Executable& executable, const std::filesystem::path& path,
+                   std::span<const std::string> targets, const CompileOptions& options = {});
 
 /// The program that a saved program was made of.
 std::unique_ptr<Program> read_source(const ProgramSource& source);

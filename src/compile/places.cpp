@@ -59,7 +59,7 @@ Place choose_place(const CompileOptions& options) {
                .code = "E501",
                .what = cat("there is no ", what, " '", printable(name), "'"),
                .hint = "the devices are auto, cpu, ref, gpu, nvidia:0, amd:0; a chip that is not here can be compiled "
-                       "for: nvidia:sm_90a, amd:gfx942, cpu:x86-64-v4, cpu:aarch64"});
+                       "for: nvidia:sm_90a, amd:gfx942, cpu:x86-64-v4, cpu:aarch64; --target takes amd:all as well"});
 }
 
 }  // namespace
@@ -74,6 +74,23 @@ Place find_place(const CompileOptions& options) {
   if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name), options);
   if (auto chip = named_chip(name)) return place_of(*chip, options);
   refuse_name("device", name);
+}
+
+std::vector<std::string> target_names(const std::string& name) {
+  struct Vendor {
+    std::string_view family;
+    std::vector<std::string_view> chips;
+  };
+  static const Vendor vendors[] = {{"amd", {"gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201"}},
+                                   {"nvidia", {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"}},
+                                   {"cpu", {"x86-64-v3", "x86-64-v4", "aarch64"}}};
+  for (const Vendor& vendor : vendors) {
+    if (name != cat(vendor.family, ":all")) continue;
+    std::vector<std::string> names;
+    for (std::string_view chip : vendor.chips) names.push_back(cat(vendor.family, ":", chip));
+    return names;
+  }
+  return {name};
 }
 
 Chip find_target(const std::string& name) {

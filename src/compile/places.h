@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/chip.h"
 #include "base/host.h"
@@ -30,6 +31,9 @@ struct Place {
 Place find_place(const CompileOptions& options);
 /// This machine's processor.
 Place cpu_place(const CompileOptions& options);
+
+/// "amd:all", "nvidia:all" and "cpu:all" as the names of the chips that Weft is tested for; another name alone.
+std::vector<std::string> target_names(const std::string& name);
 
 /// "cpu", "cpu:x86-64-v4", "cpu:aarch64", "amd:gfx942", "nvidia:sm_90a": a chip to compile for, here or not. E501 for
 /// other names, E204 for a processor that kernels cannot be compiled for.

@@ -125,17 +125,25 @@ std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options
   }
 }
 
-void save(const Executable& executable, const std::filesystem::path& path, std::span<const std::string> targets,
-          const CompileOptions& options) {
+CompileReport save(const Executable& executable, const std::filesystem::path& path,
+                   std::span<const std::string> targets, const CompileOptions& options) {
   SavedProgram program = executable.saved();
+  std::vector<Chip> chips;
   for (const std::string& target : targets) {
-    Chip chip = find_target(target);
+    for (const std::string& name : target_names(target)) chips.push_back(find_target(name));
+  }
+  CompileReport all;
+  for (const Chip& chip : chips) {
     auto is_for_chip = [&](const ChipProgram& known) { return known.plan.chip == chip; };
     if (std::ranges::any_of(program.chips, is_for_chip)) continue;
     CompileReport report;
     program.chips.push_back(compile_source(*program.source, chip, options, report));
+    all.kernels += report.kernels;
+    all.kernels_compiled += report.kernels_compiled;
+    all.kernels_from_cache += report.kernels_from_cache;
   }
   write_saved(path, program);
+  return all;
 }
 
 }  // namespace weft
