@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compile.h"
+#include "compile/places.h"
 #include "runtime/buckets.h"
 #include "targets/gpu/device.h"
 
@@ -24,6 +25,15 @@ std::string code_of(const CompileOptions& options) {
 TEST_CASE("gpu: names of devices") {
   for (const char* name : {"gpu", "nvidia", "amd", "nvidia:0", "amd:12"}) CHECK(gpu::is_device_name(name));
   for (const char* name : {"", "cpu", "nvidia:", "amd:gfx942", "intel:0"}) CHECK_FALSE(gpu::is_device_name(name));
+}
+
+TEST_CASE("gpu: all chips of a vendor as targets") {
+  CHECK(target_names("amd:all").size() == 7);
+  CHECK(target_names("amd:gfx942") == std::vector<std::string>{"amd:gfx942"});
+  for (const char* all : {"amd:all", "nvidia:all", "cpu:all"}) {
+    for (const std::string& name : target_names(all)) CHECK(find_target(name).arch == name.substr(name.find(':') + 1));
+  }
+  CHECK_THROWS_AS(find_target("intel:all"), Error);
 }
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {
