@@ -7,9 +7,9 @@
 
 namespace weft::driver {
 
-void add_model_options(CommandLine& line, ModelOptions& options) {
+void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model) {
   CompileOptions& compile = options.compile;
-  line.positional("MODEL", options.model, "a model (.onnx) or a compiled program (.weft)");
+  line.positional("MODEL", options.model, "a model (.onnx) or a compiled program (.weft)", needs_model);
   line.group("Sizes, device, precision");
   line.value(
       "--shape,--shapes", "X=SIZES",
@@ -41,7 +41,9 @@ void add_model_options(CommandLine& line, ModelOptions& options) {
   line.flag(
       "--no-compile", [&] { compile.recompile = false; },
       "refuse a compiled program (.weft) for another chip rather than compile it again");
-  line.flag("--no-cache", [&] { compile.use_cache = false; }, "neither read nor write the cache of kernels");
+  line.flag(
+      "--no-cache", [&] { compile.use_cache = false; },
+      "neither read nor write the cache of kernels and what `weft tune` measured");
   line.value("--max-nodes", "N", compile.max_nodes, "refuse a model with more nodes, functions expanded");
   line.value("--max-nesting", "N", compile.max_nesting, "refuse graphs and functions that are nested deeper");
   line.value("--dump", "FOLDER", compile.dump_directory, "write the program after every pass");

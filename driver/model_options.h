@@ -15,7 +15,7 @@ struct ModelOptions {
 };
 
 /// MODEL and how to compile it.
-void add_model_options(CommandLine& line, ModelOptions& options);
+void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model = true);
 
 /// Compiles with a progress line.
 std::shared_ptr<Executable> compile_model(const ModelOptions& options);

@@ -51,6 +51,24 @@ std::string row(const std::string& left, const std::string& right) {
 
 }  // namespace
 
+/// Its setter runs in the order given, as often as given.
+void CommandLine::declare(CLI::App& app, const Option& option) {
+  std::string names = CLI::detail::join(option.names, ",");
+  auto set = [&option](const std::string& text) { option.set(text); };
+  auto set_to_none = [&option] { option.set({}); };
+  CLI::Option* made = nullptr;
+  if (option.metavar.empty()) {
+    made = app.add_flag_callback(names, set_to_none)->disable_flag_override();
+  } else if (option.is_optional) {  // CLI11 has "true" where no value is
+    made =
+        app.add_option_function<std::string>(names, [set](const std::string& text) { set(text == "true" ? "" : text); })
+            ->expected(0);
+  } else {
+    made = app.add_option_function<std::string>(names, set)->type_name(option.metavar);
+  }
+  made->trigger_on_parse();
+}
+
 CommandLine::CommandLine(CommandInfo info) : info_(std::move(info)) {}
 
 void CommandLine::add(std::string names, std::string metavar, std::function<void(std::string_view)> set,
@@ -89,6 +107,13 @@ void CommandLine::value(std::string names, std::string metavar, double& target, 
   auto set = [&target, names](std::string_view text) { target = parse_real(text, names); };
   add(names, std::move(metavar), set, std::move(help));
 }
+void CommandLine::value_or(std::string names, std::string metavar, double& target, double value, std::string help) {
+  auto set = [&target, value, names](std::string_view text) {
+    target = text.empty() ? value : parse_real(text, names);
+  };
+  add(names, std::move(metavar), set, std::move(help));
+  options_.back().is_optional = true;
+}
 void CommandLine::value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help) {
   add(
       std::move(names), std::move(metavar), [&target](std::string_view text) { target.emplace_back(text); },
@@ -122,7 +147,10 @@ std::string CommandLine::help() const {
     if (option.help.empty()) continue;
     std::string left;
     for (const std::string& name : option.names) left += (left.empty() ? "" : ", ") + name;
-    text += row(option.metavar.empty() ? left : cat(left, " ", option.metavar), option.help);
+    text += row(option.metavar.empty()
+                    ? left
+                    : cat(left, option.is_optional ? "[=" : " ", option.metavar, option.is_optional ? "]" : ""),
+                option.help);
   }
   text += "\nexamples:\n";
   for (const std::string& example : info_.examples) text += cat("  ", example, "\n");
@@ -163,13 +191,7 @@ bool CommandLine::parse(std::span<const std::string> words) {
   app.set_help_flag();  // help() wraps lines and shows examples
   app.allow_extras();   // refuse_word names what is near
   for (const Option& option : options_) {
-    if (option.is_heading) continue;
-    std::string names = CLI::detail::join(option.names, ",");
-    auto set = [&option](const std::string& text) { option.set(text); };
-    CLI::Option* made = option.metavar.empty()
-                            ? app.add_flag_callback(names, [&option] { option.set({}); })->disable_flag_override()
-                            : app.add_option_function<std::string>(names, set)->type_name(option.metavar);
-    made->trigger_on_parse();  // in the order given, as often as given
+    if (!option.is_heading) declare(app, option);
   }
   for (const Positional& positional : positionals_) app.add_option(positional.metavar, *positional.target);
   try {

@@ -7,6 +7,10 @@
 #include <string_view>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 /// The command line of one verb, declared as data, from which parsing (by CLI11) and help follow:
 ///
 ///     CommandLine line({.name = "run", .purpose = "Run a model once.", .examples = {"weft run m.onnx"}});
@@ -38,6 +42,8 @@ class CommandLine {
   /// May be given several times.
   void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
   void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
+  /// A number that may be left out: `--name` is `--name=VALUE` with this value.
+  void value_or(std::string names, std::string metavar, double& target, double value, std::string help);
   void positional(std::string metavar, std::string& target, std::string help, bool required = true);
 
   /// False when help was asked for and printed. Throws E202 for what does not fit, with the nearest names.
@@ -50,7 +56,7 @@ class CommandLine {
     std::string metavar{};             // empty for a flag
     std::string help{};
     std::function<void(std::string_view)> set{};
-    bool is_heading = false;
+    bool is_heading = false, is_optional = false;
   };
   struct Positional {
     std::string metavar, help;
@@ -59,6 +65,7 @@ class CommandLine {
   };
 
   void add(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
+  static void declare(CLI::App& app, const Option& option);
   void add_general_options();
   [[noreturn]] void refuse(std::string what, std::string hint = {}) const;
   [[noreturn]] void refuse_word(const std::string& word) const;

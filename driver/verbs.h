@@ -23,6 +23,7 @@ int ops_verb(Words words);
 int knobs_verb(Words words);
 int cache_verb(Words words);
 int explain_verb(Words words);
+int tune_verb(Words words);
 
 struct Verb {
   std::string_view name;

@@ -9,6 +9,7 @@
 #include "base/knobs.h"
 #include "base/log.h"
 #include "compile/stages.h"
+#include "compile/tune.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
 #include "ir/text.h"
@@ -32,7 +33,9 @@
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/show_plan.h"
+#include "runtime/tunings.h"
 #include "targets/gpu/device.h"
+#include "targets/gpu/products.h"
 #include "targets/ref/ref.h"
 
 namespace weft {
@@ -127,6 +130,9 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   prepare(program, chip, asked, options, report);
   LowerOptions lowering;  // GPUs narrow values where they lie in memory
   if (!is_cpu(chip.kind)) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
+  lowering.choose = options.choose;
+  lowering.product_library = options.product_library;
+  if (!lowering.choose && options.use_cache) lowering.choose = choose_by(kept_tunings(chip_key(chip)));
   Timer timer;
   Plan plan = lower(program, chip, lowering);
   plan_lifetimes(plan);
@@ -171,6 +177,16 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   return built.image;
 }
 
+std::string find_product_library(const Place& place, const CompileOptions& options) {
+  if (!place.runner.gpu || !options.vendor_libraries) return "";
+  const gpu::ProductSearch& found = gpu::find_products(place.runner.gpu->driver().vendor());
+  return found.path.empty() ? "" : found.name;
+}
+
+std::string tuning_key(const Place& place) {
+  return chip_key(place.chip, place.runner.gpu ? place.runner.gpu->info().name : "");
+}
+
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report) {
   auto& [plan, image] = program;
   if (is_cpu(plan.chip.kind) && runs_code_for(host_chip(), plan.chip))
@@ -203,6 +219,16 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
+/// The vendor's library is only opened when it is to be measured, or was: that takes long.
+void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
+  bool measures = options.tune.seconds > 0;
+  if (measures) options.product_library = find_product_library(place, options);
+  std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
+  auto is_by_library = [](const Tuning& tuning) { return gpu::is_product_library(tuning.candidate); };
+  if (std::ranges::any_of(known, is_by_library)) options.product_library = find_product_library(place, options);
+  options.choose = choose_by(known);
+}
+
 std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
                                         CompileReport report) {
   Place place = find_place(options);
@@ -210,11 +236,22 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   check_can_compile_for(place.chip);
   optimise(*program, options, {}, report);
   auto source = source_of(*program, options);
-  Plan plan = make_plan(*program, place.chip, *source, options, report);
+  CompileOptions decided = options;
+  if (options.tune.seconds > 0 || (!options.choose && options.use_cache)) decide_by_tunings(*source, place, decided);
+  Plan plan = make_plan(*program, place.chip, *source, decided, report);
   program.reset();
   Bytes image = build_image(plan, options, report);
-  return run_on(place.runner, {std::move(plan), std::move(image)}, {.source = std::move(source), .file = {}},
-                std::move(report));
+  Origin origin{.source = source, .file = {}};
+  if (decided.product_library.empty())
+    return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
+  try {
+    return run_on(place.runner, {std::move(plan), std::move(image)}, origin, report);
+  } catch (const Error& error) {  // a library is never needed
+    log(LogLevel::warning, error.info().what, "; using kernels of Weft's own");
+  }
+  decided.product_library.clear();
+  ChipProgram own = compile_source(*source, place.chip, decided, report);
+  return run_on(place.runner, std::move(own), std::move(origin), std::move(report));
 }
 
 // --- sizes that the caller asks for
@@ -270,6 +307,20 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
   wanted.constants = options.constants;
   return onnx::import_model(model, wanted);
+}
+
+TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
+  Place place = find_place(options);
+  CompileOptions found = options;
+  found.product_library = find_product_library(place, options);
+  if (Bytes file = map_file(path); is_saved_program(file))
+    return tune(SavedFile(std::move(file)).source(), place, found);
+  std::unique_ptr<Program> program = import(onnx::read_model(path), options);
+  CompileReport report;
+  optimise(*program, options, {}, report);
+  auto source = source_of(*program, options);
+  program.reset();
+  return tune(*source, place, found);
 }
 
 namespace {

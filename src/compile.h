@@ -33,6 +33,13 @@ struct Progress {
   size_t done = 0, total = 0;
 };
 
+/// How long kernels that do the same work are measured, one after the other, before the fastest are taken.
+struct TuneOptions {
+  double seconds = 0;  ///< 0: not at all; what was measured before is used all the same
+  /// What the program runs on meanwhile; made up when there is no function.
+  std::function<std::vector<Tensor>(const Executable&)> inputs = {};
+};
+
 struct CompileOptions {
   /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
   std::string device = "auto";
@@ -52,9 +59,14 @@ struct CompileOptions {
   std::vector<CustomOperator> operators = {};   ///< that models may use besides ONNX's own
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};  ///< receives the IR after every pass
-  bool use_cache = true;            ///< of compiled kernels, on disk
-  int64_t max_nodes = 10'000'000;   ///< of a model, functions expanded (E153)
-  int64_t max_nesting = 256;        ///< of graphs within graphs and of functions calling functions (E152)
+  bool use_cache = true;            ///< of compiled kernels and of tunings, on disk
+  TuneOptions tune = {};
+  bool vendor_libraries =
+      true;  ///< GPUs: may be measured and chosen beside Weft's kernels; such programs are not saved
+  std::string product_library = {};  ///< the one that is here, found by compile and tune
+  Chooser choose = {};               ///< among kernels that do the same work; empty: by what tuning measured before
+  int64_t max_nodes = 10'000'000;    ///< of a model, functions expanded (E153)
+  int64_t max_nesting = 256;         ///< of graphs within graphs and of functions calling functions (E152)
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 

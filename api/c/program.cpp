@@ -123,6 +123,8 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
+  if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));
+  options.tune.seconds = c.tune_seconds;
   if (c.progress) {
     options.progress = [call = c.progress, user = c.progress_user](const Progress& p) {
       call(user, p.phase.c_str(), p.done, p.total);

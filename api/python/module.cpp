@@ -241,12 +241,14 @@ struct Options {
   std::vector<std::string> fixed_defaults, donations;
   std::vector<std::shared_ptr<Operator>> operators;
   int64_t memory_limit;
+  double tune;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
     o.fixed_defaults = fixed_defaults, o.donations = donations;
-    o.folder = folder, o.dump_folder = dump, o.use_cache = cache, o.memory_limit = memory_limit;
+    o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
+    o.memory_limit = memory_limit, o.tune_seconds = tune;
     for (const auto& op : operators) o.operators.push_back(op->get());
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
@@ -345,13 +347,13 @@ NB_MODULE(_weft, m) {
           [](Options* self, std::string device, int threads, std::string precision, std::vector<std::string> shapes,
              std::vector<std::string> symbols, std::vector<std::string> keep_f32, std::string folder, std::string dump,
              bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults,
-             std::vector<std::string> donations, std::vector<std::shared_ptr<Operator>> operators,
-             int64_t memory_limit) {
-            new (self) Options{device, threads, precision, shapes,         symbols,   keep_f32,  folder,
-                               dump,   cache,   progress,  fixed_defaults, donations, operators, memory_limit};
+             std::vector<std::string> donations, std::vector<std::shared_ptr<Operator>> operators, int64_t memory_limit,
+             double tune) {
+            new (self) Options{device, threads,  precision,      shapes,    symbols,   keep_f32,     folder, dump,
+                               cache,  progress, fixed_defaults, donations, operators, memory_limit, tune};
           },
           "device"_a, "threads"_a, "precision"_a, "shapes"_a, "symbols"_a, "keep_f32"_a, "folder"_a, "dump"_a,
-          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a, "operators"_a, "memory_limit"_a);
+          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a, "operators"_a, "memory_limit"_a, "tune"_a);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",

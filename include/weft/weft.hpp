@@ -166,6 +166,7 @@ struct CompileOptions {
   std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
   int64_t memory_limit = 0;                   ///< bytes that one run on the CPU may take; 0: what the machine has
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
+  double tune_seconds = 0;                    ///< to measure which kernels are fastest here
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
 };
 
@@ -204,8 +205,7 @@ class CompileOptionsView {
     c_.fixed_defaults = fixed_.data(), c_.fixed_default_count = fixed_.size();
     c_.donations = donations_.data(), c_.donation_count = donations_.size();
     c_.operators = o.operators.data(), c_.operator_count = o.operators.size();
-    c_.borrow = o.borrow;
-    c_.memory_limit = o.memory_limit;
+    c_.borrow = o.borrow, c_.memory_limit = o.memory_limit, c_.tune_seconds = o.tune_seconds;
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {

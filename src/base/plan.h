@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/chip.h"
+#include "base/decision.h"
 #include "base/hash.h"
 #include "base/host_call.h"
 #include "base/shape.h"
@@ -85,14 +86,27 @@ struct SizeSetting {
   Dim most = INT64_MAX;  ///< a further bound; outside it, or outside the symbol's own, is an error (E314)
 };
 
+/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k] by a vendor's library, with sums in f32. Rows of A and B have k
+/// side by side; those of D follow each other without gaps. Strides and offsets count elements.
+struct LibraryProduct {
+  std::string library = {};  ///< "cublaslt"
+  DType type = DType::f16, result = DType::f32;
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  int64_t a_row = 0, b_row = 0, a_batch = 0, b_batch = 0;
+  int64_t a_offset = 0, b_offset = 0, d_offset = 0;
+};
+/// Bytes of working memory that such a product gets.
+inline constexpr int64_t library_workspace = int64_t{32} << 20;
+
 enum class StepKind : uint8_t {
-  kernel,  ///< one launch
-  sizes,   ///< gives run-time symbols their values, in order, then looks at the checks that these decide
-  branch,  ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
-  jump,    ///< goes on at `target`; backwards only to a branch that may leave the loop
-  swap,    ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
-  grow,    ///< buffers[0] gets room for `amount` bytes and keeps what is in it
-  host,    ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
+  kernel,   ///< one launch
+  sizes,    ///< gives run-time symbols their values, in order, then looks at the checks that these decide
+  branch,   ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
+  jump,     ///< goes on at `target`; backwards only to a branch that may leave the loop
+  swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
+  grow,     ///< buffers[0] gets room for `amount` bytes and keeps what is in it
+  host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
+  library,  ///< GPUs: `product`, of buffers 0 and 1 into 2, with 3 as working memory; such a plan cannot be saved
 };
 
 std::span<const std::string_view> names(StepKind);
@@ -118,6 +132,8 @@ struct PlanStep {
   std::vector<SizeSetting> settings = {};
   std::vector<SizeCheck> checks = {};
   HostCall host = {};
+  LibraryProduct product = {};
+  int decision = -1;  ///< the one of Plan::decisions that led to this step
 };
 
 /// An output that may be the same memory as an input.
@@ -150,7 +166,8 @@ struct Plan {
   std::vector<PlanStep> steps = {};
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
-  std::string compiler = {};  ///< build of the code generator: by it, equal kernels are known to do the same
+  std::string compiler = {};             ///< build of the code generator: by it, equal kernels are known to do the same
+  std::vector<Decision> decisions = {};  ///< what lowering chose among kernels; a saved program does not tell
   std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program tells them
 };
 

@@ -30,6 +30,12 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 
+/// The vendor's library for products that is here for the place's device and that the options allow; empty: none.
+std::string find_product_library(const Place& place, const CompileOptions& options);
+
+/// What the device is called in tunings (runtime/tunings.h).
+std::string tuning_key(const Place& place);
+
 /// Kernel sources -> machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
 

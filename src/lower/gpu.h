@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <optional>
+
 #include "lower/lowering.h"
 
 /// How the families with matrix cores are lowered for GPUs.
@@ -38,10 +40,14 @@ struct GpuProduct {
   DType type;
   bool direct = false;
   Dim batch = 1, m = 1, n = 1, k = 1;
-  bool ahead = false;  ///< B is constant: it can be read before the launch before is done
+  bool ahead = false;               ///< B is constant: it can be read before the launch before is done
+  std::string_view family = "dot";  ///< whose products: what its measurements are kept under
+  std::string library = {};         ///< that can compute it too
+  bool has_epilogue = false;        ///< for the library, which leaves that to a second kernel
 };
-/// sm_90a: what the cost model likes best; others: the largest tile of which there are enough to fill the chip.
-GpuTile choose_tile(const Lowering& lowering, const GpuProduct& product);
+/// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
+/// there are enough to fill the chip. Nothing: the library was measured to be faster.
+std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Blocks of that tile.
 Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n);
 }  // namespace weft

@@ -85,8 +85,9 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   w.pixel = x.strides[x.dims.size() - 2];
   bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   bool direct = whole && x.dtype == type && weights.dtype == type;
-  GpuTile tile = choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out,
-                                        w.channels_in * product(w.kernel), is_constant(lowering, weights)});
+  GpuTile tile =
+      *choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out, w.channels_in * product(w.kernel),
+                              is_constant(lowering, weights), "convolution"});
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);

@@ -89,17 +89,76 @@ std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const Gpu
                        .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
 
-ProductKernel product_kernel(const Lowering& lowering, const GpuProduct& p) {
+/// Nothing where the library is to be called.
+std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct& p) {
   if (auto few = few_rows_kernel(lowering, p)) return *few;
-  GpuTile tile = choose_tile(lowering, p);
-  return {.header = "gemm_gpu.h",
-          .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ">"),
-          .blocks = tile_blocks(tile, p.batch, p.m, p.n),
-          .threads = tile.threads(lowering.wave()),
-          .shared = shared_bytes(tile, p.type),
-          .cluster = tile.split,
-          .waits_itself = tile.ahead,
-          .reason = cat("matrix product in ", describe(tile))};
+  auto chosen = choose_tile(lowering, p);
+  if (!chosen) return std::nullopt;
+  const GpuTile& tile = *chosen;
+  return ProductKernel{.header = "gemm_gpu.h",
+                       .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ">"),
+                       .blocks = tile_blocks(tile, p.batch, p.m, p.n),
+                       .threads = tile.threads(lowering.wave()),
+                       .shared = shared_bytes(tile, p.type),
+                       .cluster = tile.split,
+                       .waits_itself = tile.ahead,
+                       .reason = cat("matrix product in ", describe(tile))};
+}
+
+/// What a library must know of the product, if it can compute it: all sizes fixed, one stride from batch to batch.
+std::optional<LibraryProduct> library_product(const Lowering& lowering, const Region& region, const Product& p,
+                                              DType type, bool direct) {
+  bool is_known = type == DType::f32 || type == DType::f16 || type == DType::bf16;
+  if (lowering.product_library().empty() || !direct || !is_known || lowering.is_load_time({region.anchor, 0}))
+    return std::nullopt;
+  Batch batch = leading(p.a, p.batch_axes);
+  std::vector<Dims> strides{batch.strides, leading(p.b, p.batch_axes).strides};
+  if (p.batch_axes > 0) collapse_axes(batch.dims, strides);
+  else strides = {{0}, {0}};
+  Dims sizes{p.batch, p.m, p.n, p.k}, others{row_stride(p), p.b.strides.back(), p.a.offset, p.b.offset};
+  bool is_one = strides[0].size() == 1 && all_constant(strides[0]) && all_constant(strides[1]);
+  if (!is_one || !all_constant(sizes) || !all_constant(others)) return std::nullopt;
+  if (std::ranges::any_of(sizes, [](const Dim& size) { return size.value() < 1; })) return std::nullopt;
+  return LibraryProduct{.library = lowering.product_library(),
+                        .type = type,
+                        .batch = p.batch.value(),
+                        .m = p.m.value(),
+                        .n = p.n.value(),
+                        .k = p.k.value(),
+                        .a_row = others[0].value(),
+                        .b_row = others[1].value(),
+                        .a_batch = strides[0][0].value(),
+                        .b_batch = strides[1][0].value(),
+                        .a_offset = others[2].value(),
+                        .b_offset = others[3].value()};
+}
+
+/// The library leaves the sums in f32; a kernel of ours does what comes after them.
+void lower_library_product(Lowering& lowering, const Region& region, const Product& p, LibraryProduct product) {
+  Dim flops = p.batch * p.m * p.n * p.k * Dim(2);
+  View sums = lowering.new_packed(DType::f32, p.batch * p.m * p.n, false, cat("sums of ", region.anchor->source));
+  View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
+  lowering.add_step({.buffers = {p.a.buffer, p.b.buffer, sums.buffer, memory.buffer},
+                     .outputs = {sums.buffer, memory.buffer},
+                     .blocks = 1,
+                     .flops = flops,
+                     .kind = StepKind::library,
+                     .product = std::move(product)},
+                    "the vendor's library", false);
+
+  constexpr int lanes = 8;
+  KernelBuilder kernel("pointwise.h");
+  std::string from = kernel.buffer(sums.buffer, DType::f32, false), batch = kernel.size(p.batch), m = kernel.size(p.m),
+              n = kernel.size(p.n);
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batch, ", ", m, ", ", n,
+              "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2];");
+  kernel.line("  const auto acc = load<W>(", from, " + (at * ", m, " + row) * ", n, " + col, lanes);");
+  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", DType::f32);
+  kernel.line("});");
+  lowering.set_loop(kernel, {p.batch, p.m}, p.n, lanes);
+  lowering.add_step(kernel.finish(lowering.plan(), "after_product"), "what comes after the library's product", false);
 }
 
 }  // namespace
@@ -118,7 +177,18 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];
   bool direct = is_direct(p.a, p.batch_axes, a_rows, p.a.strides.back(), type) &&
                 is_direct(p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  ProductKernel main = product_kernel(lowering, {type, direct, p.batch, p.m, p.n, p.k, is_constant(lowering, p.b)});
+  auto library = library_product(lowering, region, p, type, direct);
+  auto kernel_for = product_kernel(lowering, {.type = type,
+                                              .direct = direct,
+                                              .batch = p.batch,
+                                              .m = p.m,
+                                              .n = p.n,
+                                              .k = p.k,
+                                              .ahead = is_constant(lowering, p.b),
+                                              .library = library ? library->library : "",
+                                              .has_epilogue = !region.epilogue.empty()});
+  if (!kernel_for) return lower_library_product(lowering, region, p, *library);
+  const ProductKernel& main = *kernel_for;
 
   KernelBuilder kernel(main.header);
   std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));

@@ -66,16 +66,41 @@ double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
   return start + cluster + waves * (steps * step + sums + block_start);
 }
 
-GpuTile choose_group_tile(const Numbers& p, DType type, int units, bool ahead) {
-  std::vector<GpuTile> tiles = group_tiles(type);
-  auto cost = [&](const GpuTile& t) {
-    bool wasteful = (t.rows > 64 && t.rows >= 2 * p.m) || (t.cols > 16 && t.cols >= 2 * p.n);
-    bool idle = t.split > 1 && p.k < int64_t{t.split} * t.depth;
-    return wasteful || idle ? INFINITY : cycles(p, t, type, units);
+/// A tile and what a model of its cost says, in a unit that all tiles of a product share.
+struct RankedTile {
+  GpuTile tile;
+  double cost;
+};
+
+std::vector<RankedTile> ranked_group_tiles(const Numbers& p, DType type, int units, bool ahead) {
+  std::vector<RankedTile> ranked;
+  for (GpuTile tile : group_tiles(type)) {
+    bool wasteful = (tile.rows > 64 && tile.rows >= 2 * p.m) || (tile.cols > 16 && tile.cols >= 2 * p.n);
+    bool idle = tile.split > 1 && p.k < int64_t{tile.split} * tile.depth;
+    if (wasteful || idle) continue;
+    tile.ahead = ahead;
+    ranked.push_back({tile, cycles(p, tile, type, units)});
+  }
+  return ranked;
+}
+
+/// Where there is no model in cycles, ranks: first the largest tile of which there are enough to fill the chip; with
+/// too little work for that, the one that gives most blocks without making rows that are not there.
+std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& p, int units) {
+  auto fills = [&](const GpuTile& t) {
+    bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
+    return !wasteful && p.blocks(t) >= units;
   };
-  GpuTile best = *std::ranges::min_element(tiles, {}, cost);
-  best.ahead = ahead;
-  return best;
+  auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * p.m ? 0 : p.blocks(t); };
+  auto best = std::ranges::find_if(tiles, fills);
+  if (best == tiles.end()) {
+    best = std::ranges::max_element(tiles, {}, blocks);
+    if (p.m <= 16 || blocks(*best) == 0) best = tiles.end() - 1;
+  }
+  std::rotate(tiles.begin(), best, best + 1);
+  std::vector<RankedTile> ranked;
+  for (const GpuTile& tile : tiles) ranked.push_back({tile, static_cast<double>(ranked.size())});
+  return ranked;
 }
 
 }  // namespace
@@ -114,24 +139,28 @@ Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& 
   return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
 }
 
-GpuTile choose_tile(const Lowering& lowering, const GpuProduct& p) {
+std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& p) {
   Numbers numbers{typical_size(p.batch), typical_size(p.m), typical_size(p.n), typical_size(p.k)};
   int units = compute_units(lowering.chip());
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
-  if (p.direct && narrow && lowering.chip().arch == "sm_90a") return choose_group_tile(numbers, p.type, units, p.ahead);
-
-  std::vector<GpuTile> tiles = tiles_for(p.type, lowering.wave());
-  if (p.direct && narrow && lowering.chip().kind == ChipKind::nvidia) {
-    for (GpuTile& tile : tiles) tile.stages = 4;
+  bool passes_registers = p.direct && narrow && lowering.chip().kind == ChipKind::nvidia;
+  std::vector<RankedTile> ranked;
+  if (passes_registers && lowering.chip().arch == "sm_90a") {
+    ranked = ranked_group_tiles(numbers, p.type, units, p.ahead);
+  } else {
+    std::vector<GpuTile> tiles = tiles_for(p.type, lowering.wave());
+    for (GpuTile& tile : tiles) tile.stages = passes_registers ? 4 : 1;
+    ranked = ranked_tiles(std::move(tiles), numbers, units);
   }
-  for (const GpuTile& tile : tiles) {
-    bool wasteful = tile.rows >= 2 * numbers.m || tile.cols >= 2 * numbers.n;
-    if (!wasteful && numbers.blocks(tile) >= units) return tile;
-  }
-  // Too little work for the chip: the tile that gives most blocks, without making rows that are not there.
-  auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * numbers.m ? 0 : numbers.blocks(t); };
-  auto most = std::ranges::max_element(tiles, {}, blocks);
-  return numbers.m <= 16 || blocks(*most) == 0 ? tiles.back() : *most;
+  std::vector<Candidate> candidates;
+  for (const RankedTile& t : ranked) candidates.push_back({.name = tile_text(t.tile), .estimate = t.cost});
+  if (!p.library.empty()) candidates.push_back({.name = p.library, .needs_measurement = true});
+  std::string what =
+      cat(p.family, " ", p.type, p.direct ? " direct" : "", p.ahead ? " constant" : "", p.has_epilogue ? " fused" : "");
+  std::vector<AssumedSize> sizes{
+      {"batch", p.batch, numbers.batch}, {"m", p.m, numbers.m}, {"n", p.n, numbers.n}, {"k", p.k, numbers.k}};
+  size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)));
+  return chosen < ranked.size() ? std::optional(ranked[chosen].tile) : std::nullopt;
 }
 
 }  // namespace weft

@@ -419,9 +419,22 @@ View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const
                          shape);
 }
 
+size_t Lowering::choose(Decision decision) {
+  Choice choice = options_.choose ? options_.choose(decision) : Choice{favourite(decision)};
+  decision.chosen = choice.candidate;
+  region_decision_ = static_cast<int>(plan_.decisions.size());
+  choice_reason_ = std::move(choice.why);
+  plan_.decisions.push_back(std::move(decision));
+  return choice.candidate;
+}
+
 void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
   if (step.source.empty()) step.source = region_source_;
   step.reason = std::move(reason);
+  if (!load_time) {
+    step.decision = region_decision_;
+    if (!choice_reason_.empty()) step.reason += cat("; ", std::exchange(choice_reason_, {}));
+  }
   (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
 }
 
@@ -463,6 +476,8 @@ DType Lowering::product_type(const Instruction& i) const {
 
 void Lowering::lower_region(const Region& region) {
   region_source_ = source_of(region);
+  region_decision_ = -1;
+  choice_reason_.clear();
   region_load_time_ = true;
   for_each_member(region, [&](const Instruction& i) {
     for (const Value& input : i.inputs) {

@@ -72,6 +72,11 @@ class Lowering {
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
 
+  /// The vendor's library that may multiply matrices; empty where there is none.
+  const std::string& product_library() const { return options_.product_library; }
+  /// Asks which of several kernels to take; the steps that the current region adds from here on belong to the decision.
+  size_t choose(Decision decision);
+
   /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), region_load_time_); }
@@ -138,6 +143,8 @@ class Lowering {
   std::set<std::string> run_time_, pending_;                        // symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time_;
   std::string region_source_;
+  int region_decision_ = -1;   // of PlanDraft::decisions
+  std::string choice_reason_;  // when it was not the cost model's
   bool region_load_time_ = false;
   int depth_ = 0;            // of bodies around the current module
   bool may_place_ = false;   // the region's kernel stores through any strides

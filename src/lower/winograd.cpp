@@ -29,8 +29,22 @@ struct Estimate {
     double tiles = batch * std::ceil(height / side) * std::ceil(width / side), positions = (side + 2) * (side + 2);
     return positions * (in * out * std::max(tiles, weight_cost) + 10 * tiles * (in + out));
   }
-  double best_tiled() const { return std::min(tiled(2), tiled(4)); }
 };
+
+Estimate estimate_of(const Window& w, double weight_cost) {
+  return {guessed(w.batch, 1),        guessed(w.out[0], 512),      guessed(w.out[1], 512),
+          guessed(w.channels_in, 64), guessed(w.channels_out, 64), weight_cost};
+}
+
+std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
+  auto number = [](double size) { return static_cast<int64_t>(size); };
+  return {{"groups", w.groups, number(guessed(w.groups, 1))},
+          {"batch", w.batch, number(e.batch)},
+          {"height", w.out[0], number(e.height)},
+          {"width", w.out[1], number(e.width)},
+          {"in", w.channels_in, number(e.in)},
+          {"out", w.channels_out, number(e.out)}};
+}
 
 bool all_are(const Dims& dims, int64_t value) {
   return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
@@ -58,7 +72,7 @@ Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, c
 
 }  // namespace
 
-WinogradChoice choose_winograd(const Lowering& lowering, const Instruction& i, const Window& w, const Mac& direct,
+WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const Window& w, const Mac& direct,
                                const View& x) {
   bool is_candidate =
       w.kernel.size() == 2 && all_are(w.kernel, 3) && all_are(w.stride, 1) && all_are(w.dilation, 1) && !w.transposed;
@@ -69,14 +83,18 @@ WinogradChoice choose_winograd(const Lowering& lowering, const Instruction& i, c
   if (const char* why = refused_types(direct, x)) return no(why);
   bool is_float = direct.direct == DType::f32;
   if (!is_float && i.inputs.size() > 2) return no("integers are padded with a value that only the run tells");
-  Estimate e{guessed(w.batch, 1),        guessed(w.out[0], 512),      guessed(w.out[1], 512),
-             guessed(w.channels_in, 64), guessed(w.channels_out, 64), is_float ? 10.0 : 8.0};
-  if (e.best_tiled() > 0.9 * e.direct()) return no("transforming would cost more than the products it saves");
-  double most_x = interval_of(i.inputs[0]).size();
-  WeightBounds weights = weight_bounds(i.inputs[1]);
+  double most_x = is_float ? 0 : interval_of(i.inputs[0]).size();
+  WeightBounds weights = is_float ? WeightBounds() : weight_bounds(i.inputs[1]);
   int largest = is_float ? 4 : largest_exact_tile(most_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
-  int best = e.tiled(2) < e.tiled(4) || largest == 2 ? 2 : 4;
+  Estimate e = estimate_of(w, is_float ? 10.0 : 8.0);
+  std::vector<Candidate> candidates{{.name = "direct", .estimate = 0.9 * e.direct()}};
+  for (int side : {2, 4}) {
+    if (side <= largest) candidates.push_back({.name = cat("winograd", side), .estimate = e.tiled(side)});
+  }
+  size_t chosen = lowering.choose(decision_about(cat("convolution3x3 ", direct.name), sizes_of(w, e), candidates));
+  if (chosen == 0) return no("transforming would cost more than the products it saves");
+  int best = chosen == 1 ? 2 : 4;
   double share = e.tiled(best) / e.direct();
   return {.out = best,
           .form = cat(is_float ? "WinogradFloat" : "WinogradInt", best),

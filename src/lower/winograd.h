@@ -19,9 +19,10 @@ struct WinogradChoice {
   std::string why = {};   ///< of the choice or of the refusal; empty for convolutions of another kind
 };
 
-/// Compares tiles of 4 x 4 and of 2 x 2 with the direct kernel by an estimate of their time. Floats are f32; integers
-/// are taken where the bounds of pixels and weights prove the result exact. `x` is how the pixels lie.
-WinogradChoice choose_winograd(const Lowering& lowering, const Instruction& convolution, const Window& window,
+/// Compares tiles of 4 x 4 and of 2 x 2 with the direct kernel by an estimate of their time, or by measurements. Floats
+/// are f32; integers are taken where the bounds of pixels and weights prove the result exact. `x` is how the pixels
+/// lie.
+WinogradChoice choose_winograd(Lowering& lowering, const Instruction& convolution, const Window& window,
                                const Mac& direct, const View& x);
 
 }  // namespace weft

@@ -554,6 +554,7 @@ class CpuContext final : public Context {
         host_.run(step, bound_.steps[index].sizes, memory_);
         if (launcher.checked) launcher.checked->written(step.outputs);
         break;
+      case StepKind::library: internal_error("a CPU has no library to call");
     }
     return index + 1;
   }

@@ -18,6 +18,7 @@
 #include "runtime/sharing.h"
 #include "runtime/watch.h"
 #include "targets/gpu/device.h"
+#include "targets/gpu/products.h"
 
 namespace weft {
 namespace {
@@ -149,7 +150,14 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::string device() const override {
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
-  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
+  SavedProgram saved() const override {
+    if (products_.empty()) return saved_program(origin_, plan_, image_);
+    throw Error(
+        {.kind = ErrorKind::unsupported,
+         .code = "E406",
+         .what = cat("the program calls ", products_.begin()->second.name(), ", which other machines may not have"),
+         .hint = "`weft compile` writes one with Weft's own kernels"});
+  }
   /// What runs read is on the device already.
   void detach() override {
     for (Tensor& constant : plan_.constants) constant.data = {};
@@ -158,7 +166,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps)
-      list.push_back({kernel(step).name, step.source, device_->name(), step.reason});
+      list.push_back({step_name(plan_, step), step.source, device_->name(), step.reason});
     return list;
   }
 
@@ -174,6 +182,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
   void launch(const gpu::Stream& stream, const PlanStep& step, int64_t blocks, std::span<std::byte* const> memory,
               const void* sizes, const void* fault, bool overlap) const {
+    if (step.kind == StepKind::library) return multiply(stream, step, memory);
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     const PlanKernel& k = kernel(step);
@@ -187,6 +196,11 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
  private:
+  void multiply(const gpu::Stream& stream, const PlanStep& step, std::span<std::byte* const> memory) const {
+    auto at = [&](size_t i) { return memory[static_cast<size_t>(step.buffers[i])]; };
+    products_.at(static_cast<size_t>(&step - plan_.steps.data())).launch(stream, at(0), at(1), at(2), at(3));
+  }
+
   /// One piece of device memory for all buffers of a kind; `memory` gets the addresses.
   gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
     std::vector<int64_t> offsets(plan_.buffers.size());
@@ -214,6 +228,9 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// Constants that only packing reads are on the device just while it runs.
   void load() {
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      if (plan_.steps[i].kind == StepKind::library) products_.emplace(i, gpu::Product(device_, plan_.steps[i].product));
+    }
     persistent_.resize(plan_.buffers.size());
     std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
     for (size_t i = 0; i < once.size(); ++i) once[i] = once[i] && !run[i];
@@ -424,10 +441,10 @@ class GpuContext final : public Context {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      bool is_first = true;
+      bool is_ours = false;  // the launch before: then this one may begin while that runs
       for (size_t i = 0; i < plan().steps.size(); ++i) {
-        launch_step(i, !is_first);
-        is_first &= bucket_->plan.blocks[i] <= 0;
+        launch_step(i, is_ours);
+        if (bucket_->plan.blocks[i] > 0) is_ours = plan().steps[i].kind == StepKind::kernel;
       }
       bucket_->graphs.push_back({memory_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;

@@ -106,23 +106,6 @@ std::vector<File> files_in(int folder) {
   return files;
 }
 
-fs::path default_folder() {
-  if (!knobs().cache_dir.empty()) return knobs().cache_dir;
-  std::string xdg = environment("XDG_CACHE_HOME");
-  if (!xdg.empty() && fs::path(xdg).is_absolute()) return fs::path(xdg) / "weft";
-  std::string home = environment("HOME");
-  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "weft";
-}
-
-/// mkdir -p with mode 0700 for what it makes.
-void make_folders(const fs::path& path) {
-  if (path.empty() || path == path.root_path()) return;
-  struct stat info{};
-  if (::stat(path.c_str(), &info) == 0) return;
-  make_folders(path.parent_path());
-  ::mkdir(path.c_str(), 0700);
-}
-
 /// Unique among threads and processes, also of other machines on one file system.
 std::string temporary_name() {
   static std::atomic<uint64_t> count = 0;
@@ -146,6 +129,22 @@ bool write_entry(int folder, const std::string& name, const Header& header, std:
 
 }  // namespace
 
+fs::path cache_folder() {
+  if (!knobs().cache_dir.empty()) return knobs().cache_dir;
+  std::string xdg = environment("XDG_CACHE_HOME");
+  if (!xdg.empty() && fs::path(xdg).is_absolute()) return fs::path(xdg) / "weft";
+  std::string home = environment("HOME");
+  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "weft";
+}
+
+void make_private_folders(const fs::path& path) {
+  if (path.empty() || path == path.root_path()) return;
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0) return;
+  make_private_folders(path.parent_path());
+  ::mkdir(path.c_str(), 0700);
+}
+
 KernelCache::KernelCache(fs::path folder, int64_t limit)
     : folder_(folder.empty() ? folder : folder / "kernels"), limit_(folder.empty() ? 0 : limit) {}
 
@@ -154,7 +153,7 @@ KernelCache::~KernelCache() {
 }
 
 KernelCache& KernelCache::shared() {
-  static KernelCache cache(default_folder(), knobs().cache_limit << 20);
+  static KernelCache cache(cache_folder(), knobs().cache_limit << 20);
   return cache;
 }
 
@@ -168,7 +167,7 @@ int KernelCache::open_folder(bool create) {
   std::scoped_lock lock(mutex_);
   if (limit_ <= 0 || unusable_) return -1;
   if (fd_ >= 0) return fd_;
-  if (create) make_folders(folder_);
+  if (create) make_private_folders(folder_);
   int fd = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {
     if (create || errno != ENOENT) warn(std::strerror(errno));

@@ -14,6 +14,12 @@
 
 namespace weft {
 
+/// Where Weft keeps files of its own: WEFT_CACHE_DIR, or $XDG_CACHE_HOME/weft, or ~/.cache/weft; empty when none is
+/// set.
+std::filesystem::path cache_folder();
+/// Makes the folders that are missing, for this user alone.
+void make_private_folders(const std::filesystem::path& path);
+
 /// One entry of `KernelCache::list`.
 struct CacheEntry {
   std::string key;      ///< 32 hexadecimal digits
@@ -35,7 +41,7 @@ class KernelCache {
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 
-  /// The process's cache: WEFT_CACHE_DIR and WEFT_CACHE_LIMIT, or $XDG_CACHE_HOME/weft, or ~/.cache/weft.
+  /// The process's cache: in cache_folder(), with the limit of WEFT_CACHE_LIMIT.
   static KernelCache& shared();
 
   std::optional<Bytes> get(const Hash128& key);

@@ -425,6 +425,7 @@ void check_kind(const PlanStep& step, const Plan& plan) {
     case StepKind::kernel: return expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
     case StepKind::sizes:
     case StepKind::host: return;
+    case StepKind::library: return expect(false, "a step calls a library");
     case StepKind::branch:
     case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
     case StepKind::swap:

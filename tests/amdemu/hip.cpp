@@ -237,6 +237,12 @@ WEFT_HIP int hipMemsetD8Async(void* to, unsigned char value, size_t count, void*
   return fill(to, value, count, 1, stream);
 }
 
+WEFT_HIP int hipLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  return locked([&](Driver& d) -> int {
+    return d.submit(d.stream(stream), {.kind = Work::Kind::call, .call = function, .data = data});
+  });
+}
+
 // --- streams and events
 // -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from conftest import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-VERBS = ["run", "compile", "perf", "verify", "compare", "reduce", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache"]
+VERBS = ["run", "compile", "perf", "verify", "compare", "reduce", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache", "tune"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -76,7 +76,7 @@ ERRORS = [
     (["run", MODEL, "-o", "nope=x.npy"], 2, "no output 'nope'"),
     (["run", MODEL, "--symbol", "batch=0", "--shape", "image=3..2,1,8,8"], 2, "E203"),
     (["serve"], 4, "not in this version"),
-    (["tune"], 4, "not in this version"),
+    (["tune"], 2, "nothing to do"),
     (["explain", "E999"], 2, "there is no error E999"),
     (["cache", "burn"], 2, "ls or clear"),
     (["compare", DIGITS / "ten.npy"], 2, "REFERENCE is missing"),

@@ -74,6 +74,7 @@ def _options(
     donate: Mapping[str, str] | None = None,
     operators: Iterable[Operator] = (),
     memory_limit: int = 0,
+    tune: float = 0,
 ) -> _weft.Options:
     return _weft.Options(
         device=device,
@@ -90,6 +91,7 @@ def _options(
         progress=progress,
         operators=[op._native for op in operators],
         memory_limit=memory_limit,
+        tune=tune,
     )
 
 
@@ -337,6 +339,7 @@ def compile(
     donate: Mapping[str, str] | None = None,
     operators: Iterable[Operator] = (),
     memory_limit: int = 0,
+    tune: float = 0,
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -349,12 +352,13 @@ def compile(
     the model has for them, which is faster; they are no inputs of the result.
     donate: {"past": "present"} writes an output in the place of an input whose array the caller gives up, where the
     program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
-    memory_limit: bytes that one run on the CPU may take; 0: what the machine has.
+    memory_limit: bytes that one run on the CPU may take; 0: what the machine has. tune: seconds to measure which kernels
+    are fastest on this machine; what was measured is kept and used by later compiles.
     """
     operators = tuple(operators)
     options = _options(
         device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate,
-        operators, memory_limit,
+        operators, memory_limit, tune,
     )  # fmt: skip
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options), operators)

@@ -40,6 +40,7 @@ class Options:
         donations: list[str],
         operators: list[Operator],
         memory_limit: int,
+        tune: float,
     ) -> None: ...
 
 class Model:
