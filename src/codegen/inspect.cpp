@@ -8,6 +8,7 @@
 #include <llvm/MC/MCDisassembler/MCDisassembler.h>
 #include <llvm/MC/MCInst.h>
 #include <llvm/MC/MCInstPrinter.h>
+#include <llvm/MC/MCInstrAnalysis.h>
 #include <llvm/MC/MCInstrInfo.h>
 #include <llvm/MC/MCRegisterInfo.h>
 #include <llvm/MC/MCSubtargetInfo.h>
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "base/text.h"
 #include "codegen/targets.h"
@@ -91,6 +93,7 @@ struct Machine {
   std::unique_ptr<llvm::MCAsmInfo> assembly;
   std::unique_ptr<llvm::MCSubtargetInfo> chip;
   std::unique_ptr<llvm::MCInstrInfo> instructions;
+  std::unique_ptr<llvm::MCInstrAnalysis> analysis;
   std::unique_ptr<llvm::MCContext> context;
   std::unique_ptr<llvm::MCDisassembler> decoder;
   std::unique_ptr<llvm::MCInstPrinter> printer;
@@ -106,6 +109,7 @@ Machine make_machine(const Chip& chip) {
   m.assembly.reset(target->createMCAsmInfo(*m.registers, triple.str(), llvm::MCTargetOptions()));
   m.chip.reset(target->createMCSubtargetInfo(triple.str(), processor_of(chip), features_of(chip)));
   m.instructions.reset(target->createMCInstrInfo());
+  m.analysis.reset(target->createMCInstrAnalysis(m.instructions.get()));
   m.context = std::make_unique<llvm::MCContext>(triple, m.assembly.get(), m.registers.get(), m.chip.get());
   m.decoder.reset(target->createMCDisassembler(*m.chip, *m.context));
   m.printer.reset(target->createMCInstPrinter(triple, m.assembly->getAssemblerDialect(), *m.assembly, *m.instructions,
@@ -135,19 +139,74 @@ void print_labels(const Labels& labels, uint64_t address, llvm::raw_ostream& out
   for (; first != last; ++first) out << '\n' << first->second << ":\n";
 }
 
-void print_section(Machine& machine, const Labels& labels, uint64_t start, llvm::StringRef code,
-                   llvm::raw_ostream& out) {
+/// Calls `visit(address, length, instruction)` for each instruction, with null for bytes that are none.
+template <class Visit>
+void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRef code, const Visit& visit) {
   auto bytes = llvm::arrayRefFromStringRef(code);
   for (uint64_t at = 0; at < bytes.size();) {
-    print_labels(labels, start + at, out);
     llvm::MCInst instruction;
     uint64_t length = 0;
     auto status = machine.decoder->getInstruction(instruction, length, bytes.slice(at), start + at, llvm::nulls());
-    if (status == llvm::MCDisassembler::Success)
-      machine.printer->printInst(&instruction, start + at, "", *machine.chip, out);
-    else out << "\t.byte " << int{bytes[at]};
+    length = std::max<uint64_t>(length, 1);
+    visit(start + at, length, status == llvm::MCDisassembler::Success ? &instruction : nullptr);
+    at += length;
+  }
+}
+
+/// Where the instruction branches to, if it does and that can be read from it.
+std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, uint64_t length,
+                                      const llvm::MCInst& instruction) {
+  uint64_t target = 0;
+  bool is_known = machine.analysis && machine.analysis->isBranch(instruction) &&
+                  machine.analysis->evaluateBranch(instruction, address, length, target);
+  return is_known ? std::optional(target) : std::nullopt;
+}
+
+std::string label_at(uint64_t address) { return cat("L", address); }
+
+/// Places that branches lead to get a label, and the branch a comment with it: AMD's count words from the next one.
+void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
+  for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
+    auto target = instruction ? branch_target(machine, at, length, *instruction) : std::nullopt;
+    if (target && !labels.contains(*target)) labels.emplace(*target, label_at(*target));
+  });
+}
+
+void print_section(Machine& machine, const Labels& labels, bool shows_targets, uint64_t start, llvm::StringRef code,
+                   llvm::raw_ostream& out) {
+  for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
+    print_labels(labels, at, out);
+    if (instruction) machine.printer->printInst(instruction, at, "", *machine.chip, out);
+    else out << "\t.byte " << int{static_cast<unsigned char>(code[at - start])};
+    auto target = shows_targets && instruction ? branch_target(machine, at, length, *instruction) : std::nullopt;
+    if (target) out << "  ; " << label_at(*target);
     out << '\n';
-    at += std::max<uint64_t>(length, 1);
+  });
+}
+
+/// Bytes of the file: its table of sections comes last.
+uint64_t size_of(const Elf& elf) {
+  const auto& header = elf.getELFFile().getHeader();
+  return header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
+}
+
+void print_object(const Elf& elf, const Chip& chip, llvm::raw_ostream& out) {
+  Machine machine = make_machine(chip);
+  if (!machine.decoder || !machine.printer) {
+    out << "no disassembler for " << chip.arch << '\n';
+    return;
+  }
+  for (const auto& section : elf.sections()) {
+    if (!section.isText()) continue;
+    auto code = section.getContents();
+    if (!code) {
+      llvm::consumeError(code.takeError());
+      continue;
+    }
+    Labels labels = labels_of(elf, section);
+    bool shows_targets = chip.kind == ChipKind::amd;
+    if (shows_targets) label_branches(machine, section.getAddress(), *code, labels);
+    print_section(machine, labels, shows_targets, section.getAddress(), *code, out);
   }
 }
 
@@ -190,17 +249,17 @@ std::vector<std::string> missing_functions(std::span<const std::byte> object, Ch
 }
 
 std::string disassemble_object(std::span<const std::byte> object, const Chip& chip) {
-  auto elf = open(object);
-  if (!elf) return "not a 64-bit ELF object\n";
-  Machine machine = make_machine(chip);
-  if (!machine.decoder || !machine.printer) return cat("no disassembler for ", chip.arch, "\n");
   std::string text;
   llvm::raw_string_ostream out(text);
-  for (const auto& section : elf->sections()) {
-    if (!section.isText()) continue;
-    auto code = section.getContents();
-    if (code) print_section(machine, labels_of(*elf, section), section.getAddress(), *code, out);
-    else llvm::consumeError(code.takeError());
+  std::vector<std::byte> aligned(object.begin(), object.end());  // LLVM refuses what begins at an odd address
+  object = aligned;
+  auto elf = open(object);
+  if (!elf) return "not a 64-bit ELF object\n";
+  for (; elf; elf = open(object)) {  // an AMD image is several code objects, each on a multiple of 64 bytes
+    print_object(*elf, chip, out);
+    uint64_t next = (size_of(*elf) + 63) / 64 * 64;
+    object = object.subspan(std::min<uint64_t>(next, object.size()));
+    if (object.empty()) break;
   }
   return text;
 }

@@ -15,7 +15,8 @@ std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 /// and the sanitizers' are allowed on x86.
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
-/// Instructions of every code section with the symbols as headings, in LLVM's own syntax.
+/// Instructions of every code section, of each object of an AMD image, with the symbols as headings, in LLVM's own
+/// syntax. AMD branches say where they lead: "s_cbranch_scc1 65409  ; L6912", and "L6912:" stands there.
 std::string disassemble_object(std::span<const std::byte> object, const Chip& chip);
 
 }  // namespace weft::codegen

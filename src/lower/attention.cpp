@@ -129,9 +129,11 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
     return bytes * ((rows + a.keys) * (d + pad) + (d + rows) * (a.keys + pad));
   };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
+  // On RDNA 3 both halves of a wave hold whole operands of WMMA: 64 keys would spill.
+  int most_keys = lowering.chip().arch.starts_with("gfx11") && bytes == 2 ? 32 : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
-    if (shared(a) <= 48 * 1024) return a;
+    if (keys <= most_keys && shared(a) <= 48 * 1024) return a;
   }
   internal_error(cat("attention over heads of ", d, " fits in no block of ", lowering.chip()));
 }

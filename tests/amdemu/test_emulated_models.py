@@ -3,10 +3,16 @@
 late as they may, so that a missing wait gives a wrong answer; memory starts as NaN; races and wild addresses end a run."""
 import json
 import os
+import re
+import sys
 
+import onnx
 import pytest
 
 import emulated
+
+sys.path.insert(0, str(emulated.ROOT / "tests/codegen"))
+import main_kernels  # noqa: E402
 
 DIGITS = [emulated.ROOT / "examples/digits/digits.onnx", "--input", emulated.ROOT / "examples/digits/ten.npy"]
 TEXT = [emulated.ROOT / "examples/text/text.onnx", "--at", "batch=2", "--at", "seq=9"]
@@ -17,17 +23,23 @@ COUNTED = ["instructions", "lines", "bank_conflicts"]
 HEADROOM = 1.25  # above what was measured when the budget was written
 
 
-def check_budget(model, chip, kernels):
+def check_budgets(case, chip, measured):
     """What a run costs, as far as that can be told without a chip. WEFT_UPDATE=1 writes the budgets anew."""
     budgets = json.loads(BUDGETS.read_text())
-    measured = {name: emulated.total(kernels, name) for name in COUNTED}
     if os.environ.get("WEFT_UPDATE"):
-        budgets.setdefault(model, {})[chip] = measured
+        budgets.setdefault(case, {})[chip] = measured
         BUDGETS.write_text(json.dumps(budgets, indent=1) + "\n")
         return
-    for name, budget in budgets[model][chip].items():
-        most = budget * HEADROOM + 100
-        assert measured[name] <= most, f"{name} rose from {budget} to {measured[name]}; WEFT_UPDATE=1 accepts that"
+    known = budgets[case][chip]
+    assert measured.keys() == known.keys(), "other kernels than the budgets are for; WEFT_UPDATE=1 accepts that"
+    for name, budget in known.items():
+        for counter, allowed in zip(COUNTED, budget):
+            counted = measured[name][COUNTED.index(counter)]
+            assert counted <= allowed * HEADROOM + 100, f"{name}: {counter} rose from {allowed} to {counted}; WEFT_UPDATE=1 accepts that"
+
+
+def costs(kernels):
+    return [emulated.total(kernels, name) for name in COUNTED]
 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
@@ -40,7 +52,20 @@ def test_model_equals_ref(model, chip, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert emulated.total(kernels, "waves") > 0
     assert emulated.total(kernels, "matrix") > 0 or "f16" not in model
-    check_budget(model, chip, kernels)
+    check_budgets(model, chip, {"all kernels": costs(kernels)})
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_main_kernels(chip, tmp_path):
+    """Each family of tests/codegen/main_kernels.py by itself, in f16, at an eighth of the sizes."""
+    path = tmp_path / "main_kernels.onnx"
+    onnx.save(main_kernels.model(8), path)
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", path, "--device", "amd:0", "--precision", "f16", "--norm", "1e-2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    families = {}
+    for kernel in kernels:
+        families.setdefault(re.sub(r"_[0-9a-f]{6}$", "", kernel["kernel"]), []).append(kernel)
+    check_budgets("main kernels in f16", chip, {name: costs(of) for name, of in sorted(families.items())})
 
 
 def test_order_of_work_does_not_matter(tmp_path):
@@ -48,6 +73,14 @@ def test_order_of_work_does_not_matter(tmp_path):
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):
         done = emulated.run("gfx1100", "weft", "verify", *DIGITS, "--device", "amd:0", **options)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_two_contexts_on_two_streams(chip):
+    """Captured graphs on streams of the caller's, joined by events with a third that copies; and threads beside them."""
+    done = emulated.run(chip, "weft-amd-streams", DIGITS[0], TEXT[0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("largest difference") == 2
 
 
 def test_two_chips_in_one_process():

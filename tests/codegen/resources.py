@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels of models need of an AMD compute unit, read from their code objects' metadata, as the kernel cache
-keeps it: resources.py CHIP,CHIP MODEL ... compiles the models for each chip (which needs no GPU) and prints a table."""
+keeps it: resources.py [--precision f16] MODEL ... compiles the models for every chip (which needs no GPU), writes one file for
+all of them, and prints a row a model."""
 import collections
 import os
 import pathlib
@@ -15,18 +16,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
 CHIPS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201"]
 Kernel = collections.namedtuple("Kernel", "name vgprs agprs sgprs vgpr_spills sgpr_spills lds scratch group wave arguments")
+HEADER = 48  # bytes of an entry before its text (src/runtime/kernel_cache.cpp)
 LINE = re.compile(rb"(\w+)((?: \d+){10})\n")
 
 
-def kernels_in(cache):
-    """Every kernel of a cache folder: the lines of text before the bytes of each entry."""
-    found = []
+def entries(cache):
+    """The first kernel of every entry of a cache folder, by the entry's file: the lines of text before its bytes."""
+    found = {}
     for path in sorted(pathlib.Path(cache).glob("kernels/*")):
-        head = path.read_bytes()[:4096]
-        match = LINE.search(head)
+        match = LINE.match(path.read_bytes()[HEADER:4096])
         if match:
-            found.append(Kernel(match.group(1).decode(), *map(int, match.group(2).split())))
+            found[path.name] = Kernel(match.group(1).decode(), *map(int, match.group(2).split()))
     return found
+
+
+def kernels_in(cache):
+    """Every kernel of a cache folder that one chip was compiled for; an image counts as the kernels in it."""
+    return list({kernel.name: kernel for kernel in entries(cache).values()}.values())
 
 
 def family(kernel):
@@ -53,21 +59,47 @@ def compile_cold(command):
         return done, kernels_in(cache), time.perf_counter() - begin
 
 
+def worst(kernels, need):
+    """The largest need of any kernel, with its chip."""
+    chip, kernel = max(kernels, key=lambda pair: need(*pair))
+    return need(chip, kernel), chip
+
+
+def row(model, options):
+    """A model for each chip in turn with one cache, so that what is new in it is that chip's; then all chips in one file."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, cache, known, found, seconds = f"{folder}/model.weft", f"{folder}/cache", {}, [], 0
+        environment = os.environ | {"WEFT_CACHE_DIR": cache}
+
+        def compile(*target):
+            begin = time.perf_counter()
+            command = [BUILD / "bin/weft", "compile", model, *target, *options, "-o", out]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
+            if done.returncode:
+                sys.exit(done.stderr)
+            return time.perf_counter() - begin
+
+        for chip in CHIPS:
+            seconds += compile("--device", f"amd:{chip}")
+            new = {kernel.name: kernel for file, kernel in entries(cache).items() if file not in known}
+            known = entries(cache)
+            found += [(chip, kernel) for kernel in new.values()]
+        cached = compile("--target", "amd:all")
+        size = pathlib.Path(out).stat().st_size / 2**20
+    registers, lds = worst(found, lambda chip, k: k.vgprs), worst(found, lambda chip, k: k.lds)
+    fewest = worst(found, lambda chip, k: -waves(chip, k))
+    spills = sum(k.vgpr_spills for chip, k in found)
+    return (f"| {pathlib.Path(model).stem} | {len(found)} | {seconds:.0f}, {cached:.0f} | {size:.0f} | {registers[0]} ({registers[1]}) | "
+            f"{-fewest[0]} ({fewest[1]}) | {lds[0]} | {spills} | {max(k.scratch for chip, k in found)} |")
+
+
 def main():
-    chips = CHIPS if sys.argv[1] == "all" else sys.argv[1].split(",")
-    print("| model | chip | kernels | seconds | MiB | most registers | fewest waves | most LDS | spills | scratch |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for model in sys.argv[2:]:
-        for chip in chips:
-            with tempfile.TemporaryDirectory() as folder:
-                out = pathlib.Path(folder) / "model.weft"
-                done, kernels, seconds = compile_cold([BUILD / "bin/weft", "compile", model, "--device", f"amd:{chip}", "-o", out])
-                if done.returncode:
-                    sys.exit(done.stderr)
-                size = out.stat().st_size / 2**20
-            print(f"| {pathlib.Path(model).stem} | {chip} | {len(kernels)} | {seconds:.1f} | {size:.0f} | {max(k.vgprs for k in kernels)} | "
-                  f"{min(waves(chip, k) for k in kernels)} | {max(k.lds for k in kernels)} | {sum(k.vgpr_spills for k in kernels)} | "
-                  f"{max(k.scratch for k in kernels)} |", flush=True)
+    words = sys.argv[1:]
+    options = [words.pop(0), words.pop(0)] if words and words[0].startswith("--") else []
+    print("| model | kernels of 7 chips | seconds cold, cached | MiB | most registers | fewest waves | most LDS | spills | scratch |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for model in words:
+        print(row(model, options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that most time goes into (main_kernels.py), for each chip: registers, local memory and occupancy within a
+budget, nothing spilled, the matrix instruction in the inner loop, memory read 16 bytes at a time, no access that does not
+say which memory it means. WEFT_UPDATE=1 writes the budgets anew."""
+import collections
+import json
+import os
+import pathlib
+import re
+
+import pytest
+
+import assembly
+import main_kernels
+import resources
+
+BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
+HEADROOM = 1.1  # of registers and local memory; waves, spills and private memory have none
+
+# Where a matrix unit must be at work, by the beginning of a kernel's name and the types that the chip's unit takes.
+MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
+# Copies here turn matrices, whose elements are apart in memory; a reduction takes as many elements at a time as it sums in f32.
+NARROW = ("copy_", "reduce_mean_")
+CASES = [(chip, precision) for chip in main_kernels.AMD for precision in ("f32", "f16")]
+
+
+def family(name):
+    return re.sub(r"_[0-9a-f]{6}$", "", name)
+
+
+def has_matrix_unit(chip, name):
+    """Whether the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    type = name.split("_")[1]
+    if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):  # one row: vector units
+        return False
+    if type == "f32":
+        return chip in ("gfx90a", "gfx942")
+    return type in ("f16", "bf16")
+
+
+def budget_of(chip, kernels):
+    """For each family the most that one of its kernels needs."""
+    found = collections.defaultdict(lambda: {"registers": 0, "lds": 0, "waves": 99})
+    for kernel in kernels:
+        most = found[family(kernel.name)]
+        most["registers"] = max(most["registers"], kernel.vgprs)
+        most["lds"] = max(most["lds"], kernel.lds)
+        most["waves"] = min(most["waves"], resources.waves(chip, kernel))
+    return dict(found)
+
+
+def check_budget(chip, precision, kernels):
+    budgets = json.loads(BUDGETS.read_text()) if BUDGETS.exists() else {}
+    measured = budget_of(chip, kernels)
+    if os.environ.get("WEFT_UPDATE"):
+        budgets.setdefault(chip, {})[precision] = measured
+        lines = [f' "{c}": {{\n' + ",\n".join(f'  "{p}": {{\n' + ",\n".join(f'   "{k}": {json.dumps(v)}' for k, v in sorted(of.items())) +
+                 "\n  }" for p, of in sorted(by.items())) + "\n }" for c, by in sorted(budgets.items())]
+        BUDGETS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        return
+    known = budgets[chip][precision]
+    assert measured.keys() == known.keys(), "other kernels than the budgets are for; WEFT_UPDATE=1 accepts that"
+    for name, need in measured.items():
+        budget = known[name]
+        fits = need["registers"] <= budget["registers"] * HEADROOM and need["lds"] <= budget["lds"] * HEADROOM
+        assert fits and need["waves"] >= budget["waves"], f"{name} needs {need}, budget {budget}; WEFT_UPDATE=1 accepts that"
+
+
+def check_lines(chip, name, lines):
+    """Lints of one kernel's instructions."""
+    counts = assembly.counts(lines, chip)
+    assert counts["flat"] == 0, f"{name} has memory instructions that do not say which memory they mean"
+    assert counts["scratch"] == 0, f"{name} uses private memory"
+    if has_matrix_unit(chip, name):
+        loop = main_kernels.busiest_loop(lines, chip)
+        assert loop and loop["matrix"] > 0, f"{name} has no matrix instruction in an inner loop"
+    assert counts["wide_load"] > 0 or name.startswith(NARROW), f"{name} never reads 16 bytes at a time: {dict(counts)}"
+
+
+@pytest.mark.parametrize("chip,precision", CASES)
+def test_main_kernels(chip, precision, tmp_path):
+    kernels, texts = main_kernels.compiled(chip, precision, tmp_path)
+    assert len(texts) >= 12
+    if kernels:
+        assert {kernel.name for kernel in kernels} == set(texts)
+        for kernel in kernels:
+            assert (kernel.vgpr_spills, kernel.scratch) == (0, 0), kernel
+        check_budget(chip, precision, kernels)
+    for name, lines in texts.items():
+        check_lines(chip, name, lines)
