@@ -16,6 +16,9 @@ struct HostAllocator {
   void* user = nullptr;
 };
 
+/// No machine has more; a greater number was never meant.
+inline constexpr int most_threads = 4096;
+
 /// Who runs the pieces of a kernel. Without a function: the library's pool.
 struct HostExecutor {
   int width = 0;  ///< as many pieces as are worth running at once

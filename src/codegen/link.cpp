@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/text.h"
@@ -61,7 +62,12 @@ bool MemoryFile::write(std::span<const std::byte> data) {
 class OutputPipe {
  public:
   OutputPipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) == 0) reader_ = std::thread([this] { drain(); });
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) return;
+    try {
+      reader_ = std::thread([this] { drain(); });
+    } catch (const std::system_error&) {  // no thread to be had: not good()
+      for (int end : ends_) close_quietly(end);
+    }
   }
   ~OutputPipe() { finish(); }
   OutputPipe(const OutputPipe&) = delete;

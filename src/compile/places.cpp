@@ -14,8 +14,14 @@ namespace weft {
 namespace {
 
 Host host_of(const CompileOptions& options) {
-  int threads = options.threads ? options.threads : static_cast<int>(knobs().threads);
-  return {threads ? threads : available_threads(), options.allocator, options.executor, options.memory_limit};
+  int64_t threads = options.threads ? options.threads : knobs().threads;
+  if (threads < 0 || threads > most_threads) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E203",
+                 .what = cat("the number of threads is ", threads, ", not 0 to ", most_threads)});
+  }
+  return {threads ? static_cast<int>(threads) : available_threads(), options.allocator, options.executor,
+          options.memory_limit};
 }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions& options) {

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/numeric.h"
+#include "base/parallel.h"
 
 namespace weft {
 
@@ -131,21 +130,11 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
   double wanted = static_cast<double>(count) * static_cast<double>(cost) / worth_a_thread;
   auto parts = std::max<int64_t>(static_cast<int64_t>(std::min({wanted, static_cast<double>(count), cores})), 1);
   if (parts == 1) return f(0, count);
-  std::exception_ptr failure;
-  std::mutex mutex;
-  auto run = [&](int64_t part) {
-    try {
-      f(count * part / parts, count * (part + 1) / parts);
-    } catch (...) {
-      std::scoped_lock lock(mutex);
-      failure = std::current_exception();
-    }
+  auto part = [&](size_t index) {
+    auto i = static_cast<int64_t>(index);
+    f(count * i / parts, count * (i + 1) / parts);
   };
-  std::vector<std::thread> threads;
-  for (int64_t part = 1; part < parts; ++part) threads.emplace_back(run, part);
-  run(0);
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  run_parallel(static_cast<size_t>(parts), static_cast<size_t>(parts), part);
 }
 
 namespace {

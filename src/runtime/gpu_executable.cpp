@@ -2,7 +2,6 @@
 #include "runtime/gpu_executable.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/launch.h"
 #include "runtime/buckets.h"
@@ -71,23 +71,8 @@ class Code {
  private:
   void load(const std::shared_ptr<gpu::Device>& device, const std::vector<std::span<const std::byte>>& parts,
             const std::string& name) {
-    std::atomic<size_t> next = 0;
-    std::exception_ptr failure;
-    std::atomic_flag failed;
-    auto work = [&] {
-      try {
-        for (size_t i; (i = next++) < parts.size();) modules_[i] = gpu::Module(device, parts[i], name);
-      } catch (...) {
-        if (!failed.test_and_set()) failure = std::current_exception();
-        next = parts.size();
-      }
-    };
-    std::vector<std::thread> helpers;
-    size_t width = std::min<size_t>(parts.size(), std::max(1U, std::thread::hardware_concurrency()));
-    for (size_t i = 1; i < width; ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
-    if (failure) std::rethrow_exception(failure);
+    run_parallel(parts.size(), std::max(1U, std::thread::hardware_concurrency()),
+                 [&](size_t i) { modules_[i] = gpu::Module(device, parts[i], name); });
   }
 
   static size_t module_of(const std::string& kernel, const std::vector<std::span<const std::byte>>& parts) {

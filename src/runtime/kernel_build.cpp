@@ -3,17 +3,16 @@
 
 #include <sched.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
 
@@ -186,29 +185,6 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// Runs `work(i)` for 0 <= i < total on some threads, the caller's among them; the first exception is thrown again
-/// here.
-template <class Work>
-void run_parallel(size_t total, int threads, Work work) {
-  std::atomic<size_t> next = 0;
-  std::exception_ptr first;
-  std::mutex first_mutex;
-  auto loop = [&] {
-    try {
-      for (size_t i; (i = next++) < total;) work(i);
-    } catch (...) {
-      std::scoped_lock lock(first_mutex);
-      if (!first) first = std::current_exception();
-      next = total;
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < std::min<size_t>(static_cast<size_t>(threads), total); ++i) helpers.emplace_back(loop);
-  loop();
-  for (std::thread& helper : helpers) helper.join();
-  if (first) std::rethrow_exception(first);
-}
-
 /// The distinct kernels among the sources.
 struct Distinct {
   std::vector<size_t> source;  // of each distinct kernel, its first source
@@ -244,7 +220,7 @@ std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip
     ++done;
     if (options.progress) options.progress(done, total);
   };
-  run_parallel(pieces.size(), options.threads > 0 ? options.threads : default_threads(), make);
+  run_parallel(pieces.size(), static_cast<size_t>(options.threads > 0 ? options.threads : default_threads()), make);
   return pieces;
 }
 

@@ -11,8 +11,10 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <system_error>
 
 #include "base/knobs.h"
+#include "base/log.h"
 
 namespace weft {
 namespace {
@@ -77,8 +79,12 @@ void ThreadPool::start() {
   for (std::thread& thread : threads_) thread.detach();
   threads_.clear();
   sleepers_ = 0;
-  for (int worker = 1; worker < width_; ++worker) threads_.emplace_back([this, worker] { work(worker); });
   started_in_ = getpid();
+  try {
+    for (int worker = 1; worker < width_; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    log(LogLevel::warning, "only ", threads_.size() + 1, " of ", width_, " threads could be started: ", error.what());
+  }
 }
 
 ThreadPool::Slot* ThreadPool::acquire_slot() {

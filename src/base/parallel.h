@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <functional>
+
+namespace weft {
+
+/// Runs `work(i)` for 0 <= i < total on at most `threads` threads, the caller's among them, or on as many as the system
+/// gives. The first exception is thrown again here; what has not begun by then is left out.
+void run_parallel(size_t total, size_t threads, const std::function<void(size_t)>& work);
+
+}  // namespace weft
