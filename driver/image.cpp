@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/image.h"
 
-#include <csetjmp>
-#include <cstdio>
-// jpeglib.h needs <cstdio> before it.
-#include <jpeglib.h>
-#include <png.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -15,88 +9,25 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "host/pictures.h"
 
 namespace weft::driver {
 namespace {
 
-/// Rows of interleaved bytes.
-struct Picture {
-  size_t width = 0, height = 0, channels = 0;
-  std::vector<uint8_t> pixels;
-  double at(size_t y, size_t x, size_t c) const { return pixels[(y * width + x) * channels + c]; }
-};
+using host::Picture;
 
-constexpr size_t most_pixels = size_t{1} << 28;
-
-[[noreturn]] void refuse_file(const std::filesystem::path& path, std::string what) {
-  throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what), .where = printable(path.string())});
-}
 [[noreturn]] void refuse_input(std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = "E213", .what = std::move(what), .hint = std::move(hint)});
 }
 
-bool is_png(std::span<const std::byte> file) { return as_text(file).starts_with("\x89PNG"); }
-bool is_jpeg(std::span<const std::byte> file) { return as_text(file).starts_with("\xff\xd8\xff"); }
-
-Picture decode_png(const Bytes& file, size_t channels, const std::filesystem::path& path) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  if (!png_image_begin_read_from_memory(&image, file.data(), file.size())) refuse_file(path, image.message);
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  Picture picture{image.width, image.height, channels, {}};
-  if (picture.width * picture.height > most_pixels) {
-    png_image_free(&image);
-    refuse_file(path, cat("the picture is ", picture.width, "x", picture.height, ", too large"));
+Picture read_picture(const std::filesystem::path& path, size_t channels) {
+  try {
+    Picture picture = host::decode_picture(map_file(path));
+    return channels == 1 ? host::grey(picture) : picture;
+  } catch (Error& error) {
+    error.set_where(printable(path.string()));
+    throw;
   }
-  picture.pixels.resize(PNG_IMAGE_SIZE(image));
-  png_color white{255, 255, 255};
-  if (!png_image_finish_read(&image, &white, picture.pixels.data(), 0, nullptr)) refuse_file(path, image.message);
-  return picture;
-}
-
-/// libjpeg reports errors by a callback that must not return.
-struct JpegErrors {
-  jpeg_error_mgr manager;
-  std::jmp_buf escape;
-  char message[JMSG_LENGTH_MAX] = {};
-};
-
-void escape_from_jpeg(j_common_ptr state) {
-  auto* errors = reinterpret_cast<JpegErrors*>(state->err);
-  state->err->format_message(state, errors->message);
-  std::longjmp(errors->escape, 1);
-}
-
-/// No object with a destructor lives in the frame that longjmp leaves.
-bool decode_jpeg_into(Picture& picture, const Bytes& file, JpegErrors& errors, jpeg_decompress_struct& jpeg) {
-  if (setjmp(errors.escape)) return false;
-  jpeg_create_decompress(&jpeg);
-  jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(file.data()), file.size());
-  jpeg_read_header(&jpeg, TRUE);
-  jpeg.out_color_space = picture.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_start_decompress(&jpeg);
-  picture.width = jpeg.output_width;
-  picture.height = jpeg.output_height;
-  if (picture.width * picture.height > most_pixels) return false;
-  picture.pixels.resize(picture.width * picture.height * picture.channels);
-  while (jpeg.output_scanline < jpeg.output_height) {
-    JSAMPROW row = picture.pixels.data() + jpeg.output_scanline * picture.width * picture.channels;
-    jpeg_read_scanlines(&jpeg, &row, 1);
-  }
-  return true;
-}
-
-Picture decode_jpeg(const Bytes& file, size_t channels, const std::filesystem::path& path) {
-  Picture picture{.channels = channels, .pixels = {}};
-  JpegErrors errors{};
-  jpeg_decompress_struct jpeg{};
-  jpeg.err = jpeg_std_error(&errors.manager);
-  errors.manager.error_exit = escape_from_jpeg;
-  errors.manager.output_message = [](j_common_ptr) {};  // warnings would go to standard error
-  bool is_read = decode_jpeg_into(picture, file, errors, jpeg);
-  jpeg_destroy_decompress(&jpeg);
-  if (!is_read) refuse_file(path, *errors.message ? errors.message : "the picture is too large");
-  return picture;
 }
 
 std::vector<double> numbers_per_channel(const std::string& text, double otherwise, size_t channels,
@@ -125,8 +56,11 @@ double sample(const Picture& picture, double y, double x, size_t channel) {
   auto y0 = static_cast<size_t>(top), x0 = static_cast<size_t>(left);
   size_t y1 = std::min(y0 + 1, picture.height - 1), x1 = std::min(x0 + 1, picture.width - 1);
   double fy = top - static_cast<double>(y0), fx = left - static_cast<double>(x0);
-  double above = picture.at(y0, x0, channel) * (1 - fx) + picture.at(y0, x1, channel) * fx;
-  double below = picture.at(y1, x0, channel) * (1 - fx) + picture.at(y1, x1, channel) * fx;
+  auto at = [&](size_t row, size_t column) -> double {
+    return picture.pixels[(row * picture.width + column) * picture.channels + channel];
+  };
+  double above = at(y0, x0) * (1 - fx) + at(y0, x1) * fx;
+  double below = at(y1, x0) * (1 - fx) + at(y1, x1) * fx;
   return above * (1 - fy) + below * fy;
 }
 
@@ -166,8 +100,7 @@ ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std
 }
 
 bool is_image(const std::filesystem::path& path) {
-  Bytes file = map_file(path);
-  return is_png(file) || is_jpeg(file);
+  return path.extension() != ".pb" && host::is_picture(map_file(path));
 }
 
 Tensor read_image(const std::filesystem::path& path, const Shape& wanted, const ImageOptions& options) {
@@ -177,8 +110,7 @@ Tensor read_image(const std::filesystem::path& path, const Shape& wanted, const 
   auto channels = static_cast<size_t>(wanted.dims[axes.channel].value());
   auto mean = numbers_per_channel(options.mean, 0, channels, "image.mean");
   auto scale = numbers_per_channel(options.scale, wanted.dtype == DType::u8 ? 1 : 1.0 / 255, channels, "image.scale");
-  Bytes file = map_file(path);
-  Picture picture = is_png(file) ? decode_png(file, channels, path) : decode_jpeg(file, channels, path);
+  Picture picture = read_picture(path, channels);
 
   std::vector<int64_t> dims(wanted.dims.size(), 1);
   auto size_of = [&](size_t axis, size_t own) {

@@ -226,7 +226,7 @@ class Random {
 void add_input_options(CommandLine& line, InputOptions& options) {
   line.group("Inputs");
   line.value("--input,-i", "X=FILE", options.files,
-             "tensor of input X: .npy, .npz, .pb, a picture (.png, .jpg); without X= the next one; repeatable");
+             "tensor of input X: .npy, .npz, .pb, a picture; without X= the next one; repeatable");
   line.value("--fill", "X=KIND", options.fills,
              "rand, rand:0..999, zeros, ones or range for input X; without X= for all");
   line.value(

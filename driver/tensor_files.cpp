@@ -42,7 +42,8 @@ constexpr NpyType npy_types[] = {
 
 DType npy_type(std::string_view code, const std::string& where) {
   for (const NpyType& row : npy_types) {
-    if (row.code == code || (row.code[0] == '|' && row.code.substr(1) == code.substr(1))) return row.type;
+    bool has_no_order = row.code[0] == '|' && code.size() == row.code.size();
+    if (row.code == code || (has_no_order && row.code.substr(1) == code.substr(1))) return row.type;
   }
   std::string hint = code.starts_with('>') ? "save it little-endian: a.astype(a.dtype.newbyteorder('<'))"
                                            : "numbers and booleans are read";
@@ -252,7 +253,7 @@ NamedTensors read_tensors(const std::filesystem::path& path) {
   if (text.starts_with("\x93NUMPY")) return {{"", read_npy(file, path.string())}};
   if (text.starts_with("PK")) return read_npz(file, path.string());
   if (path.extension() == ".pb") return read_proto(file, path);
-  refuse(path.string(), "is no tensor file", ".npy, .npz, .pb (ONNX test data), .png and .jpg are read");
+  refuse(path.string(), "is no tensor file", ".npy, .npz, .pb (ONNX test data) and pictures are read");
 }
 
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors) {

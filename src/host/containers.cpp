@@ -77,21 +77,26 @@ class Assembly {
   std::vector<std::string> texts_;
 };
 
+constexpr int64_t most_parts = int64_t{1} << 24;  // an axis may be long where another is empty
+
 /// Lengths of the parts of `size` rows: one number for all but the last, a list of them, or 1 each.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {
-    int64_t total = 0;
+    int64_t left = size;
     for (int64_t length : lengths) {
       if (length < 0) refuse("E312", "a split into parts of ", lengths, " has a negative one");
-      total += length;
+      if (length > left) refuse("E312", "parts of ", lengths, " are more than the ", size, " of the axis");
+      left -= length;
     }
-    if (total != size) refuse("E312", "parts of ", lengths, " do not make up the ", size, " of the axis");
+    if (left != 0) refuse("E312", "parts of ", lengths, " do not make up the ", size, " of the axis");
     return lengths;
   }
   int64_t each = lengths.at(0);
   if (each < 1) refuse("E312", "a split into parts of ", each);
-  lengths.assign(static_cast<size_t>((size + each - 1) / each), each);
+  int64_t parts = size / each + (size % each != 0);
+  if (parts > most_parts) refuse("E312", "a split into ", parts, " parts; at most ", most_parts, " are made");
+  lengths.assign(static_cast<size_t>(parts), each);
   if (size % each) lengths.back() = size % each;
   return lengths;
 }
@@ -159,10 +164,10 @@ Values join(const HostCall& call, Operands in) {
   for (Tensor part : items) {
     if (is_new_axis && part.dims.size() + 1 == dims.size())
       part.dims.insert(part.dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
-    bool fits = part.dims.size() == dims.size();
+    bool fits = part.dims.size() == dims.size() && part.is_tensor() && part.dtype == items[0].dtype;
     for (size_t i = 0; fits && i < dims.size(); ++i) fits = i == axis || part.dims[i] == dims[i];
-    if (!fits) refuse("E312", "items of sizes ", items[0].dims, " and ", part.dims, " were to be concatenated");
-    total += part.dims[axis];
+    fits = fits && !__builtin_add_overflow(total, part.dims[axis], &total);
+    if (!fits) refuse("E312", "items ", items[0].shape(), " and ", part.shape(), " were to be concatenated");
     parts.push_back(std::move(part));
   }
   dims[axis] = total;

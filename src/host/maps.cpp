@@ -54,8 +54,9 @@ Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType ty
 Values zip_map(const HostCall& call, Operands in) {
   Tensor keys = keys_of(call);
   int64_t classes = keys.elements(), rows = in[0].dims.size() == 1 ? 1 : in[0].dims.at(0);
-  if (in[0].elements() != rows * classes)
-    refuse("E312", "scores of sizes ", in[0].dims, " were to be zipped with ", classes, " labels");
+  int64_t all = 0;
+  bool fits = !__builtin_mul_overflow(rows, classes, &all) && in[0].elements() == all;
+  if (!fits) refuse("E312", "scores of sizes ", in[0].dims, " were to be zipped with ", classes, " labels");
   Values maps;
   for (int64_t row = 0; row < rows; ++row)
     maps.push_back(make_container(Type::Kind::map, {keys, part(in[0], row * classes, classes)}));

@@ -15,7 +15,7 @@ namespace weft::host {
 namespace {
 
 constexpr int most_nested = 200, most_repeats = 1000;
-constexpr size_t most_instructions = 100'000;
+constexpr size_t most_instructions = 100'000, most_visits = 10 * most_instructions;
 constexpr uint32_t last_code = 0x10ffff;
 
 using Set = Pattern::Set;
@@ -299,7 +299,9 @@ class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
+  /// An expression that stands for no instruction takes time all the same when it is repeated, so each visit counts.
   void write(const Node& node) {
+    if (++visits_ > most_visits) refuse_size();
     switch (node.kind) {
       case Node::Kind::set:
         sets_.push_back(node.set);
@@ -314,14 +316,15 @@ class Writer {
     }
   }
   uint32_t put(Pattern::Instruction instruction) {
-    if (code_.size() >= most_instructions) {
-      throw Error({.kind = ErrorKind::unsupported, .code = "E122", .what = "a pattern is too large when written out"});
-    }
+    if (code_.size() >= most_instructions) refuse_size();
     code_.push_back(instruction);
     return next() - 1;
   }
 
  private:
+  [[noreturn]] static void refuse_size() {
+    throw Error({.kind = ErrorKind::unsupported, .code = "E122", .what = "a pattern is too large when written out"});
+  }
   uint32_t next() const { return static_cast<uint32_t>(code_.size()); }
 
   void choice(const Node& node) {
@@ -354,6 +357,7 @@ class Writer {
 
   std::vector<Set>& sets_;
   std::vector<Pattern::Instruction>& code_;
+  size_t visits_ = 0;
 };
 
 bool is_word(uint32_t code) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -20,15 +21,20 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t most_pixels = size_t{1} << 28;
+/// A picture above the first number of pixels may have so many for each byte of its file: no kind of file but a blank
+/// one packs tighter, and a few bytes must not take a gigabyte.
+constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what) {
   throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what)});
 }
 
-/// An empty picture of these sizes, refused when it is too large.
-Picture canvas(uint64_t width, uint64_t height) {
+/// An empty picture of these sizes, refused when it is too large, or too large for its file.
+Picture canvas(File file, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0 || width > most_pixels || height > most_pixels || width * height > most_pixels)
-    refuse_picture(cat("the picture is ", width, "x", height, "; at most 2^28 pixels"));
+    refuse_picture(cat("the picture is ", width, "x", height, "; 1 to 2^28 pixels are read"));
+  if (width * height > std::max(pixels_for_all, file.size() * pixels_per_byte))
+    refuse_picture(cat("the picture is ", width, "x", height, ", which ", file.size(), " bytes cannot hold"));
   return {width, height, 3, std::vector<uint8_t>(width * height * 3)};
 }
 
@@ -69,7 +75,7 @@ Picture decode_png(File file) {
     ~Release() { release(image); }
   } owner{&image};
   image.format = PNG_FORMAT_RGB;
-  Picture picture = canvas(image.width, image.height);
+  Picture picture = canvas(file, image.width, image.height);
   png_color white{255, 255, 255};
   if (!finish(&image, &white, picture.pixels.data(), 0, nullptr)) refuse_picture(image.message);
   return picture;
@@ -85,7 +91,7 @@ int tjDestroy(void*);
 int WebPGetInfo(const uint8_t*, size_t, int*, int*);
 uint8_t* WebPDecodeRGBInto(const uint8_t*, size_t, uint8_t*, size_t, int);
 }
-constexpr int turbojpeg_rgb = 0;
+constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // thousands of scans make a small file slow
 
 Picture decode_jpeg(File file) {
   static const Library jpeg("libturbojpeg.so.0", "JPEG");
@@ -97,8 +103,9 @@ Picture decode_jpeg(File file) {
   int width = 0, height = 0, subsampling = 0, colours = 0;
   if (header(state.get(), bytes_of(file), file.size(), &width, &height, &subsampling, &colours) != 0)
     refuse_picture(message(state.get()));
-  Picture picture = canvas(static_cast<uint64_t>(width), static_cast<uint64_t>(height));
-  if (decompress(state.get(), bytes_of(file), file.size(), picture.pixels.data(), width, 0, height, turbojpeg_rgb, 0))
+  Picture picture = canvas(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height));
+  if (decompress(state.get(), bytes_of(file), file.size(), picture.pixels.data(), width, 0, height, turbojpeg_rgb,
+                 turbojpeg_limits_scans))
     refuse_picture(message(state.get()));
   return picture;
 }
@@ -108,7 +115,7 @@ Picture decode_webp(File file) {
   int width = 0, height = 0;
   if (!WEFT_FUNCTION(webp, WebPGetInfo)(bytes_of(file), file.size(), &width, &height))
     refuse_picture("the WebP picture is damaged");
-  Picture picture = canvas(static_cast<uint64_t>(width), static_cast<uint64_t>(height));
+  Picture picture = canvas(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height));
   auto* decode = WEFT_FUNCTION(webp, WebPDecodeRGBInto);
   if (!decode(bytes_of(file), file.size(), picture.pixels.data(), picture.pixels.size(), width * 3))
     refuse_picture("the WebP picture is damaged");
@@ -139,11 +146,12 @@ OPJ_BOOL seek_to(OPJ_OFF_T place, void* user) {
 }
 OPJ_OFF_T skip_bytes(OPJ_OFF_T count, void* user) {
   auto& reader = *static_cast<Reader*>(user);
-  bool fits = seek_to(static_cast<OPJ_OFF_T>(reader.at) + count, user) != OPJ_FALSE;
-  return fits ? count : -1;
+  if (count < 0 || static_cast<size_t>(count) > reader.file.size() - reader.at) return -1;
+  reader.at += static_cast<size_t>(count);
+  return count;
 }
 
-/// Component c at a pixel as a byte.
+/// Component c, of 1 to 32 bits, at a pixel as a byte.
 uint8_t sample(const opj_image_comp_t& c, size_t pixel) {
   int64_t value = c.data[pixel] + (c.sgnd ? int64_t{1} << (c.prec - 1) : 0);
   value = c.prec > 8 ? value >> (c.prec - 8) : value << (8 - c.prec);
@@ -169,7 +177,7 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
                     WEFT_FUNCTION(jp2, opj_read_header)(stream.get(), codec.get(), &read);
   std::unique_ptr<opj_image_t, decltype(opj_image_destroy)*> image(read, WEFT_FUNCTION(jp2, opj_image_destroy));
   if (!has_header || !image || image->numcomps == 0) refuse_picture("the JPEG 2000 picture is damaged");
-  Picture picture = canvas(image->comps[0].w, image->comps[0].h);
+  Picture picture = canvas(file, image->comps[0].w, image->comps[0].h);
   if (!WEFT_FUNCTION(jp2, opj_decode)(codec.get(), stream.get(), image.get()) ||
       !WEFT_FUNCTION(jp2, opj_end_decompress)(codec.get(), stream.get()))
     refuse_picture("the JPEG 2000 picture is damaged");
@@ -178,6 +186,8 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
     const opj_image_comp_t& own = image->comps[c];
     if (!own.data || own.w != picture.width || own.h != picture.height)
       refuse_picture("the JPEG 2000 picture has components of different sizes, which is not supported");
+    if (own.prec < 1 || own.prec > 32)
+      refuse_picture(cat("a JPEG 2000 picture with ", own.prec, " bits for a component is not supported"));
   }
   for (size_t i = 0; i < picture.pixels.size(); ++i)
     picture.pixels[i] = sample(image->comps[colours == 1 ? 0 : i % 3], i / 3);
@@ -216,7 +226,7 @@ Picture decode_bmp(File file) {
   auto rows = static_cast<int32_t>(n.u32(22));
   bool is_known = header >= 40 && (depth == 8 || depth == 24 || depth == 32) && packing == 0;
   if (!is_known) refuse_picture(cat("a BMP of ", depth, " bits with compression ", packing, " is not supported"));
-  Picture picture = canvas(n.u32(18), static_cast<uint64_t>(rows < 0 ? -static_cast<int64_t>(rows) : rows));
+  Picture picture = canvas(file, n.u32(18), static_cast<uint64_t>(rows < 0 ? -static_cast<int64_t>(rows) : rows));
   size_t stride = (picture.width * depth / 8 + 3) / 4 * 4, palette = 14 + size_t{header};
   for (size_t y = 0; y < picture.height; ++y) {
     File row = n.part_at(start + (rows < 0 ? y : picture.height - 1 - y) * stride, stride);
@@ -251,7 +261,7 @@ Picture decode_pnm(File file) {
   uint64_t width = header_number(file, at), height = header_number(file, at), highest = header_number(file, at);
   ++at;  // the one space before the pixels
   if (highest == 0 || highest > 255) refuse_picture(cat("a PNM with numbers up to ", highest, " is not supported"));
-  Picture picture = canvas(width, height);
+  Picture picture = canvas(file, width, height);
   size_t colours = file[1] == std::byte{'5'} ? 1 : 3;
   File pixels = Numbers(file, false).part_at(at, picture.width * picture.height * colours);
   for (size_t i = 0; i < picture.pixels.size(); ++i) {
@@ -264,19 +274,20 @@ Picture decode_pnm(File file) {
 /// The first picture of a TIFF with strips of bytes, grey or RGB, without compression.
 class Tiff {
  public:
-  explicit Tiff(File file) : numbers_(file, file[0] == std::byte{'M'}), directory_(numbers_.u32(4)) {}
+  explicit Tiff(File file) : file_(file), numbers_(file, file[0] == std::byte{'M'}), directory_(numbers_.u32(4)) {}
 
   Picture decode() const {
-    uint32_t samples = value(277, 0, 1), packing = value(259, 0, 1), colours = value(262, 0, 2);
-    bool is_known = packing == 1 && value(258, 0, 1) == 8 && (colours == 1 || colours == 2) && value(284, 0, 1) == 1 &&
+    uint32_t samples = value(277, 1), packing = value(259, 1), colours = value(262, 2);
+    bool is_known = packing == 1 && value(258, 1) == 8 && (colours == 1 || colours == 2) && value(284, 1) == 1 &&
                     samples >= (colours == 2 ? 3u : 1u);
     if (!is_known)
       refuse_picture(cat("a TIFF with compression ", packing, " and colours ", colours, " is not supported"));
-    Picture picture = canvas(value(256, 0, 0), value(257, 0, 0));
-    size_t rows = std::min<size_t>(std::max(value(278, 0, ~0u), 1u), picture.height), row = picture.width * samples;
+    Picture picture = canvas(file_, value(256, 0), value(257, 0));
+    std::optional<size_t> strips = entry_of(273);
+    if (!strips) refuse_picture("the TIFF picture has no strips");
+    size_t rows = std::min<size_t>(std::max(value(278, ~0u), 1u), picture.height), row = picture.width * samples;
     for (size_t y = 0; y < picture.height; ++y) {
-      auto strip = static_cast<uint32_t>(y / rows);
-      File from = numbers_.part_at(value(273, strip, 0) + y % rows * row, row);
+      File from = numbers_.part_at(number(*strips, y / rows) + y % rows * row, row);
       for (size_t i = 0; i < picture.width * 3; ++i)
         picture.pixels[y * picture.width * 3 + i] =
             static_cast<uint8_t>(from[i / 3 * samples + (colours == 2 ? i % 3 : 0)]);
@@ -285,21 +296,27 @@ class Tiff {
   }
 
  private:
-  /// Number `index` of a tag, or `otherwise` where there is no such tag.
-  uint32_t value(uint32_t tag, uint32_t index, uint32_t otherwise) const {
+  /// Where the directory speaks of a tag.
+  std::optional<size_t> entry_of(uint32_t tag) const {
     uint32_t count = numbers_.u16(directory_);
     for (uint32_t i = 0; i < count; ++i) {
       size_t entry = directory_ + 2 + size_t{12} * i;
-      if (numbers_.u16(entry) != tag) continue;
-      size_t size = numbers_.u16(entry + 2) == 3 ? 2 : 4;
-      uint32_t held = numbers_.u32(entry + 4);
-      if (index >= held) refuse_picture("the TIFF picture is damaged");
-      size_t place = held * size <= 4 ? entry + 8 : numbers_.u32(entry + 8);
-      return numbers_.at(place + index * size, size);
+      if (numbers_.u16(entry) == tag) return entry;
     }
-    return otherwise;
+    return std::nullopt;
+  }
+  uint32_t number(size_t entry, size_t index) const {
+    size_t size = numbers_.u16(entry + 2) == 3 ? 2 : 4, held = numbers_.u32(entry + 4);
+    if (index >= held) refuse_picture("the TIFF picture is damaged");
+    size_t place = held * size <= 4 ? entry + 8 : numbers_.u32(entry + 8);
+    return numbers_.at(place + index * size, size);
+  }
+  uint32_t value(uint32_t tag, uint32_t otherwise) const {
+    auto entry = entry_of(tag);
+    return entry ? number(*entry, 0) : otherwise;
   }
 
+  File file_;
   Numbers numbers_;
   size_t directory_;
 };
@@ -323,15 +340,22 @@ constexpr Format formats[] = {
     {std::string_view("MM\0*", 4), [](File file) { return Tiff(file).decode(); }},
 };
 
+/// Null for bytes of no kind that is read.
+const Format* format_of(File file) {
+  std::string_view text = as_text(file);
+  for (const Format& format : formats) {
+    if (text.starts_with(format.start) && text.substr(std::min<size_t>(8, text.size())).starts_with(format.later))
+      return &format;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
+bool is_picture(File file) { return format_of(file) != nullptr; }
+
 Picture decode_picture(File file) {
-  std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  for (const Format& format : formats) {
-    bool fits = text.starts_with(format.start) &&
-                (format.later.empty() || text.substr(std::min<size_t>(8, text.size())).starts_with(format.later));
-    if (fits) return format.decode(file);
-  }
+  if (const Format* format = format_of(file)) return format->decode(file);
   refuse_picture("the picture is of no kind that is read: JPEG, PNG, WebP, JPEG 2000, BMP, PNM, TIFF");
 }
 
@@ -351,9 +375,10 @@ Values decode_image(const HostCall& call, Operands in) {
   if (is_grey) picture = grey(picture);
   for (size_t i = 0; call.numbers[0] == 1 && i < picture.pixels.size(); i += 3)
     std::swap(picture.pixels[i], picture.pixels[i + 2]);
-  return {boxed({.dtype = DType::u8,
-                 .dims = {static_cast<int64_t>(picture.height), static_cast<int64_t>(picture.width), is_grey ? 1 : 3},
-                 .data = Bytes::copy(std::as_bytes(std::span(picture.pixels)))})};
+  std::vector<int64_t> dims = {static_cast<int64_t>(picture.height), static_cast<int64_t>(picture.width),
+                               is_grey ? 1 : 3};
+  auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(picture.pixels));
+  return {boxed({.dtype = DType::u8, .dims = dims, .data = Bytes(std::as_bytes(std::span(*owner)), owner)})};
 }
 
 }  // namespace weft::host

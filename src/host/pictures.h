@@ -15,8 +15,10 @@ struct Picture {
   std::vector<uint8_t> pixels = {};
 };
 
+/// By its first bytes.
+bool is_picture(std::span<const std::byte> file);
 /// The picture in a file's bytes, as RGB; transparent parts are white. Throws E212 when they are of no kind that is
-/// read, damaged, or of more than 2^28 pixels.
+/// read, damaged, of more than 2^28 pixels, or of more than 2^24 and more than 2^13 for each byte.
 Picture decode_picture(std::span<const std::byte> file);
 /// Its brightness, by the weights of ITU-R 601 in 16 bits.
 Picture grey(const Picture& picture);

@@ -46,8 +46,7 @@ std::string print(const std::string& value, const PrintContext&) {
     if (c == '"' || c == '\\') text += '\\';
     if (static_cast<unsigned char>(c) < 0x20)
       text += cat("\\x", "0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]);
-    else
-      text += c;
+    else text += c;
   }
   return text + "\"";
 }
@@ -183,27 +182,28 @@ void parse(std::string_view text, Tensor& out, const ParseContext& context) {
   }
 }
 
-void parse(std::string_view text, Type& out, const ParseContext& context) {
+namespace {
+
+Type parse_type(std::string_view text, const ParseContext& context, int depth) {
+  constexpr int deepest = 64;
+  if (depth > deepest) refuse(text.substr(0, 40), cat("a type: it is nested more than ", deepest, " deep"));
   auto inside = [&](std::string_view prefix) -> std::string_view {
     if (!text.starts_with(prefix) || text.back() != ')') return {};
     return text.substr(prefix.size(), text.size() - prefix.size() - 1);
   };
-  Type element;
-  if (auto part = inside("sequence("); !part.empty()) {
-    parse(part, element, context);
-    out = Type::sequence(element);
-  } else if (part = inside("optional("); !part.empty()) {
-    parse(part, element, context);
-    out = Type::optional(element);
-  } else if (part = inside("map("); !part.empty()) {
+  if (auto part = inside("sequence("); !part.empty()) return Type::sequence(parse_type(part, context, depth + 1));
+  if (auto part = inside("optional("); !part.empty()) return Type::optional(parse_type(part, context, depth + 1));
+  if (auto part = inside("map("); !part.empty()) {
     size_t comma = std::min(part.find(','), part.size());
     DType key{};
     parse(trim(part.substr(0, comma)), key, context);
-    parse(trim(part.substr(std::min(comma + 1, part.size()))), element, context);
-    out = Type::map(key, element);
-  } else {
-    out = parse_shape(text, context);
+    return Type::map(key, parse_type(trim(part.substr(std::min(comma + 1, part.size()))), context, depth + 1));
   }
+  return parse_shape(text, context);
 }
+
+}  // namespace
+
+void parse(std::string_view text, Type& out, const ParseContext& context) { out = parse_type(text, context, 0); }
 
 }  // namespace weft::fields

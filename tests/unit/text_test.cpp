@@ -189,3 +189,13 @@ TEST_CASE("text: what is no program is refused with its line") {
     CHECK(refusal(c.text).find(c.message) != std::string::npos);
   }
 }
+
+TEST_CASE("text: a type is nested as deep as a stack can bear") {
+  auto nested = [](size_t depth) {
+    std::string type = "f32[2]";
+    for (size_t i = 0; i < depth; ++i) type = cat(i % 2 ? "sequence(" : "optional(", type, ")");
+    return in_main(cat("%x = parameter {name=\"x\", type=", type, "}\nreturn \"x\"=%x"));
+  };
+  CHECK(refusal(nested(60)) == "");
+  CHECK(refusal(nested(5000)).find("nested more than 64 deep") != std::string::npos);
+}

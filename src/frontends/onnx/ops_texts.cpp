@@ -84,6 +84,8 @@ Values regex_full_match(Call& c) {
 
 // --- TfIdfVectorizer -------------------------------------------------------------------------------------------------
 
+constexpr int64_t most_columns = 1 << 22, most_skipped = 1000;
+
 /// The n-grams of one length in the pool, and the columns of the result that they are counted in.
 struct NGrams {
   int64_t length = 0;
@@ -161,7 +163,11 @@ Values tfidf_vectorizer(Call& c) {
   if (x.rank() > 2) c.fail("E140", cat("needs rank 1 or 2, has ", x.value.type()));
   if (is_row) x = reshape(x, {1, x.value.shape().elements()});
   int64_t width = 0;
-  for (int64_t column : c.integers("ngram_indexes")) width = std::max(width, column + 1);
+  for (int64_t column : c.integers("ngram_indexes")) {
+    if (column < 0 || column >= most_columns) c.fail("E145", cat("has ngram_indexes ", column));
+    width = std::max(width, column + 1);
+  }
+  if (skipped > most_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
   std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
   // What each column counts: a place among the n-grams that are counted, or the column of zeros before them.
   std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);
@@ -171,7 +177,6 @@ Values tfidf_vectorizer(Call& c) {
   for (const NGrams& grams : ngrams_of(c, pool.dims()[0].value())) {
     bool is_counted = grams.length >= least && grams.length <= most && !grams.columns.empty();
     for (int64_t number : grams.columns) {
-      if (number < 0) c.fail("E145", cat("has ngram_indexes ", number));
       auto column = static_cast<size_t>(number);
       if (seen[column]++) c.unsupported(cat("with two n-grams in column ", column, " is not supported"));
       if (is_counted) counted[column] = place++;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/value_reader.h"
 
+#include <algorithm>
+
 #include "frontends/onnx/constants.h"
 #include "frontends/onnx/tensor_reader.h"
 
@@ -76,6 +78,10 @@ class ValueReader {
     bool is_text = type.key == DType::string;
     Tensor keys = is_text ? make_text_tensor({std::ssize(texts)}, std::move(texts)) : make_i64_tensor(numbers);
     if (keys.elements() != std::ssize(*values.items)) wire.fail_damaged("values", "are not as many as the keys");
+    auto is_scalar = [&](const Tensor& value) {
+      return value.is_tensor() && value.dtype == type.element->shape.dtype && value.elements() == 1;
+    };
+    if (!std::ranges::all_of(*values.items, is_scalar)) wire.fail_damaged("values", "are not what the model says");
     return make_container(Type::Kind::map, {keys, side_by_side(*values.items, *type.element)});
   }
 
