@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <utility>
 
 #include "base/error.h"
 
@@ -44,10 +47,55 @@ struct Unmap {
 
 struct Descriptor {
   int fd = -1;
+  explicit Descriptor(int opened) : fd(opened) {}
+  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }
 };
+
+/// Unique among threads and processes.
+std::string temporary_beside(const std::filesystem::path& path) {
+  static std::atomic<uint64_t> count = 0;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return cat(path.string(), ".", ::getpid(), "-", now.tv_nsec, "-", count++);
+}
+
+struct NewFile {
+  Descriptor own;
+  bool has_name = false;
+};
+
+std::string name_of_descriptor(int fd) { return cat("/proc/self/fd/", fd); }
+
+/// Without a name until it is whole, where there are such files: who is killed while writing leaves nothing behind.
+NewFile open_new(const std::filesystem::path& path, const std::string& temporary) {
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  Descriptor nameless(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (nameless.fd >= 0 && ::access(name_of_descriptor(nameless.fd).c_str(), F_OK) == 0) return {std::move(nameless)};
+  Descriptor named(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (named.fd < 0) file_error(path.string(), "create", errno);
+  return {std::move(named), true};
+}
+
+bool give_name(int fd, const std::string& name) {
+  return ::linkat(AT_FDCWD, name_of_descriptor(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+/// A device or pipe, which is written to and never replaced.
+bool is_special(const std::filesystem::path& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+void write_special(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.fd < 0) file_error(path.string(), "open", errno);
+  for (auto piece : pieces) {
+    if (!write_all(file.fd, piece)) file_error(path.string(), "write", errno);
+  }
+}
 
 }  // namespace
 
@@ -100,7 +148,7 @@ Bytes map_descriptor(int fd, const std::string& name) {
 
 Bytes map_file(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not hang; it is refused as not regular.
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) file_error(path.string(), "open", errno);
   return map_descriptor(file.fd, path.string());
 }
@@ -110,14 +158,15 @@ void write_file(const std::filesystem::path& path, std::span<const std::byte> da
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
-  std::string temporary = path.string() + ".XXXXXX";
-  Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
-  if (file.fd < 0) file_error(path.string(), "create", errno);
+  if (is_special(path)) return write_special(path, pieces);
+  const std::string temporary = temporary_beside(path);
+  NewFile file = open_new(path, temporary);
   try {
     for (auto piece : pieces) {
-      if (!write_all(file.fd, piece)) file_error(path.string(), "write", errno);
+      if (!write_all(file.own.fd, piece)) file_error(path.string(), "write", errno);
     }
-    if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0) file_error(path.string(), "write", errno);
+    if (::fsync(file.own.fd) != 0) file_error(path.string(), "write", errno);
+    if (!file.has_name && !give_name(file.own.fd, temporary)) file_error(path.string(), "create", errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0) file_error(path.string(), "replace", errno);
   } catch (...) {
     ::unlink(temporary.c_str());

@@ -43,7 +43,8 @@ Bytes map_descriptor(int fd, const std::string& name);
 
 /// Writes all of `data`; false, with errno set, when the system refuses.
 bool write_all(int fd, std::span<const std::byte> data);
-/// Writes a file whole or not at all: a temporary beside it, flushed, then renamed over `path`.
+/// Writes a file whole or not at all: a temporary without a name, flushed, then named and renamed over `path`. A device
+/// or pipe is written to as it is. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
 /// The same for data in pieces, one after another.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "host/run.h"
 #include "runtime/saved.h"
 
 namespace weft {
@@ -408,6 +409,19 @@ void check_pair(const Plan& plan, int input, int output) {
          "what shares memory is not there");
 }
 
+/// Rank and sizes of every operand and result follow each other.
+void check_host(const PlanStep& step, const Plan& plan) {
+  expect(takes_operands(step.host.fn, step.buffers.size() - step.outputs.size()),
+         "a function of the host does not have its operands");
+  size_t left = step.sizes.size();
+  for (size_t i = 0; i < step.buffers.size(); ++i) {
+    expect(left > 0, "a function of the host lacks sizes");
+    auto rank = plan.sizes[static_cast<size_t>(step.sizes[step.sizes.size() - left])].constant();
+    expect(rank && *rank >= 0 && static_cast<size_t>(*rank) < left, "a function of the host lacks sizes");
+    left -= 1 + static_cast<size_t>(*rank);
+  }
+}
+
 /// What must hold for the kinds of steps that launch nothing.
 void check_kind(const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
@@ -423,8 +437,8 @@ void check_kind(const PlanStep& step, const Plan& plan) {
   }
   switch (step.kind) {
     case StepKind::kernel: return expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
-    case StepKind::sizes:
-    case StepKind::host: return;
+    case StepKind::sizes: return;
+    case StepKind::host: return check_host(step, plan);
     case StepKind::library: return expect(false, "a step calls a library");
     case StepKind::branch:
     case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
@@ -443,6 +457,7 @@ void check_indexes(const PlanStep& step, const Plan& plan) {
   for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
   for (int id : step.outputs)
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes what is not its own");
+  expect(step.outputs.size() <= step.buffers.size(), "a step writes more than it has");
   check_sharing(step);
   check_kind(step, plan);
 }

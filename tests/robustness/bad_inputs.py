@@ -231,6 +231,8 @@ bad("43 outside the range")(lambda f: run_with(f, np.zeros((40, 3), np.float32),
 bad("44 no GPU")(lambda f: relu(f) + ["--device", "hip"])
 
 
+bad("46 disk that is full")(lambda f: ["compile", relu(f)[1], "-o", "/dev/full"])
+
 # --- saved programs
 
 

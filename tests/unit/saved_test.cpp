@@ -3,14 +3,18 @@
 #include "runtime/saved.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "compile.h"
@@ -57,15 +61,27 @@ std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
   return {file.data(), file.data() + file.size()};
 }
 
-Plan plan_for(const Chip& chip) {
-  Plan plan = lower(*parse_program(text, make_op), chip);
+constexpr const char* host_text = R"(program "texts"
+symbol n min=0 max=9
+module main {
+  %s = parameter {name="s", type=string[n]}
+  %w = constant {value=string[1]{"!"}}
+  %b = broadcast %w {dims=[n]}
+  %j = host %s, %b {fn=concat_text, numbers=[], texts=[], types=[string[n]]}
+  %m = host %j {fn=match_text, numbers=[], texts=["[a-z]+!"], types=[bool[n]]}
+  return "joined"=%j, "matches"=%m
+})";
+
+Plan plan_for(const Chip& chip, const char* program = text) {
+  Plan plan = lower(*parse_program(program, make_op), chip);
   plan_lifetimes(plan);
   return plan;
 }
 
-std::vector<std::byte> saved_program() {
+/// For the processor here and these chips.
+std::vector<std::byte> saved_program(const char* program, const std::vector<std::string>& targets = {}) {
   Folder folder;
-  compile(parse_program(text, make_op))->save(folder.path / "p.weft");
+  save(*compile(parse_program(program, make_op)), folder.path / "p.weft", targets);
   return bytes_of(folder.path / "p.weft");
 }
 
@@ -193,29 +209,90 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(bytes_of(folder.path / "p.weft") == bytes_of(folder.path / "q.weft"));
 }
 
-TEST_CASE("saved: every flipped byte and every cut is refused") {
-  const std::vector<std::byte> good = saved_program();
-  CHECK(load_code(good) == "");
+namespace {
+
+/// Bytes that are changed, cuts and additions, all of which are refused; how many there were.
+int damage_everywhere(const std::vector<std::byte>& good, int flips, int cuts) {
+  REQUIRE(load_code(good) == "");
   std::mt19937 random(3);
+  int count = 0;
   auto flip = [&](size_t at) {
     auto bad = good;
     bad[at] ^= static_cast<std::byte>(1 + random() % 255);
     std::string code = load_code(std::move(bad));
     INFO("byte ", at, " gave '", code, "'");
     CHECK((code == "E170" || (at >= 8 && at < 12 && code == "E171")));
+    ++count;
   };
-  for (size_t at = 0; at < 256; ++at) flip(at);
-  for (int i = 0, count = test::cases(1000, 4500); i < count; ++i) flip(random() % good.size());
   auto cut = [&](size_t size) {
     std::string code = load_code({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)});
     INFO("cut at ", size, " gave '", code, "'");
     CHECK(code == (size == 0 ? "E170" : "E173"));
+    ++count;
   };
-  for (size_t size = 0; size < 256; ++size) cut(size);
-  for (int i = 0; i < 500; ++i) cut(random() % good.size());
+  for (size_t at = 0; at < 256; ++at) flip(at), cut(at);
+  for (int i = 0; i < flips; ++i) flip(random() % good.size());
+  for (int i = 0; i < cuts; ++i) cut(random() % good.size());
   auto longer = good;
   longer.push_back(std::byte{0});
   CHECK(load_code(longer) == "E170");
+  return count + 1;
+}
+
+}  // namespace
+
+TEST_CASE("saved: every flipped byte and every cut is refused") {
+  const int flips = test::cases(400, 4000), cuts = test::cases(100, 500);
+  for (const auto& [program, targets] : std::vector<std::pair<const char*, std::vector<std::string>>>{
+           {text, {}}, {text, {"cpu:x86-64-v4", "amd:gfx1100"}}, {host_text, {}}})
+    CHECK(damage_everywhere(saved_program(program, targets), flips, cuts) == 513 + flips + cuts);
+}
+
+TEST_CASE("saved: a process killed while it writes leaves the old file or the new one") {
+  Folder folder;
+  const auto path = folder.path / "p.weft";
+  auto one = compile(parse_program(text, make_op)), other = compile(parse_program(host_text, make_op));
+  one->save(path), other->save(folder.path / "other.weft");
+  const auto first = bytes_of(path), second = bytes_of(folder.path / "other.weft");
+  for (int round = 0, count = test::cases(8, 500); round < count; ++round) {
+    pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      for (;;) other->save(path), one->save(path);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 + 3 * (round % 7)));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const auto there = bytes_of(path);
+    CHECK((there == first || there == second));
+  }
+  // Where files may be without a name, what is left over is whole as well.
+  int nameless = ::open(folder.path.c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (nameless < 0) return;
+  ::close(nameless);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+    const auto there = bytes_of(entry.path());
+    CHECK((there == first || there == second));
+  }
+}
+
+TEST_CASE("saved: a device is written to, not replaced") {
+  Folder folder;
+  const auto pipe = folder.path / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::vector<std::byte> read;
+  std::thread reader([&] {
+    int fd = ::open(pipe.c_str(), O_RDONLY);
+    std::byte block[4096];
+    for (ssize_t count; (count = ::read(fd, block, sizeof block)) > 0;) read.insert(read.end(), block, block + count);
+    ::close(fd);
+  });
+  auto program = compile(parse_program(text, make_op));
+  program->save(pipe);
+  reader.join();
+  program->save(folder.path / "p.weft");
+  CHECK(read == bytes_of(folder.path / "p.weft"));
+  CHECK(std::filesystem::is_fifo(pipe));
 }
 
 TEST_CASE("saved: a full disk is an error and leaves what was there") {
@@ -272,6 +349,28 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
   refused([](Plan& p) {
     p.steps.push_back({.kind = StepKind::sizes, .settings = {{.symbol = {.name = "n"}, .buffer = 0, .element = 99}}});
   });
+}
+
+TEST_CASE("saved: a step of the host has its operands and their sizes") {
+  const Plan good = plan_for(host_chip(), host_text);
+  REQUIRE(decode_code(good) == "");
+  auto refused = [&](auto change) {
+    Plan bad = good;
+    auto step = std::ranges::find(bad.steps, StepKind::host, &PlanStep::kind);
+    REQUIRE(step != bad.steps.end());
+    change(*step, bad);
+    CHECK(decode_code(bad) == "E170");
+  };
+  refused([](PlanStep& s, Plan&) { s.sizes.clear(); });
+  refused([](PlanStep& s, Plan&) { s.sizes.pop_back(); });
+  for (const Dim& rank : {Dim(1000), Dim(-1), Dim::symbol({.name = "n"})}) {
+    refused([&](PlanStep& s, Plan& p) {
+      p.sizes.push_back(rank);
+      s.sizes[0] = static_cast<int>(p.sizes.size()) - 1;
+    });
+  }
+  refused([](PlanStep& s, Plan&) { s.host.fn = HostFn::length; });
+  refused([](PlanStep& s, Plan&) { s.outputs.insert(s.outputs.end(), 9, s.outputs[0]); });
 }
 
 TEST_CASE("saved: no bytes of a plan crash the reader") {

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weft compile` killed at any moment, and many of them at once: the program is whole or not there, nothing damaged stays in
+the cache of kernels, and what is compiled in the end has the same bytes."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from limits import BUILD, FULL, ROOT, SEED
+
+MODEL = ROOT / "examples/digits/digits.onnx"
+KILLS = 500 if FULL else 8
+AT_ONCE = 16 if FULL else 4
+
+
+def compiling(folder, cache):
+    """A process that compiles into folder/p.weft; it says what it finds in the cache."""
+    command = [BUILD / "bin/weft", "compile", MODEL, "--threads", "1", "-o", folder / "p.weft"]
+    return subprocess.Popen(command, env={**os.environ, "WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "1"},
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+
+def compile_fully(folder, cache):
+    process = compiling(folder, cache)
+    said = process.communicate(timeout=600)[1]
+    assert process.returncode == 0, said
+    assert "damaged" not in said
+    return (folder / "p.weft").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The program, and the seconds that it took without a cache."""
+    folder = tmp_path_factory.mktemp("whole")
+    start = time.monotonic()
+    return compile_fully(folder, folder / "cache"), time.monotonic() - start
+
+
+def test_killed_at_any_moment(tmp_path, whole):
+    wanted, seconds = whole
+    moments = random.Random(SEED)
+    program, cache = tmp_path / "p.weft", tmp_path / "cache"
+    cut_short = 0
+    for number in range(KILLS):
+        if number % 10 == 0:  # from an empty cache again
+            subprocess.run([BUILD / "bin/weft", "cache", "clear"], env={**os.environ, "WEFT_CACHE_DIR": str(cache)}, check=True, capture_output=True)
+        process = compiling(tmp_path, cache)
+        time.sleep(moments.uniform(0, 1.1 * seconds))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        cut_short += process.returncode == -signal.SIGKILL
+        if program.exists():
+            assert program.read_bytes() == wanted
+            program.unlink()
+    assert cut_short > 0
+    assert compile_fully(tmp_path, cache) == wanted
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("p.weft.") and entry.read_bytes() != wanted] == []
+
+
+def test_many_at_once(tmp_path, whole):
+    folders = [tmp_path / str(number) for number in range(AT_ONCE)]
+    for folder in folders:
+        folder.mkdir()
+    processes = [compiling(folder, tmp_path / "cache") for folder in folders]
+    for process, folder in zip(processes, folders):
+        said = process.communicate(timeout=600)[1]
+        assert process.returncode == 0 and "damaged" not in said, said
+        assert (folder / "p.weft").read_bytes() == whole[0]
