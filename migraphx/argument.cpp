@@ -14,6 +14,7 @@ size_t element_bytes(const migraphx_shape& shape) {
 }
 
 bool equal_elements(const migraphx_argument& a, const migraphx_argument& b) {
+  check_fixed(a.shape), check_fixed(b.shape);
   if (a.shape.type != b.shape.type || a.shape.lengths != b.shape.lengths) return false;
   size_t size = element_bytes(a.shape);
   for (size_t i = 0; i < a.shape.elements(); ++i)
@@ -55,8 +56,12 @@ void fill_random(migraphx_argument& argument, size_t seed) {
 
 namespace weft::mgx {
 
+void check_fixed(const migraphx_shape& shape) {
+  if (shape.is_dynamic()) refuse("an argument of " + to_string(shape) + ", whose sizes are not fixed, has no elements");
+}
+
 migraphx_argument make_argument(migraphx_shape shape) {
-  if (shape.is_dynamic()) refuse("memory for " + to_string(shape) + ", whose sizes are not fixed, was asked for");
+  check_fixed(shape);
   size_t bytes = shape.bytes();
   void* memory = std::aligned_alloc(64, (bytes + 64) / 64 * 64);
   if (!memory) throw std::bad_alloc();
@@ -73,12 +78,12 @@ migraphx_status migraphx_argument_create(migraphx_argument_t* argument, const_mi
   return guarded([&] {
     bool needs_memory = !given(shape).is_dynamic() && shape->bytes() > 0;
     if (needs_memory) given(static_cast<char*>(buffer));
-    given(argument) = new migraphx_argument{*shape, {buffer, [](void*) {}}};
+    give(argument, migraphx_argument{*shape, {buffer, [](void*) {}}});
   });
 }
 
 migraphx_status migraphx_argument_create_empty(migraphx_argument_t* argument, const_migraphx_shape_t shape) {
-  return guarded([&] { given(argument) = new migraphx_argument(make_argument(given(shape))); });
+  return guarded([&] { give(argument, migraphx_argument(make_argument(given(shape)))); });
 }
 
 migraphx_status migraphx_argument_shape(const_migraphx_shape_t* out, const_migraphx_argument_t argument) {
@@ -98,14 +103,14 @@ migraphx_status migraphx_argument_save(const_migraphx_argument_t a, const char* 
 }
 
 migraphx_status migraphx_argument_load(migraphx_argument_t* out, const char* filename) {
-  return guarded([&] { given(out) = new migraphx_argument(load_npy(&given(filename))); });
+  return guarded([&] { give(out, migraphx_argument(load_npy(&given(filename)))); });
 }
 
 migraphx_status migraphx_argument_generate(migraphx_argument_t* out, const_migraphx_shape_t s, size_t seed) {
   return guarded([&] {
     migraphx_argument made = make_argument(given(s));
     fill_random(made, seed);
-    given(out) = new migraphx_argument(std::move(made));
+    give(out, migraphx_argument(std::move(made)));
   });
 }
 

@@ -159,7 +159,7 @@ migraphx_status migraphx_instructions_create(migraphx_instructions_t* instructio
   return guarded([&] {
     auto made = std::make_unique<migraphx_instructions>();
     for (size_t i = 0; i < size; ++i) made->list.push_back(given(given(ptr + i)));
-    given(instructions) = made.release();
+    given(instructions), *instructions = made.release();
   });
 }
 
@@ -167,19 +167,19 @@ migraphx_status migraphx_modules_create(migraphx_modules_t* modules, migraphx_mo
   return guarded([&] {
     auto made = std::make_unique<migraphx_modules>();
     for (size_t i = 0; i < size; ++i) made->list.push_back(&given(given(ptr + i)));
-    given(modules) = made.release();
+    given(modules), *modules = made.release();
   });
 }
 
 migraphx_status weft_migraphx_instruction_shape(migraphx_shape_t* out, const_migraphx_instruction_t instruction) {
   return guarded([&] {
     const auto& [module, step] = given(instruction);
-    given(out) = new migraphx_shape(module->builder.shape(step));
+    give(out, migraphx_shape(module->builder.shape(step)));
   });
 }
 
 migraphx_status migraphx_module_create(migraphx_module_t* module, char* name) {
-  return guarded([&] { given(module) = new migraphx_module(&given(name)); });
+  return guarded([&] { give(module, migraphx_module(&given(name))); });
 }
 
 migraphx_status migraphx_module_print(const_migraphx_module_t module) {

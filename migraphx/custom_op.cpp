@@ -107,11 +107,16 @@ Use use_of(const std::shared_ptr<const CustomOp>& op, const Graph& graph, const 
   }
   call(*op, "compute_shape",
        [&](char* message) { return op->compute_shape(&use.output, op->object.get(), message, 1024, &use.inputs); });
+  if (!use.output.is_standard())
+    not_supported("operator '" + op->name + "' gives " + to_string(use.output) + " with gaps or open sizes");
   if (!op->output_alias) return use;
   size_t places[64] = {}, count = 64;
   call(*op, "output_alias",
        [&](char* message) { return op->output_alias(places, &count, op->object.get(), message, 1024, &use.inputs); });
-  if (count > 0 && places[0] < operands.size()) use.aliased = int64_t(places[0]);
+  if (count == 0 || places[0] >= operands.size()) return use;
+  if (const migraphx_shape& operand = use.inputs.list[places[0]]; operand.bytes() != use.output.bytes())
+    refuse("operator '" + op->name + "' puts " + to_string(use.output) + " in the place of " + to_string(operand));
+  use.aliased = int64_t(places[0]);
   return use;
 }
 
@@ -150,7 +155,7 @@ migraphx_status migraphx_experimental_custom_op_create(migraphx_experimental_cus
     void* copy = nullptr;
     if (c(&copy, obj) != migraphx_status_success) refuse("the object of the operator cannot be copied");
     std::shared_ptr<void> object(copy, [d](void* o) { d(o); });
-    given(op) = new migraphx_experimental_custom_op{{.name = &given(name), .object = std::move(object)}};
+    give(op, migraphx_experimental_custom_op{{.name = &given(name), .object = std::move(object)}});
   });
 }
 

@@ -137,6 +137,13 @@ T& given(T* pointer) {
   return *pointer;
 }
 
+/// Hands a copy of its own to the caller.
+template <class T>
+void give(T** out, T value) {
+  given(out);
+  *out = new T(std::move(value));
+}
+
 template <class T>
 const T& item(const std::vector<T>& list, size_t index) {
   if (index >= list.size())
@@ -145,6 +152,8 @@ const T& item(const std::vector<T>& list, size_t index) {
 }
 
 migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> lengths);
+/// Refuses ranges: elements have places only when sizes are fixed.
+void check_fixed(const migraphx_shape& shape);
 /// Memory of its own, zeros.
 migraphx_argument make_argument(migraphx_shape shape);
 /// Element types, both ways; tuples and what Weft has not are refused.
@@ -165,7 +174,7 @@ std::string name_of(migraphx_shape_datatype_t type);
     return weft::mgx::guarded([&] { weft::mgx::given(output) = weft::mgx::given(input); });                  \
   }
 /// The call that makes an empty one.
-#define WEFT_MGX_CREATE(name)                                                           \
-  migraphx_status migraphx_##name##_create(migraphx_##name##_t* handle) {               \
-    return weft::mgx::guarded([&] { weft::mgx::given(handle) = new migraphx_##name; }); \
+#define WEFT_MGX_CREATE(name)                                                                    \
+  migraphx_status migraphx_##name##_create(migraphx_##name##_t* handle) {                        \
+    return weft::mgx::guarded([&] { weft::mgx::given(handle), *handle = new migraphx_##name; }); \
   }

@@ -32,7 +32,7 @@ migraphx_status migraphx_target_create(migraphx_target_t* target, const char* na
     if (wanted != "gpu" && wanted != "cpu" && wanted != "ref")
       throw UnknownTarget(WEFT_UNSUPPORTED, "E501", "there is no target '" + wanted + "'",
                           "the targets are gpu, cpu, ref");
-    given(target) = new migraphx_target{wanted};
+    give(target, migraphx_target{wanted});
   });
 }
 
@@ -164,7 +164,8 @@ migraphx_status migraphx_tf_options_set_default_dim_value(migraphx_tf_options_t 
 migraphx_status migraphx_tf_options_set_output_names(migraphx_tf_options_t tf_options, const char** names,
                                                      size_t names_size) {
   return guarded([&] {
-    for (size_t i = 0; i < names_size; ++i) given(tf_options).outputs.emplace_back(&given(given(names + i)));
+    given(tf_options);
+    for (size_t i = 0; i < names_size; ++i) tf_options->outputs.emplace_back(&given(given(names + i)));
   });
 }
 migraphx_status migraphx_parse_tf(migraphx_program_t*, const char*, migraphx_tf_options_t) {

@@ -12,6 +12,7 @@ const std::string output_prefix = "main:#output_";
 /// The memory of an argument as a tensor, rows brought together where it has gaps.
 Tensor tensor_of(const migraphx_argument& argument) {
   const migraphx_shape& shape = argument.shape;
+  check_fixed(shape);
   weft_dtype type = dtype_of(shape.type);
   std::vector<int64_t> dims(shape.lengths.begin(), shape.lengths.end());
   if (shape.is_standard())
@@ -72,6 +73,15 @@ migraphx_argument owned(Tensor tensor) {
   void* data = const_cast<std::byte*>(tensor.bytes().data());
   auto keeper = std::make_shared<Tensor>(std::move(tensor));
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
+}
+
+/// A result that was written to the caller's memory: as the caller describes it where that is what it is.
+migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
+  std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
+  migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);
+  const migraphx_shape& given = place.shape;
+  bool is_same = given.is_standard() && given.type == shape.type && given.elements() == shape.elements();
+  return is_same ? place : migraphx_argument{std::move(shape), place.memory};
 }
 
 migraphx_shapes shapes_of(const std::vector<Port>& ports) {
@@ -151,7 +161,7 @@ migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) 
   std::vector<Tensor> results = context.run(inputs, options);
   migraphx_arguments arguments;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (places[i]) arguments.list.push_back(*places[i]);
+    if (places[i]) arguments.list.push_back(placed(*places[i], results[i]));
     else if (on_gpu.memory[i]) arguments.list.push_back({shape_of_result(results[i]), on_gpu.memory[i]});
     else arguments.list.push_back(owned(std::move(results[i])));
   }

@@ -127,11 +127,11 @@ migraphx_status migraphx_program_compile(migraphx_program_t program, migraphx_ta
 
 migraphx_status migraphx_program_get_parameter_shapes(migraphx_program_parameter_shapes_t* out,
                                                       migraphx_program_t program) {
-  return guarded([&] { given(out) = new migraphx_program_parameter_shapes(given(program).parameters()); });
+  return guarded([&] { give(out, migraphx_program_parameter_shapes(given(program).parameters())); });
 }
 
 migraphx_status migraphx_program_get_output_shapes(migraphx_shapes_t* out, migraphx_program_t program) {
-  return guarded([&] { given(out) = new migraphx_shapes(given(program).results()); });
+  return guarded([&] { give(out, migraphx_shapes(given(program).results())); });
 }
 
 migraphx_status migraphx_program_print(const_migraphx_program_t program) {

@@ -44,10 +44,15 @@ std::vector<size_t> row_major(const std::vector<size_t>& lengths) {
   return strides;
 }
 
+size_t times(size_t a, size_t b) {
+  size_t result = 0;
+  if (__builtin_mul_overflow(a, b, &result)) refuse("a shape has more elements or bytes than 64 bits can count");
+  return result;
+}
+
 size_t product(const std::vector<size_t>& lengths) {
   size_t count = 1;
-  for (size_t length : lengths)
-    if (__builtin_mul_overflow(count, length, &count)) refuse("a shape has more elements than 64 bits can count");
+  for (size_t length : lengths) count = times(count, length);
   return count;
 }
 
@@ -66,12 +71,15 @@ migraphx_dynamic_dimension range(size_t min, size_t max, std::set<size_t> optima
 size_t migraphx_shape::elements() const { return product(lengths); }
 
 size_t migraphx_shape::bytes() const {
-  size_t bits = static_cast<size_t>(weft_dtype_bits(dtype_of(type)));
-  if (is_dynamic()) return elements() * bits / 8;
+  size_t element = static_cast<size_t>(weft_dtype_bits(dtype_of(type))) / 8;
+  if (is_dynamic()) return times(elements(), element);
   if (elements() == 0) return 0;
-  size_t last = 0;
-  for (size_t i = 0; i < lengths.size(); ++i) last += (lengths[i] - 1) * strides[i];
-  return (last + 1) * bits / 8;
+  size_t count = 1;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    size_t step = times(lengths[i] - 1, strides[i]);
+    if (__builtin_add_overflow(count, step, &count)) refuse("a shape has strides beyond what 64 bits can count");
+  }
+  return times(count, element);
 }
 
 bool migraphx_shape::is_standard() const {
@@ -133,18 +141,18 @@ WEFT_MGX_HANDLE(shape)
 migraphx_status migraphx_optimals_create(migraphx_optimals_t* optimals, const size_t* ptr, size_t size) {
   return guarded([&] {
     std::vector<size_t> values = list(ptr, size);
-    given(optimals) = new migraphx_optimals{{values.begin(), values.end()}};
+    give(optimals, migraphx_optimals{{values.begin(), values.end()}});
   });
 }
 
 migraphx_status migraphx_dynamic_dimension_create_min_max(migraphx_dynamic_dimension_t* dimension, size_t min,
                                                           size_t max) {
-  return guarded([&] { given(dimension) = new migraphx_dynamic_dimension(range(min, max, {})); });
+  return guarded([&] { give(dimension, migraphx_dynamic_dimension(range(min, max, {}))); });
 }
 
 migraphx_status migraphx_dynamic_dimension_create_min_max_optimals(migraphx_dynamic_dimension_t* dimension, size_t min,
                                                                    size_t max, migraphx_optimals_t optimals) {
-  return guarded([&] { given(dimension) = new migraphx_dynamic_dimension(range(min, max, given(optimals).values)); });
+  return guarded([&] { give(dimension, migraphx_dynamic_dimension(range(min, max, given(optimals).values))); });
 }
 
 migraphx_status migraphx_dynamic_dimension_is_fixed(bool* out, const_migraphx_dynamic_dimension_t dimension) {
@@ -166,7 +174,7 @@ migraphx_status migraphx_dynamic_dimensions_create(migraphx_dynamic_dimensions_t
   return guarded([&] {
     auto made = std::make_unique<migraphx_dynamic_dimensions>();
     for (size_t i = 0; i < size; ++i) made->list.push_back(given(given(ptr + i)));
-    given(dimensions) = made.release();
+    given(dimensions), *dimensions = made.release();
   });
 }
 
@@ -181,7 +189,7 @@ migraphx_status migraphx_dynamic_dimensions_get(const_migraphx_dynamic_dimension
 
 migraphx_status migraphx_shape_create(migraphx_shape_t* shape, migraphx_shape_datatype_t type, size_t* lengths,
                                       size_t lengths_size) {
-  return guarded([&] { given(shape) = new migraphx_shape(make_shape(type, list(lengths, lengths_size))); });
+  return guarded([&] { give(shape, migraphx_shape(make_shape(type, list(lengths, lengths_size)))); });
 }
 
 migraphx_status migraphx_shape_create_with_strides(migraphx_shape_t* shape, migraphx_shape_datatype_t type,
@@ -192,12 +200,12 @@ migraphx_status migraphx_shape_create_with_strides(migraphx_shape_t* shape, migr
       refuse(std::to_string(lengths_size) + " lengths and " + std::to_string(strides_size) + " strides are given");
     migraphx_shape made = make_shape(type, list(lengths, lengths_size));
     made.strides = list(strides, strides_size);
-    given(shape) = new migraphx_shape(made);
+    give(shape, migraphx_shape(made));
   });
 }
 
 migraphx_status migraphx_shape_create_scalar(migraphx_shape_t* shape, migraphx_shape_datatype_t type) {
-  return guarded([&] { given(shape) = new migraphx_shape{type, {1}, {0}, {}}; });
+  return guarded([&] { give(shape, migraphx_shape{type, {1}, {0}, {}}); });
 }
 
 migraphx_status migraphx_shape_create_dynamic(migraphx_shape_t* shape, migraphx_shape_datatype_t type,
@@ -205,7 +213,7 @@ migraphx_status migraphx_shape_create_dynamic(migraphx_shape_t* shape, migraphx_
   return guarded([&] {
     std::vector<size_t> most;
     for (const migraphx_dynamic_dimension& size : given(dims).list) most.push_back(size.max);
-    given(shape) = new migraphx_shape{type, std::move(most), {}, dims->list};
+    give(shape, migraphx_shape{type, std::move(most), {}, dims->list});
   });
 }
 
@@ -225,7 +233,7 @@ migraphx_status migraphx_shape_dyn_dims(migraphx_dynamic_dimensions_t* out, cons
     auto made = std::make_unique<migraphx_dynamic_dimensions>(migraphx_dynamic_dimensions{given(shape).dynamic});
     if (!shape->is_dynamic())
       for (size_t length : shape->lengths) made->list.push_back({length, length, {}});
-    given(out) = made.release();
+    given(out), *out = made.release();
   });
 }
 

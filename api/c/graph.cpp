@@ -123,16 +123,16 @@ weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_com
 }
 
 size_t weft_graph_input_count(const weft_graph* graph) {
-  return graph->program ? graph->program->main().parameters().size() : 0;
+  return graph && graph->program ? graph->program->main().parameters().size() : 0;
 }
-size_t weft_graph_output_count(const weft_graph* graph) { return graph->results.size(); }
+size_t weft_graph_output_count(const weft_graph* graph) { return graph ? graph->results.size() : 0; }
 
 weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port) {
-  return guarded([&] { give_port(graph->inputs, input_ports(program_of(graph)), index, port); });
+  return guarded([&] { give_port(required(graph, "graph").inputs, input_ports(program_of(graph)), index, port); });
 }
 
 weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port) {
-  return guarded([&] { give_port(graph->outputs, output_ports(program_of(graph)), index, port); });
+  return guarded([&] { give_port(required(graph, "graph").outputs, output_ports(program_of(graph)), index, port); });
 }
 
 void weft_graph_free(weft_graph* graph) { delete graph; }
@@ -229,12 +229,12 @@ weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft
 weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type) {
   return guarded([&] {
     program_of(graph);
-    required(type, "type") = give_text(to_string(value_of(*graph, value).type()));
+    give_text(type, "type", to_string(value_of(*graph, value).type()));
   });
 }
 
 weft_status* weft_graph_print(const weft_graph* graph, char** text) {
-  return guarded([&] { required(text, "text") = give_text(print(program_of(graph))); });
+  return guarded([&] { give_text(text, "text", print(program_of(graph))); });
 }
 
 weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options, weft_program** program) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,21 +92,40 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// A copy of the caller's struct as this version knows it: members that the caller's version lacks keep their defaults.
+/// The size that a caller's struct says it has.
+template <class T>
+size_t given_size(const T& given) {
+  if (given.struct_size < sizeof(size_t) || given.struct_size > 64 * 1024)
+    usage_error("E210", cat("a struct has struct_size ", given.struct_size),
+                "initialise it with the _INIT macro of its type");
+  return given.struct_size;
+}
+
+/// A copy of the caller's struct as this version knows it: members that the caller's version lacks keep their defaults,
+/// members that only the caller's version has must be 0.
 template <class T>
 T known_part(const T* given, const T& defaults) {
   T options = defaults;
   if (!given) return options;
-  if (given->struct_size < sizeof(size_t) || given->struct_size > 64 * 1024)
-    usage_error("E210", cat("an option struct has struct_size ", given->struct_size),
-                "initialise it with the _INIT macro of its type");
-  std::memcpy(static_cast<void*>(&options), given, std::min(given->struct_size, sizeof(T)));
+  size_t size = given_size(*given), known = std::min(size, sizeof(T));
+  auto bytes = std::as_bytes(std::span(reinterpret_cast<const char*>(given), size));
+  if (std::ranges::any_of(bytes.subspan(known), [](std::byte b) { return b != std::byte{0}; }))
+    usage_error("E210", cat("an option struct of ", size, " bytes sets members that this library does not know"),
+                "use a library as new as the header, or leave them 0");
+  std::memcpy(static_cast<void*>(&options), given, known);
   options.struct_size = sizeof(T);
   return options;
 }
 
-/// malloc'ed text for the caller.
-char* give_text(const std::string& text);
+/// Fills as much of the caller's struct as it has.
+template <class T>
+void fill(T* out, T filled) {
+  filled.struct_size = given_size(*out);
+  std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
+}
+
+/// Hands malloc'ed text to the caller.
+void give_text(char** out, const char* name, const std::string& text);
 
 /// Throws E210 without a name or rule.
 CustomOperator to_operator(const weft_operator& given);

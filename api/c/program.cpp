@@ -34,19 +34,18 @@ std::vector<PortText> describe_ports(const std::vector<Port>& ports) {
 }
 
 void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out) {
-  size_t size = required(out, "port").struct_size;
+  required(out, "port");
   if (index >= ports.size()) usage_error("E210", cat("port ", index, " of ", ports.size(), " was asked for"));
   const Port& port = ports[index];
-  weft_port filled{.struct_size = size,
-                   .name = port.name.c_str(),
-                   .type = texts[index].type.c_str(),
-                   .is_tensor = port.type.is_tensor(),
-                   .dtype = static_cast<weft_dtype>(port.type.shape.dtype),
-                   .rank = texts[index].dims.size(),
-                   .dims = texts[index].dims.data(),
-                   .has_default = port.default_value.has_value(),
-                   .is_donated = port.is_donated};
-  std::memcpy(out, &filled, std::min(size, sizeof filled));
+  fill(out, {.struct_size = 0,
+             .name = port.name.c_str(),
+             .type = texts[index].type.c_str(),
+             .is_tensor = port.type.is_tensor(),
+             .dtype = static_cast<weft_dtype>(port.type.shape.dtype),
+             .rank = texts[index].dims.size(),
+             .dims = texts[index].dims.data(),
+             .has_default = port.default_value.has_value(),
+             .is_donated = port.is_donated});
 }
 
 namespace {
@@ -77,8 +76,9 @@ Bytes given_bytes(const void* data, size_t size, const weft_compile_options* opt
 }
 
 HostExecutor to_executor(const weft_executor& given) {
-  if (!given.parallel_for || given.width < 1)
-    usage_error("E210", cat("an executor needs 'parallel_for' and a width of at least 1, not ", given.width));
+  if (!given.parallel_for || given.width < 1 || given.width > most_threads)
+    usage_error("E210",
+                cat("an executor needs 'parallel_for' and a width of 1 to ", most_threads, ", not ", given.width));
   return {given.width, given.parallel_for, given.user};
 }
 
@@ -119,7 +119,11 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
     options.donations.push_back(parse_donation(text));
   if (c.operator_count > 0) required(c.operators, "operators");
-  for (const weft_operator& op : std::span(c.operators, c.operator_count)) options.operators.push_back(to_operator(op));
+  // They lie as far apart as the caller's version of the struct is large.
+  for (size_t i = 0; i < c.operator_count; ++i) {
+    const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
+    options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));
+  }
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
@@ -182,7 +186,7 @@ weft_status* weft_save_for(const weft_program* program, const char* path, const 
 weft_status* weft_support(const char* path, const weft_compile_options* options, char** json) {
   return guarded([&] {
     auto nodes = find_support(&required(path, "path"), to_compile_options(options));
-    required(json, "json") = give_text(describe(nodes).dump());
+    give_text(json, "json", describe(nodes).dump());
   });
 }
 
@@ -200,12 +204,12 @@ weft_status* weft_print(const char* path, const weft_compile_options* options, c
     std::string_view wanted = stage ? stage : "";
     if (!wanted.empty())
       program = optimised(std::move(program), compile_options, wanted == "final" ? std::string_view() : wanted);
-    *text = give_text(print(*program));
+    give_text(text, "text", print(*program));
   });
 }
 
-size_t weft_input_count(const weft_program* program) { return program->inputs.size(); }
-size_t weft_output_count(const weft_program* program) { return program->outputs.size(); }
+size_t weft_input_count(const weft_program* program) { return program ? program->inputs.size() : 0; }
+size_t weft_output_count(const weft_program* program) { return program ? program->outputs.size() : 0; }
 
 weft_status* weft_input(const weft_program* program, size_t index, weft_port* port) {
   return guarded([&] { fill_port(required(program, "program").executable->inputs(), program->inputs, index, port); });
@@ -214,15 +218,15 @@ weft_status* weft_output(const weft_program* program, size_t index, weft_port* p
   return guarded([&] { fill_port(required(program, "program").executable->outputs(), program->outputs, index, port); });
 }
 
-const char* weft_program_device(const weft_program* program) { return program->device.c_str(); }
+const char* weft_program_device(const weft_program* program) { return program ? program->device.c_str() : ""; }
 
 weft_status* weft_program_report(const weft_program* program, char** json) {
-  return guarded(
-      [&] { required(json, "json") = give_text(describe(*required(program, "program").executable).dump()); });
+  return guarded([&] { give_text(json, "json", describe(*required(program, "program").executable).dump()); });
 }
 
 const char* weft_program_metadata(const weft_program* program, const char* key) {
+  if (!program || !key) return nullptr;
   const auto& metadata = program->executable->metadata();
-  auto found = key ? metadata.find(key) : metadata.end();
+  auto found = metadata.find(key);
   return found == metadata.end() ? nullptr : found->second.c_str();
 }

@@ -78,15 +78,15 @@ weft_status* weft_context_new(const weft_program* program, weft_context** contex
 }
 
 void weft_context_free(weft_context* context) { delete context; }
-size_t weft_context_memory(const weft_context* context) { return context->context->memory_bytes(); }
-size_t weft_context_peak_memory(const weft_context* context) { return context->context->peak_memory_bytes(); }
+size_t weft_context_memory(const weft_context* context) { return context ? context->context->memory_bytes() : 0; }
+size_t weft_context_peak_memory(const weft_context* context) {
+  return context ? context->context->peak_memory_bytes() : 0;
+}
 
 weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory) {
   return guarded([&] {
-    size_t size = required(memory, "memory").struct_size;
     MemoryUse use = required(context, "context").context->memory();
-    weft_memory filled{size, use.arena, use.scratch, use.peak, use.weights, use.constants};
-    std::memcpy(memory, &filled, std::min(size, sizeof filled));
+    fill(&required(memory, "memory"), {0, use.arena, use.scratch, use.peak, use.weights, use.constants});
   });
 }
 

@@ -50,11 +50,12 @@ void usage_error(std::string code, std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
 }
 
-char* give_text(const std::string& text) {
+void give_text(char** out, const char* name, const std::string& text) {
+  required(out, name);
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (!copy) throw std::bad_alloc();
   std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
+  *out = copy;
 }
 
 }  // namespace weft
@@ -67,7 +68,7 @@ char* weft_environment(const char* name) {
   char* text = nullptr;
   weft_status_free(guarded([&] {
     std::string value = environment(&required(name, "name"));
-    if (!value.empty()) text = give_text(value);
+    if (!value.empty()) give_text(&text, "text", value);
   }));
   return text;
 }

@@ -38,9 +38,12 @@ static_assert(static_cast<int>(Type::Kind::sequence) == WEFT_SEQUENCE &&
 
 namespace {
 
+constexpr size_t most_axes = 1024;  // far beyond any model: such a rank was never set
+
 bool is_type(weft_dtype type) { return type >= WEFT_BOOL && type <= WEFT_STRING; }
 
 std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
+  if (rank > most_axes) usage_error("E210", cat("rank ", rank, " is more than ", most_axes));
   if (rank > 0) required(dims, "dims");
   std::vector<int64_t> copy(dims, dims + rank);
   for (int64_t size : copy) {
@@ -112,7 +115,9 @@ weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* c
   });
 }
 
-weft_kind weft_tensor_kind(const weft_tensor* tensor) { return static_cast<weft_kind>(tensor->tensor.kind); }
+weft_kind weft_tensor_kind(const weft_tensor* tensor) {
+  return tensor ? static_cast<weft_kind>(tensor->tensor.kind) : WEFT_TENSOR;
+}
 
 weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
                                  weft_tensor** container) {
@@ -135,33 +140,40 @@ weft_status* weft_tensor_item(const weft_tensor* container, size_t index, weft_t
     const Tensor& all = required(container, "container").tensor;
     size_t count = all.is_tensor() ? 0 : all.items->size();
     if (index >= count) usage_error("E210", cat("item ", index, " of ", count, " was asked for"));
-    required(item, "item") = new weft_tensor{.tensor = (*all.items)[index]};
+    required(item, "item");
+    *item = new weft_tensor{.tensor = (*all.items)[index]};
   });
 }
 
 weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared) {
-  return guarded([&] { required(shared, "shared") = new weft_tensor{.tensor = required(tensor, "tensor").tensor}; });
+  return guarded([&] {
+    required(shared, "shared");
+    *shared = new weft_tensor{.tensor = required(tensor, "tensor").tensor};
+  });
 }
 
 void weft_tensor_free(weft_tensor* tensor) { delete tensor; }
 
-weft_dtype weft_tensor_dtype(const weft_tensor* tensor) { return static_cast<weft_dtype>(tensor->tensor.dtype); }
-size_t weft_tensor_rank(const weft_tensor* tensor) { return tensor->tensor.dims.size(); }
-const int64_t* weft_tensor_dims(const weft_tensor* tensor) { return tensor->tensor.dims.data(); }
+weft_dtype weft_tensor_dtype(const weft_tensor* tensor) {
+  return tensor ? static_cast<weft_dtype>(tensor->tensor.dtype) : WEFT_DTYPE_UNKNOWN;
+}
+size_t weft_tensor_rank(const weft_tensor* tensor) { return tensor ? tensor->tensor.dims.size() : 0; }
+const int64_t* weft_tensor_dims(const weft_tensor* tensor) { return tensor ? tensor->tensor.dims.data() : nullptr; }
 int64_t weft_tensor_elements(const weft_tensor* tensor) {
+  if (!tensor) return 0;
   return tensor->tensor.is_tensor() ? tensor->tensor.elements() : std::ssize(*tensor->tensor.items);
 }
 const void* weft_tensor_data(const weft_tensor* tensor) {
-  bool has_bytes = tensor->tensor.is_tensor() && tensor->tensor.dtype != DType::string;
+  bool has_bytes = tensor && tensor->tensor.is_tensor() && tensor->tensor.dtype != DType::string;
   return has_bytes ? tensor->tensor.data.data() : nullptr;
 }
-size_t weft_tensor_bytes(const weft_tensor* tensor) { return tensor->tensor.data.size(); }
+size_t weft_tensor_bytes(const weft_tensor* tensor) { return tensor ? tensor->tensor.data.size() : 0; }
 
-int32_t weft_tensor_is_shared(const weft_tensor* tensor) { return tensor->is_shared; }
+int32_t weft_tensor_is_shared(const weft_tensor* tensor) { return tensor && tensor->is_shared; }
 
 const char* weft_tensor_string(const weft_tensor* tensor, size_t index, size_t* length) {
-  const auto& strings = tensor->tensor.strings;
-  if (!strings || index >= strings->size()) return nullptr;
-  if (length) *length = (*strings)[index].size();
-  return (*strings)[index].c_str();
+  if (!tensor || !tensor->tensor.strings || index >= tensor->tensor.strings->size()) return nullptr;
+  const std::string& text = (*tensor->tensor.strings)[index];
+  if (length) *length = text.size();
+  return text.c_str();
 }

@@ -22,11 +22,12 @@
  * - A call that can fail returns a status: NULL is success, anything else is freed with weft_status_free. Results are
  *   written only on success.
  * - Handles are opaque. Whoever gets one from a `_new`, `_compile`, `_load`, `_wrap` or `_copy` frees it; NULL may be
- *   freed. Nothing is freed while something else still needs it: a context keeps its program, a tensor its memory.
+ *   freed, and has no sizes, text or data. Nothing is freed while something else still needs it: a context keeps its
+ *   program, a tensor its memory.
  * - Text is UTF-8, ends with 0, and lives as long as the handle it came from. `char*` that a call gives away is freed
  *   with weft_text_free.
  * - Option structs begin with their size, so that a later version can add members at the end: set it with the `_INIT`
- *   macros. NULL instead of options means the defaults.
+ *   macros. Members that the library does not know yet must be 0. NULL instead of options means the defaults.
  * - No call throws, prints or ends the process. Calls are safe from any thread unless their comment says otherwise.
  */
 

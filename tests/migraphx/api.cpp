@@ -246,3 +246,62 @@ TEST_CASE("migraphx: the operators of ONNX are listed") {
   CHECK(names.size() > 150);
   CHECK(std::find(names.begin(), names.end(), "Conv") != names.end());
 }
+
+namespace {
+
+template <class... A>
+migraphx_status with_nothing(migraphx_status (*call)(A...)) {
+  return call(A{}...);
+}
+template <class... A>
+migraphx_status with_nothing(migraphx_status (*call)(A..., ...)) {
+  return call(A{}...);
+}
+
+}  // namespace
+
+TEST_CASE("migraphx: every call refuses NULL for whatever it is given") {
+  Quiet quiet;
+  const std::pair<const char*, migraphx_status> answers[] = {
+#define CALL(name) {#name, with_nothing(name)},
+#include "migraphx_calls.def"
+#undef CALL
+  };
+  CHECK(std::size(answers) > 150);
+  for (const auto& [name, status] : answers) {
+    const std::string call = name;
+    INFO(call);
+    // NULL may be destroyed; TensorFlow's graphs are refused whatever they are.
+    bool is_destroy = call.ends_with("_destroy"), is_other = call.starts_with("migraphx_parse_tf");
+    CHECK(status == (is_destroy ? migraphx_status_success
+                     : is_other ? migraphx_status_unknown_error
+                                : migraphx_status_bad_param));
+  }
+}
+
+TEST_CASE("migraphx: sizes that cannot be are refused before memory is asked for") {
+  Quiet quiet;
+  auto create = [](std::vector<size_t> lengths, std::vector<size_t> strides) {
+    migraphx_shape_t shape = nullptr;
+    migraphx_argument_t argument = nullptr;
+    migraphx_status status = migraphx_shape_create_with_strides(&shape, migraphx_shape_double_type, lengths.data(),
+                                                                lengths.size(), strides.data(), strides.size());
+    if (status == migraphx_status_success) status = migraphx_argument_create_empty(&argument, shape);
+    migraphx_argument_destroy(argument);
+    migraphx_shape_destroy(shape);
+    return status;
+  };
+  const size_t huge = size_t{1} << 61;
+  CHECK(create({2, 3}, {3, 1}) == migraphx_status_success);
+  CHECK(create({huge}, {1}) == migraphx_status_bad_param);  // 2^64 bytes
+  CHECK(create({huge, huge}, {huge, 1}) == migraphx_status_bad_param);
+  CHECK(create({2, 2}, {SIZE_MAX, SIZE_MAX}) == migraphx_status_bad_param);
+  migraphx::dynamic_dimensions sizes(migraphx::dynamic_dimension(1, 4));
+  migraphx::shape open(migraphx_shape_float_type, sizes);
+  float memory[4] = {};
+  migraphx::argument argument(open, memory);
+  bool is_equal = false;
+  CHECK(migraphx_argument_equal(&is_equal, argument.get_handle_ptr(), argument.get_handle_ptr()) ==
+        migraphx_status_bad_param);
+  CHECK(error_of([&] { compiled(digits()).eval({{"image", argument}}); }).find("not fixed") != std::string::npos);
+}

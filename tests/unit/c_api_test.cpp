@@ -240,6 +240,166 @@ TEST_CASE("an older caller's shorter options are understood") {
   CHECK(take(weft_compile("missing.onnx", nullptr, nullptr)) == "E210");
 }
 
+TEST_CASE("a newer caller's longer options are understood while what is new in them is 0") {
+  struct Newer {
+    weft_compile_options known WEFT_COMPILE_OPTIONS_INIT;
+    const char* added = nullptr;
+  } options;
+  options.known.struct_size = sizeof options;
+  weft_program* program = nullptr;
+  CHECK(take(weft_compile("missing.onnx", &options.known, &program)) == "E106");
+  options.added = "x";
+  CHECK(take(weft_compile("missing.onnx", &options.known, &program)) == "E210");
+}
+
+TEST_CASE("operators lie as far apart as the caller's struct is large") {
+  struct Newer {
+    weft_operator known WEFT_OPERATOR_INIT;
+    void* added = nullptr;
+  } operators[2];
+  weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
+  options.operators = &operators[0].known, options.operator_count = 2;
+  weft_program* program = nullptr;
+  for (Newer& op : operators) {
+    op.known.struct_size = sizeof op;
+    op.known.name = "mine:Same", op.known.rule = "f32[n] -> f32[n]";
+  }
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // both could be read
+  operators[1].known.name = nullptr;
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
+}
+
+TEST_CASE("numbers of threads that were never meant are refused") {
+  using namespace weft::test;
+  Message graph;
+  graph.message(1, node("Neg", {"x"}, {"y"})).text(2, "g");
+  graph.message(11, value("x", 1, {"2"})).message(12, value("y", 1, {"2"}));
+  std::string bytes = model(graph).data;
+  weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
+  options.device = "cpu";
+  weft_program* program = nullptr;
+  for (int32_t threads : {-1, INT32_MIN, 4097, INT32_MAX}) {
+    options.threads = threads;
+    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E203");
+  }
+  options.threads = 0;
+  weft_executor executor{.width = 5000, .parallel_for = [](auto...) {}, .user = nullptr};
+  options.executor = &executor;
+  CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E210");
+}
+
+TEST_CASE("every call takes NULL for every handle, text and result") {
+  weft_port port WEFT_PORT_INIT;
+  weft_memory memory WEFT_MEMORY_INIT;
+  weft_value value{};
+  const int64_t dims[] = {1};
+  weft_tensor *x = nullptr, *y = nullptr;
+  weft_graph* graph = nullptr;
+  REQUIRE(weft_tensor_wrap(WEFT_F32, dims, 1, numbers.data(), 4, nullptr, nullptr, &x) == nullptr);
+  REQUIRE(weft_graph_new(nullptr, &graph) == nullptr);
+  weft_program* program = nullptr;
+  weft_context* context = nullptr;
+  char* text = nullptr;
+  weft_status* refused[] = {
+      weft_tensor_wrap(WEFT_F32, nullptr, 1, numbers.data(), 4, nullptr, nullptr, &y),
+      weft_tensor_wrap(WEFT_F32, dims, 1, nullptr, 4, nullptr, nullptr, &y),
+      weft_tensor_wrap(WEFT_F32, dims, 1, numbers.data(), 4, nullptr, nullptr, nullptr),
+      weft_tensor_wrap(WEFT_F32, dims, SIZE_MAX, numbers.data(), 4, nullptr, nullptr, &y),
+      weft_tensor_copy(WEFT_F32, nullptr, 1, numbers.data(), 4, &y),
+      weft_tensor_strings(nullptr, 1, nullptr, nullptr, &y),
+      weft_tensor_strings(dims, 1, nullptr, nullptr, &y),
+      weft_tensor_strings(dims, 1, std::array<const char*, 1>{nullptr}.data(), nullptr, &y),
+      weft_tensor_collect(WEFT_SEQUENCE, nullptr, 1, &y),
+      weft_tensor_collect(WEFT_SEQUENCE, std::array<const weft_tensor*, 1>{nullptr}.data(), 1, &y),
+      weft_tensor_collect(static_cast<weft_kind>(9), &x, 1, &y),
+      weft_tensor_collect(WEFT_SEQUENCE, &x, 1, nullptr),
+      weft_tensor_item(nullptr, 0, &y),
+      weft_tensor_share(nullptr, &y),
+      weft_tensor_share(x, nullptr),
+      weft_compile(nullptr, nullptr, &program),
+      weft_compile("missing.onnx", nullptr, nullptr),
+      weft_compile_bytes(nullptr, 5, nullptr, &program),
+      weft_compile_bytes("x", 1, nullptr, nullptr),
+      weft_load(nullptr, nullptr, &program),
+      weft_load("missing.weft", nullptr, nullptr),
+      weft_save(nullptr, "p.weft"),
+      weft_save_for(nullptr, "p.weft", nullptr, 0),
+      weft_program_detach(nullptr),
+      weft_support(nullptr, nullptr, &text),
+      weft_print(nullptr, nullptr, nullptr, &text),
+      weft_print("missing.onnx", nullptr, nullptr, nullptr),
+      weft_input(nullptr, 0, &port),
+      weft_output(nullptr, 0, &port),
+      weft_program_report(nullptr, &text),
+      weft_context_new(nullptr, &context),
+      weft_context_memory_use(nullptr, &memory),
+      weft_output_sizes(nullptr, nullptr, 0, 0, nullptr, 0, nullptr),
+      weft_run(nullptr, nullptr, 0, nullptr, 0, nullptr),
+      weft_graph_new("g", nullptr),
+      weft_graph_parse(nullptr, &graph),
+      weft_graph_read(nullptr, nullptr, &graph),
+      weft_graph_read_bytes(nullptr, 1, nullptr, &graph),
+      weft_graph_input_port(nullptr, 0, &port),
+      weft_graph_output_port(nullptr, 0, &port),
+      weft_graph_input_port(graph, 0, nullptr),
+      weft_graph_symbol(nullptr, "n", 0, 1),
+      weft_graph_symbol(graph, nullptr, 0, 1),
+      weft_graph_input(nullptr, "x", "f32[]", &value),
+      weft_graph_input(graph, nullptr, "f32[]", &value),
+      weft_graph_input(graph, "x", nullptr, &value),
+      weft_graph_input(graph, "x", "f32[]", nullptr),
+      weft_graph_constant(nullptr, x, &value),
+      weft_graph_constant(graph, nullptr, &value),
+      weft_graph_append(nullptr, "neg", &value, 1, &value),
+      weft_graph_append(graph, nullptr, &value, 0, &value),
+      weft_graph_append(graph, "neg", nullptr, 1, &value),
+      weft_graph_append(graph, "neg", &value, 1, nullptr),
+      weft_graph_operator(graph, nullptr),
+      weft_graph_source(nullptr, "s"),
+      weft_graph_output(nullptr, "y", value),
+      weft_graph_output(graph, nullptr, value),
+      weft_graph_observe(nullptr, 3),
+      weft_graph_observe(graph, 0),
+      weft_graph_quantize(graph, 3, nullptr, 1),
+      weft_graph_type(graph, value, &text),
+      weft_graph_print(graph, nullptr),
+      weft_graph_compile(nullptr, nullptr, &program),
+      weft_graph_compile(graph, nullptr, nullptr),
+  };
+  for (size_t i = 0; i < std::size(refused); ++i) {
+    INFO("call ", i);
+    REQUIRE(refused[i] != nullptr);
+    CHECK(weft_status_kind(refused[i]) == WEFT_USAGE);
+    weft_status_free(refused[i]);
+  }
+  port.struct_size = 0;  // not initialised
+  CHECK(take(weft_graph_input_port(graph, 0, &port)) == "E210");
+
+  CHECK(weft_tensor_kind(nullptr) == WEFT_TENSOR);
+  CHECK(weft_tensor_dtype(nullptr) == WEFT_DTYPE_UNKNOWN);
+  CHECK(weft_tensor_rank(nullptr) == 0);
+  CHECK(weft_tensor_dims(nullptr) == nullptr);
+  CHECK(weft_tensor_elements(nullptr) == 0);
+  CHECK(weft_tensor_data(nullptr) == nullptr);
+  CHECK(weft_tensor_bytes(nullptr) == 0);
+  CHECK(weft_tensor_is_shared(nullptr) == 0);
+  CHECK(weft_tensor_string(nullptr, 0, nullptr) == nullptr);
+  CHECK(weft_input_count(nullptr) == 0);
+  CHECK(weft_output_count(nullptr) == 0);
+  CHECK(std::string(weft_program_device(nullptr)).empty());
+  CHECK(weft_program_metadata(nullptr, "k") == nullptr);
+  CHECK(weft_context_memory(nullptr) == 0);
+  CHECK(weft_context_peak_memory(nullptr) == 0);
+  CHECK(weft_graph_input_count(nullptr) == 0);
+  CHECK(weft_graph_output_count(nullptr) == 0);
+  CHECK(std::string(weft_dtype_name(static_cast<weft_dtype>(-1))).empty());
+  CHECK(std::string(weft_status_what(nullptr)).empty());
+  weft_tensor_free(nullptr), weft_program_free(nullptr), weft_context_free(nullptr), weft_graph_free(nullptr);
+  weft_status_free(nullptr), weft_text_free(nullptr);
+  weft_graph_free(graph);
+  weft_tensor_free(x);
+}
+
 TEST_CASE("a status of the caller's own has all parts") {
   weft_status* status = weft_status_new(WEFT_USAGE, "E210", "it is wrong", "here", nullptr);
   CHECK(weft_status_kind(status) == WEFT_USAGE);
