@@ -3,6 +3,8 @@
 // must say which, hold nothing afterwards, and work the next time. Needs WEFT_HIP_LIBRARY and WEFT_CUDA_LIBRARY to name
 // the fake.
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,9 +12,11 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
+#include "base/log.h"
 #include "compile.h"
 #include "ir/text.h"
 #include "ops/registry.h"
+#include "targets/gpu/device.h"
 
 using namespace weft;
 
@@ -131,6 +135,23 @@ void run_device(const Fake& fake, const std::string& device, Tally& tally) {
   std::printf("%s: %d calls\n", device.c_str(), calls);
 }
 
+/// A process that looks for devices while one call of that fails: the others are found, nothing is thrown.
+bool finds_devices(const Fake& fake, int call) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    fake.fail(call, 999);
+    try {
+      gpu::devices();
+      ::_exit(0);
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  return status == 0;
+}
+
 }  // namespace
 
 int main() {
@@ -140,6 +161,12 @@ int main() {
     return 2;
   }
   Tally tally;
+  set_log_level(LogLevel::error);  // devices that are left out are told of
+  for (int call = 1; call <= 40; ++call) {
+    ++tally.injections;
+    if (!finds_devices(fake, call)) tally.complain(cat("no device is found when call ", call, " fails"));
+  }
+  set_log_level(LogLevel::warning);
   try {
     for (const char* device : {"amd:0", "nvidia:0"}) run_device(fake, device, tally);
   } catch (const Error& error) {

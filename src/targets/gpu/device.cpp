@@ -63,14 +63,28 @@ int64_t Device::free_memory() const {
   return static_cast<int64_t>(free);
 }
 
+namespace {
+
+/// One that cannot be described, or is of a chip that nothing compiles for, must not keep the others from work.
+std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
+  try {
+    auto device = std::make_shared<Device>(driver, ordinal);
+    if (debug_enabled(1, "gpu")) log_text(LogLevel::error, cat(device->name(), ": ", device->info().name));
+    return device;
+  } catch (const Error& error) {
+    log(LogLevel::warning, driver.vendor(), ":", ordinal, " is not used: ", error.info().what);
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 const std::vector<std::shared_ptr<Device>>& devices() {
   static const std::vector<std::shared_ptr<Device>> found = [] {
     std::vector<std::shared_ptr<Device>> list;
     for (const DriverSearch& search : drivers()) {
       for (int i = 0; search.driver && i < search.driver->device_count(); ++i) {
-        list.push_back(std::make_shared<Device>(*search.driver, i));
-        if (debug_enabled(1, "gpu"))
-          log_text(LogLevel::error, cat(list.back()->name(), ": ", list.back()->info().name));
+        if (auto device = find_device(*search.driver, i)) list.push_back(std::move(device));
       }
     }
     return list;
