@@ -1,39 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged models end in an error or an answer: no crash, no sanitizer report, nothing slow, nothing large.
+"""Damaged models and other files end in an error or an answer: no crash, no sanitizer report, nothing slow, nothing large.
 
-The models are random graphs and small node cases of ONNX. WEFT_BUILD chooses the build: CI runs an instrumented one.
+The models are random graphs and small node cases of ONNX; the other files are pictures, tensors, programs as text and saved
+programs. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
-import os
 import random
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "robustness"), str(TESTS / "random_graphs")]
 
 from graphs import draw_graph, open_sizes  # noqa: E402
-from limits import BUILD, FULL, SEED  # noqa: E402
+from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
 
 COUNT = 20_000 if FULL else 2_000
+FILES = 10_000 if FULL else 1_000
 AT_ONCE = 500
+PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
 
 
 def node_cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
-        return [case.model.SerializeToString() for case in collect_testcases(None)]
+        return collect_testcases(None)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """Paths of small models: four of five are node cases."""
     folder = tmp_path_factory.mktemp("models")
-    small = [model for model in node_cases() if len(model) < 4000]
+    small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)
     for seed in range(SEED * 1000, SEED * 1000 + 40):
         d = draw_graph(seed)
@@ -43,9 +48,51 @@ def models(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-def run_mutants(models, first, count):
+def pictures():
+    """File name -> bytes: what ONNX's cases decode, as it is."""
+    found = {}
+    for case in node_cases():
+        kind = case.name.removeprefix("test_image_decoder_decode_").removesuffix("_rgb")
+        if kind in PICTURES:
+            found[f"picture.{PICTURES[kind]}"] = case.data_sets[0][0][0].tobytes()
+    assert len(found) == len(PICTURES), sorted(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Paths of small files of each kind that is read."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, data in pictures().items():
+        (folder / name).write_bytes(data)
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.save(folder / "array.npy", array)
+    np.savez(folder / "stored.npz", a=array, b=array.T)
+    np.savez_compressed(folder / "packed.npz", a=array, b=np.int8(array))
+    (folder / "tensor.pb").write_bytes(numpy_helper.from_array(array, "x").SerializeToString())
+    (folder / "texts.pb").write_bytes(numpy_helper.from_array(np.array(["a", "bc"], object), "s").SerializeToString())
+    one = onnx.MapProto(key_type=onnx.TensorProto.STRING, string_keys=[b"cat", b"dog"],
+                        values=numpy_helper.from_list([np.float32(0.5), np.float32(0.25)]))  # fmt: skip
+    sequence = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP, map_values=[one, one])
+    (folder / "labels.maps").write_bytes(sequence.SerializeToString())
+    weft = BUILD / "bin/weft"
+    for model in ("digits", "text"):
+        path = ROOT / f"examples/{model}/{model}.onnx"
+        subprocess.run([weft, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
+    several = [weft, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
+    subprocess.run(several, check=True, capture_output=True)
+    for number, seed in enumerate(range(SEED * 1000 + 40, SEED * 1000 + 60)):
+        d = draw_graph(seed)
+        (folder / "m.onnx").write_bytes(d.model(open_sizes(d)).SerializeToString())
+        text = subprocess.run([weft, "inspect", folder / "m.onnx", "--ir"], check=True, capture_output=True).stdout
+        (folder / f"{number}.txt").write_bytes(text)
+    (folder / "m.onnx").unlink()
+    return sorted(folder.iterdir())
+
+
+def run_mutants(program, files, first, count):
     """What went wrong with mutants [first, first + count)."""
-    command = [BUILD / "bin/weft-mutants", SEED, first, count, *models]
+    command = [BUILD / "bin" / program, SEED, first, count, *files]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
     lines = done.stdout.splitlines()
     wrong, number = [], first
@@ -57,11 +104,17 @@ def run_mutants(models, first, count):
         wrong.append(f"mutant {number}: exit code {done.returncode}: {done.stderr[-1500:]}")
         rest = first + count - number - 1
         if rest > 0 and len(wrong) < 20:
-            wrong += run_mutants(models, number + 1, rest)
+            wrong += run_mutants(program, files, number + 1, rest)
     return wrong
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, AT_ONCE))
 def test_mutants(models, first):
     print(f"seed {SEED} (WEFT_TEST_SEED)")
-    assert run_mutants(models, first, AT_ONCE) == []
+    assert run_mutants("weft-mutants", models, first, AT_ONCE) == []
+
+
+@pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
+def test_damaged_files(files, first):
+    print(f"seed {SEED} (WEFT_TEST_SEED)")
+    assert run_mutants("weft-mutant-files", files, first, AT_ONCE) == []

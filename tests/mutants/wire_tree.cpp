@@ -165,6 +165,18 @@ void damage_tree(std::vector<WireField>& fields, std::mt19937_64& random) {
   }
 }
 
+void damage_number(std::vector<WireField>& fields, std::mt19937_64& random) {
+  std::vector<std::vector<WireField>*> lists;
+  collect(fields, lists);
+  std::vector<WireField*> found;
+  for (auto* list : lists) {
+    for (WireField& field : *list) {
+      if (field.kind == 0) found.push_back(&field);
+    }
+  }
+  if (!found.empty()) found[below(random, found.size())]->value = numbers[below(random, numbers.size())];
+}
+
 void damage_bytes(std::string& text, std::mt19937_64& random) {
   for (uint64_t times = 1 + below(random, 4); times > 0 && !text.empty(); --times) {
     size_t at = below(random, text.size());

@@ -25,6 +25,8 @@ std::string print_wire(const std::vector<WireField>& fields);
 
 /// Changes some fields of the tree.
 void damage_tree(std::vector<WireField>& fields, std::mt19937_64& random);
+/// Changes one number of the tree into one at which sizes, counts, axes and enumerations break.
+void damage_number(std::vector<WireField>& fields, std::mt19937_64& random);
 /// Changes, adds or removes some bytes.
 void damage_bytes(std::string& text, std::mt19937_64& random);
 

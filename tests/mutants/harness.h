@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <string>
+#include <string_view>
+
+/// What programs share that damage files and read them. Every outcome but an error of Weft's own or an answer is a bug:
+/// a crash, a report of a sanitizer, more than 2 s of processor time, more than 1 GiB of memory.
+namespace weft::test {
+
+struct Sound {
+  std::filesystem::path path;
+  std::string bytes;
+};
+
+struct Mutants {
+  std::function<std::string(const Sound&, std::mt19937_64&)> damage;
+  /// Reads what became of a file, as far as it goes; a word for how it ended unless by an error.
+  std::function<std::string(const Sound&, std::string_view)> take;
+};
+
+/// `PROGRAM SEED FIRST COUNT FILE...`: prints the number of each mutant before it, "BUG: ..." after one that is, and
+/// how often each outcome came at the end. `PROGRAM SEED N 1 FILE...` is mutant N alone; WEFT_DUMP keeps it as a file.
+int run_mutants(const Mutants& mutants, int count, char** words);
+
+}  // namespace weft::test
