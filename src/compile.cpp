@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "compile/stages.h"
 #include "compile/tune.h"
 #include "frontends/onnx/import.h"
@@ -63,11 +64,12 @@ struct Job {
   CompileReport report;
 };
 
-/// The reference runs the program as the frontend gave it, so that it judges the passes too.
-std::shared_ptr<Executable> compile_reference(Job job) {
-  const char* refused = job.options.precision != Precision::f32 ? "takes no other precision"
-                        : !job.options.donations.empty()        ? "updates nothing in place"
-                                                                : nullptr;
+/// The reference runs the program as the frontend gave it, so that it judges the passes too; after the passes it may be
+/// of another precision.
+std::shared_ptr<Executable> compile_reference(Job job, bool has_passes) {
+  const char* refused = job.options.precision != Precision::f32 && !has_passes ? "takes no other precision"
+                        : !job.options.donations.empty()                       ? "updates nothing in place"
+                                                                               : nullptr;
   if (refused)
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
@@ -160,7 +162,7 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
     if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
   };
   Timer timer;
-  KernelCache none({}, 0);
+  static KernelCache none({}, 0);
   BuiltKernels built;
   try {
     built = build_kernels_or_throw(sources, plan.chip,
@@ -201,6 +203,10 @@ std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Or
 
 namespace {
 
+DType type_of(Precision precision) {
+  return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
+}
+
 /// The program as every chip sees it, as text that refers to its large constants.
 std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options) {
   ProgramSource source;
@@ -211,9 +217,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
     return cat(number->second);
   }};
   source.text = print(program, context);
-  source.precision = options.precision == Precision::f32    ? DType::f32
-                     : options.precision == Precision::bf16 ? DType::bf16
-                                                            : DType::f16;
+  source.precision = type_of(options.precision);
   source.keep_f32 = options.keep_f32;
   source.donations = options.donations;
   return std::make_shared<const ProgramSource>(std::move(source));
@@ -231,10 +235,17 @@ void decide_by_tunings(const ProgramSource& source, const Place& place, CompileO
 
 std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
                                         CompileReport report) {
+  heed_watch();
   Place place = find_place(options);
-  if (place.reference) return compile_reference({std::move(program), options, std::move(report)});
+  if (place.reference && !place.has_passes)
+    return compile_reference({std::move(program), options, std::move(report)}, false);
   check_can_compile_for(place.chip);
   optimise(*program, options, {}, report);
+  if (place.reference) {
+    prepare(*program, place.chip, {.precision = type_of(options.precision), .keep_f32 = options.keep_f32}, options,
+            report);
+    return compile_reference({std::move(program), options, std::move(report)}, true);
+  }
   auto source = source_of(*program, options);
   CompileOptions decided = options;
   if (options.tune.seconds > 0 || (!options.choose && options.use_cache)) decide_by_tunings(*source, place, decided);
@@ -336,6 +347,8 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
 }  // namespace
 
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
+  Watch watch(options.deadline, options.stop);
+  WatchScope scope(&watch);
   if (Bytes file = map_file(path); is_saved_program(file)) return load_saved(std::move(file), options, path.string());
   onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
   return compile_model([&] { return onnx::read_model(path, limits); }, options);
@@ -343,6 +356,8 @@ std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, cons
 
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
                                           const std::filesystem::path& folder) {
+  Watch watch(options.deadline, options.stop);
+  WatchScope scope(&watch);
   if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
   onnx::ReadOptions limits{
       .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
@@ -350,6 +365,8 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
 }
 
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
+  Watch watch(options.deadline, options.stop);
+  WatchScope scope(&watch);
   if (!options.shapes.empty() || !options.symbols.empty() || !options.constants.empty()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",

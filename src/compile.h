@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ir/module.h"
@@ -42,12 +44,14 @@ struct TuneOptions {
 
 struct CompileOptions {
   /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
+  /// "ref:cpu", "ref:amd:gfx942": the reference runs what the passes for that chip make of the program, which judges
+  /// them.
   std::string device = "auto";
   int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
   HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
   HostExecutor executor = {};    ///< runs kernels in place of the library's threads
-  int64_t memory_limit =
-      0;  ///< bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's
+  /// Bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else what the machine has.
+  int64_t memory_limit = 0;
   std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
@@ -61,12 +65,15 @@ struct CompileOptions {
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels and of tunings, on disk
   TuneOptions tune = {};
-  bool vendor_libraries =
-      true;  ///< GPUs: may be measured and chosen beside Weft's kernels; such programs are not saved
+  /// GPUs: vendors' libraries may be measured and chosen beside Weft's kernels; such programs are not saved.
+  bool vendor_libraries = true;
   std::string product_library = {};  ///< the one that is here, found by compile and tune
   Chooser choose = {};               ///< among kernels that do the same work; empty: by what tuning measured before
   int64_t max_nodes = 10'000'000;    ///< of a model, functions expanded (E153)
   int64_t max_nesting = 256;         ///< of graphs within graphs and of functions calling functions (E152)
+  /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  std::function<bool()> stop = {};  ///< E404 as soon as it says true; asked all along, from several threads
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 

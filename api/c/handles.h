@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -123,6 +124,9 @@ void fill(T* out, T filled) {
   filled.struct_size = given_size(*out);
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
+
+/// The time that many seconds from now; E210 unless they are finite and at least 0.
+std::chrono::steady_clock::time_point deadline_after(double seconds);
 
 /// Hands malloc'ed text to the caller.
 void give_text(char** out, const char* name, const std::string& text);

@@ -129,6 +129,8 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   options.use_cache = c.no_cache == 0;
   if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));
   options.tune.seconds = c.tune_seconds;
+  if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
+  if (c.stop) options.stop = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };
   if (c.progress) {
     options.progress = [call = c.progress, user = c.progress_user](const Progress& p) {
       call(user, p.phase.c_str(), p.done, p.total);

@@ -28,12 +28,6 @@ std::vector<Tensor> gather_inputs(const Executable& executable, const weft_tenso
   return tensors;
 }
 
-std::chrono::steady_clock::time_point deadline_after(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) usage_error("E210", cat("deadline_seconds is ", seconds));
-  auto limit = std::chrono::duration<double>(std::min(seconds, 1e9));
-  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
-}
-
 std::vector<std::span<std::byte>> output_memory(const weft_run_options& options, size_t count) {
   std::vector<std::span<std::byte>> memory;
   if (!options.outputs) return memory;

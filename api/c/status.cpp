@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -48,6 +49,12 @@ weft_status* status_of_current_exception() {
 
 void usage_error(std::string code, std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
+}
+
+std::chrono::steady_clock::time_point deadline_after(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) usage_error("E210", cat("deadline_seconds is ", seconds));
+  auto limit = std::chrono::duration<double>(std::min(seconds, 1e9));
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
 }
 
 void give_text(char** out, const char* name, const std::string& text) {

@@ -231,17 +231,17 @@ class Model {
 using Progress = std::function<void(std::string, size_t, size_t)>;
 
 struct Options {
-  std::string device;
-  int threads;
-  std::string precision;
+  std::string device = "auto";
+  int threads = 0;
+  std::string precision = "f32";
   std::vector<std::string> shapes, symbols, keep_f32;
   std::string folder, dump;
-  bool cache;
+  bool cache = true;
   std::optional<Progress> progress;
   std::vector<std::string> fixed_defaults, donations;
   std::vector<std::shared_ptr<Operator>> operators;
-  int64_t memory_limit;
-  double tune;
+  int64_t memory_limit = 0;
+  double tune = 0, deadline = 0;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
@@ -250,6 +250,7 @@ struct Options {
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     o.memory_limit = memory_limit, o.tune_seconds = tune;
     for (const auto& op : operators) o.operators.push_back(op->get());
+    o.deadline_seconds = deadline;
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
       nb::gil_scoped_acquire gil;
@@ -342,18 +343,23 @@ NB_MODULE(_weft, m) {
       },
       "kind"_a, "items"_a);
   nb::class_<Options>(m, "Options")
-      .def(
-          "__init__",
-          [](Options* self, std::string device, int threads, std::string precision, std::vector<std::string> shapes,
-             std::vector<std::string> symbols, std::vector<std::string> keep_f32, std::string folder, std::string dump,
-             bool cache, std::optional<Progress> progress, std::vector<std::string> fixed_defaults,
-             std::vector<std::string> donations, std::vector<std::shared_ptr<Operator>> operators, int64_t memory_limit,
-             double tune) {
-            new (self) Options{device, threads,  precision,      shapes,    symbols,   keep_f32,     folder, dump,
-                               cache,  progress, fixed_defaults, donations, operators, memory_limit, tune};
-          },
-          "device"_a, "threads"_a, "precision"_a, "shapes"_a, "symbols"_a, "keep_f32"_a, "folder"_a, "dump"_a,
-          "cache"_a, "progress"_a.none(), "fixed_defaults"_a, "donations"_a, "operators"_a, "memory_limit"_a, "tune"_a);
+      .def(nb::init<>())
+      .def_rw("device", &Options::device)
+      .def_rw("threads", &Options::threads)
+      .def_rw("precision", &Options::precision)
+      .def_rw("shapes", &Options::shapes)
+      .def_rw("symbols", &Options::symbols)
+      .def_rw("keep_f32", &Options::keep_f32)
+      .def_rw("folder", &Options::folder)
+      .def_rw("dump", &Options::dump)
+      .def_rw("cache", &Options::cache)
+      .def_rw("progress", &Options::progress, nb::arg().none())
+      .def_rw("fixed_defaults", &Options::fixed_defaults)
+      .def_rw("donations", &Options::donations)
+      .def_rw("operators", &Options::operators)
+      .def_rw("memory_limit", &Options::memory_limit)
+      .def_rw("tune", &Options::tune)
+      .def_rw("deadline", &Options::deadline);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",

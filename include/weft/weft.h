@@ -246,10 +246,13 @@ typedef struct weft_compile_options {
   int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
   int64_t memory_limit; /* bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
   double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
+  double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
+  int32_t (*stop)(void* user); /* asked all along, from several threads; anything but 0 ends the compile with E404 */
+  void* stop_user;
 } weft_compile_options;
 /* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
 /* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */

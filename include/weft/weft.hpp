@@ -168,6 +168,8 @@ struct CompileOptions {
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   double tune_seconds = 0;                    ///< to measure which kernels are fastest here
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
+  double deadline_seconds = 0;
+  std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
 };
 
 namespace detail {
@@ -206,6 +208,11 @@ class CompileOptionsView {
     c_.donations = donations_.data(), c_.donation_count = donations_.size();
     c_.operators = o.operators.data(), c_.operator_count = o.operators.size();
     c_.borrow = o.borrow, c_.memory_limit = o.memory_limit, c_.tune_seconds = o.tune_seconds;
+    c_.deadline_seconds = o.deadline_seconds;
+    if (o.stop) {
+      c_.stop_user = const_cast<void*>(static_cast<const void*>(&o.stop));
+      c_.stop = [](void* user) -> int32_t { return (*static_cast<const std::function<bool()>*>(user))(); };
+    }
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {

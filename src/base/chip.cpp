@@ -239,8 +239,21 @@ const Chip& host_chip() {
   return chip;
 }
 
+/// "x86-64-v4+avx512vnni": a level, and what else the chip has.
+static Chip chip_with_features(const std::string& name, size_t plus) {
+  Chip chip{.arch = name.substr(0, plus)};
+  if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
+  for (std::string_view feature : split(std::string_view(name).substr(plus + 1), '+')) {
+    if (std::ranges::find(features, feature, &Feature::name) == features.end())
+      refuse(name, cat("has a feature '", printable(feature), "' that is unknown"));
+    chip.features += cat(chip.features.empty() ? "+" : ",+", feature);
+  }
+  return chip;
+}
+
 Chip chip_named(const std::string& name) {
   if (name == "host") return host_chip();
+  if (size_t plus = name.find('+'); plus != name.npos) return chip_with_features(name, plus);
   if (level_of(name) > 0) return {.arch = name};
   if (name == "aarch64") return {.kind = ChipKind::arm, .arch = name};
   if (name.starts_with("gfx")) return {.kind = ChipKind::amd, .arch = name};

@@ -76,7 +76,8 @@ Place find_place(const CompileOptions& options) {
   const std::string& name = options.device;
   if (name == "auto") return choose_place(options);
   if (name == "cpu") return cpu_place(options);
-  if (name == "ref") return {.reference = true};
+  if (name == "ref") return {.reference = true, .has_passes = false};
+  if (name.starts_with("ref:")) return {.reference = true, .chip = find_target(name.substr(4))};
   if (gpu::is_device_name(name)) return gpu_place(gpu::open_device(name), options);
   if (auto chip = named_chip(name)) return place_of(*chip, options);
   refuse_name("device", name);

@@ -23,6 +23,7 @@ struct Runner {
 
 struct Place {
   bool reference = false;
+  bool has_passes = true;  ///< of the chip; false: the reference runs the program as the frontend gave it
   Chip chip = {};
   Runner runner = {};
 };

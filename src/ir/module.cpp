@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/watch.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
 
@@ -75,6 +76,7 @@ Value Module::append(Op op, std::vector<Value> inputs, std::vector<Module*> modu
 }
 
 Value Module::insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
+  heed_watch();
   Types operands;
   for (const Value& input : inputs) operands.push_back(input.type());
   Types types;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/glob.h"
+#include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
@@ -112,7 +113,10 @@ Plan Lowering::run() {
 void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
   for (int slot : slots) written_.erase(slot);
   choose_slots(module, slots);
-  for (const Region& region : form_regions(module)) lower_region(region);
+  for (const Region& region : form_regions(module)) {
+    heed_watch();
+    lower_region(region);
+  }
   write_results(module, slots);
 }
 

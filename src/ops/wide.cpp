@@ -129,10 +129,20 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
   auto cores = static_cast<double>(std::max(std::thread::hardware_concurrency(), 1u));
   double wanted = static_cast<double>(count) * static_cast<double>(cost) / worth_a_thread;
   auto parts = std::max<int64_t>(static_cast<int64_t>(std::min({wanted, static_cast<double>(count), cores})), 1);
-  if (parts == 1) return f(0, count);
+  constexpr int64_t operations_between_looks = 1 << 22;
+  int64_t step = std::max<int64_t>(operations_between_looks / std::max<int64_t>(cost, 1), 1);
+  auto work = [&](int64_t begin, int64_t end) {
+    for (; begin < end; begin += step) {
+      heed_watch();
+      f(begin, std::min(begin + step, end));
+    }
+  };
+  if (parts == 1) return work(0, count);
+  Watch* watch = WatchScope::current();
   auto part = [&](size_t index) {
+    WatchScope scope(watch);
     auto i = static_cast<int64_t>(index);
-    f(count * i / parts, count * (i + 1) / parts);
+    work(count * i / parts, count * (i + 1) / parts);
   };
   run_parallel(static_cast<size_t>(parts), static_cast<size_t>(parts), part);
 }
@@ -171,8 +181,12 @@ void multiply_blocked(const T* a, const T* b, T* c, int64_t m, int64_t k, int64_
   for (int64_t n_begin = 0; n_begin < n; n_begin += n_block) {
     int64_t n_end = std::min(n, n_begin + n_block);
     for (int64_t k_begin = 0; k_begin < k; k_begin += k_block) {
+      heed_watch();
       int64_t k_end = std::min(k, k_begin + k_block), i = 0;
-      for (; i + 4 <= m; i += 4) multiply_rows(a + i * k, b, c + i * n, k, n, k_begin, k_end, n_begin, n_end);
+      for (; i + 4 <= m; i += 4) {
+        if (i % 256 == 252) heed_watch();
+        multiply_rows(a + i * k, b, c + i * n, k, n, k_begin, k_end, n_begin, n_end);
+      }
       for (; i < m; ++i) multiply_row(a + i * k, b, c + i * n, n, k_begin, k_end, n_begin, n_end);
     }
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/texts.h"
+#include "base/watch.h"
 #include "base/wide.h"
 
 /// What the meanings of operators are written with; see base/wide.h.
@@ -65,7 +66,9 @@ template <class F>
 void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<const int64_t> steps, F f) {
   std::vector<int64_t> index(dims.size(), 0);
   int64_t count = product_of(dims), offset = start;
+  constexpr int64_t piece = 1 << 16;
   for (int64_t done = 0; done < count; ++done) {
+    if (done % piece == piece - 1) heed_watch();
     f(offset);
     for (size_t a = dims.size(); a-- > 0;) {
       offset += steps[a];
@@ -86,6 +89,7 @@ struct Rows {
 };
 
 /// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the work of one item in elementary operations.
+/// Parts are small enough that the watch of this thread is heeded every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.

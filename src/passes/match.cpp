@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
 
@@ -11,6 +12,7 @@ namespace weft {
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites) {
   bool changed = false;
   for (Instruction& i : module) {
+    heed_watch();
     if (i.users.empty() && !module.is_result(i.result())) continue;
     ReplaceScope scope(module, i);
     for (Rewrite rewrite : rewrites) {

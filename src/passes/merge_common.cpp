@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "base/watch.h"
 #include "ir/core_ops.h"
 
 namespace weft {
@@ -30,6 +31,7 @@ bool merge_common(Module& module) {
   bool changed = false;
   std::unordered_map<std::string, std::vector<Instruction*>> seen;
   for (Instruction& i : module) {
+    heed_watch();
     if (!may_merge(i)) continue;
     auto& candidates = seen[key_of(i)];
     auto same = std::ranges::find_if(candidates, [&](Instruction* other) { return other->op == i.op; });

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/watch.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/program_files.h"
@@ -59,6 +60,7 @@ void Pipeline::operator()(std::string_view name, const Pass& pass) {
 
 void Pipeline::run_on_all(std::string_view name, const Pass& pass) {
   for (size_t i = 0; i < program_.modules().size(); ++i) {
+    heed_watch();
     Module& module = *program_.modules()[i];
     changes_[name] += pass(module);
     module.remove_dead();

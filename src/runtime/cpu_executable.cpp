@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/random.h"
+#include "base/watch.h"
 #include "kernels/launch.h"
 #include "runtime/arena.h"
 #include "runtime/bind.h"
@@ -21,7 +22,6 @@
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/size_schedule.h"
-#include "runtime/watch.h"
 #include "targets/cpu/memory.h"
 #include "targets/cpu/object.h"
 #include "targets/cpu/workers.h"
@@ -73,12 +73,20 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long: whoever wants to end it is asked between pieces.
-    for (int64_t piece = std::max<int64_t>(1, (end - begin) / 16); begin < end; begin += piece) {
+    // A step may take long: whoever wants to end it is asked between pieces, which grow while they are short.
+    for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
-      step.entry(&args, begin, std::min(begin + piece, end));
+      auto start = std::chrono::steady_clock::now();
+      int64_t last = begin + std::min(piece, end - begin);
+      step.entry(&args, begin, last);
+      begin = last;
+      auto taken = std::chrono::steady_clock::now() - start;
+      if (taken < shortest_piece) piece = std::min(piece, INT64_MAX / 2) * 2;
+      else if (taken > 4 * shortest_piece) piece = std::max<int64_t>(piece / 2, 1);
     }
   }
+
+  static constexpr std::chrono::milliseconds shortest_piece{5};
 };
 
 class CpuExecutable final : public Executable, public std::enable_shared_from_this<CpuExecutable> {
@@ -294,6 +302,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     std::optional<CheckedRun> checked;
     if (knobs().checked) checked.emplace(fixed_bytes());
     weights_ = PackedWeights(plan_, allocator_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
+      heed_watch();
       BoundStep bound = bind_load_step(step);
       int64_t bytes = bound.scratch_bytes * workers_.width();
       if (scratch.bytes() < bytes) scratch = AlignedMemory(bytes, allocator_);

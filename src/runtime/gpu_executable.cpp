@@ -11,12 +11,12 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "base/watch.h"
 #include "kernels/launch.h"
 #include "runtime/buckets.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
-#include "runtime/watch.h"
 #include "targets/gpu/device.h"
 #include "targets/gpu/products.h"
 

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/watch.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
 
@@ -209,12 +210,13 @@ Distinct find_distinct(std::span<const KernelSource> sources, const Chip& chip, 
 }
 
 std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip& chip, const Distinct& distinct,
-                               KernelCache& cache, const BuildOptions& options) {
+                               KernelCache& cache, const BuildOptions& options, const std::atomic<bool>& given_up) {
   std::vector<Piece> pieces(distinct.keys.size());
   std::mutex progress_mutex;
   int done = 0;
   auto total = static_cast<int>(pieces.size());
   auto make = [&](size_t i) {
+    if (given_up) return;
     pieces[i] = make_piece(sources[distinct.source[i]], chip, distinct.keys[i], cache);
     std::scoped_lock lock(progress_mutex);
     ++done;
@@ -244,6 +246,111 @@ CodegenResult link(const std::vector<Piece>& pieces, const Chip& chip, std::span
   return image;
 }
 
+BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options,
+                   const std::atomic<bool>& given_up) {
+  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
+  Distinct distinct = find_distinct(sources, chip, codegen_build());
+  Hash128 key = image_key(distinct.keys, options.exported);
+  if (auto image = look_up(cache, key)) {
+    count([](BuildCounts& c) { ++c.image_hits; });
+    return {.image = std::move(image->bytes), .kernels = std::move(image->kernels)};
+  }
+  std::vector<Piece> pieces = make_pieces(sources, chip, distinct, cache, options, given_up);
+  if (given_up) return {};
+  BuiltKernels built{.failures = failures_of(pieces, distinct)};
+  if (!built.failures.empty()) return built;
+  Piece image = store(cache, key, link(pieces, chip, options.exported));
+  built.image = std::move(image.bytes);
+  built.kernels = std::move(image.kernels);
+  return built;
+}
+
+/// A build on a thread of its own, whose caller may leave: the compiler cannot be stopped within a kernel.
+struct WatchedBuild {
+  std::vector<KernelSource> sources;
+  Chip chip;
+  BuildOptions options;
+  std::function<void(int, int)> progress;  // the caller's, under the mutex; null once it has left
+  std::atomic<bool> given_up = false;
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
+  bool is_done = false;
+  BuiltKernels built = {};
+  std::exception_ptr error = {};
+
+  void run() {
+    options.progress = [this](int done, int total) {
+      std::scoped_lock lock(mutex);
+      if (progress) progress(done, total);
+    };
+    try {
+      built = build(sources, chip, options, given_up);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    std::scoped_lock lock(mutex);
+    is_done = true;
+    changed.notify_all();
+  }
+
+  /// Until the build is done, or the caller may not wait for it any longer.
+  void wait(Watch& watch) {
+    constexpr std::chrono::milliseconds between_looks{10};
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, between_looks, [&] { return is_done; })) {
+      lock.unlock();
+      if (watch.is_over()) given_up = true;
+      lock.lock();
+      if (given_up) progress = nullptr;
+      if (given_up) return;
+    }
+  }
+};
+
+/// Builds that nobody waits for any more. The process ends after the kernels that they are at.
+class LeftBuilds {
+ public:
+  static LeftBuilds& instance() {
+    // All that a build uses is made before this, and so outlives it.
+    codegen(), in_flight(), KernelCache::shared();
+    static LeftBuilds builds;
+    return builds;
+  }
+  ~LeftBuilds() {
+    for (auto& [build, thread] : builds_) thread.join();
+  }
+
+  void add(std::shared_ptr<WatchedBuild> build, std::thread thread) {
+    std::scoped_lock lock(mutex_);
+    std::erase_if(builds_, [](auto& left) {
+      std::unique_lock lock(left.first->mutex);
+      if (!left.first->is_done) return false;
+      lock.unlock();
+      left.second.join();
+      return true;
+    });
+    builds_.emplace_back(std::move(build), std::move(thread));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<std::shared_ptr<WatchedBuild>, std::thread>> builds_;
+};
+
+BuiltKernels build_watched(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options,
+                           Watch& watch) {
+  watch.check({});
+  auto job =
+      std::make_shared<WatchedBuild>(std::vector(sources.begin(), sources.end()), chip, options, options.progress);
+  std::thread thread([job] { job->run(); });
+  job->wait(watch);
+  if (job->given_up) LeftBuilds::instance().add(job, std::move(thread));
+  else thread.join();
+  watch.check_whole({});
+  if (job->error) std::rethrow_exception(job->error);
+  return std::move(job->built);
+}
+
 }  // namespace
 
 BuildCounts build_counts() {
@@ -253,20 +360,9 @@ BuildCounts build_counts() {
 
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options) {
   if (sources.empty()) return {};
-  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
-  Distinct distinct = find_distinct(sources, chip, codegen_build());
-  Hash128 key = image_key(distinct.keys, options.exported);
-  if (auto image = look_up(cache, key)) {
-    count([](BuildCounts& c) { ++c.image_hits; });
-    return {.image = std::move(image->bytes), .kernels = std::move(image->kernels)};
-  }
-  std::vector<Piece> pieces = make_pieces(sources, chip, distinct, cache, options);
-  BuiltKernels built{.failures = failures_of(pieces, distinct)};
-  if (!built.failures.empty()) return built;
-  Piece image = store(cache, key, link(pieces, chip, options.exported));
-  built.image = std::move(image.bytes);
-  built.kernels = std::move(image.kernels);
-  return built;
+  if (Watch* watch = WatchScope::current()) return build_watched(sources, chip, options, *watch);
+  static const std::atomic<bool> never = false;
+  return build(sources, chip, options, never);
 }
 
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,

@@ -14,7 +14,8 @@ class KernelCache;
 
 struct BuildOptions {
   int threads = 0;                      ///< that compile at once; 0: as many as this process may run on
-  KernelCache* cache = nullptr;         ///< null: the process's shared cache
+  KernelCache* cache = nullptr;         ///< null: the process's shared cache; where a watch is heeded (base/watch.h),
+                                        ///< it lives as long as the process
   std::vector<std::string> exported{};  ///< visible symbols of an x86 image; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel, from any of the threads, one at a time
@@ -36,7 +37,8 @@ struct BuiltKernels {
 /// Source in, one loadable image out: looks each distinct kernel up in the cache, compiles the missing ones in
 /// parallel, links. The same kernel asked for by several threads is compiled once. When everything is cached the code
 /// generator is not even opened. Refused kernels are listed in the result; a failing link is an internal error; a
-/// missing code generator is E205.
+/// missing code generator is E205. When the watch of this thread ends the work (E403, E404), kernels that are being
+/// compiled are left to enter the cache; no further ones are begun.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
 /// The same, but a refused kernel is an internal error that shows what the compiler said and where the source is kept.

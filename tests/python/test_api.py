@@ -203,6 +203,14 @@ def test_many_threads_share_a_model(model, ten):
     assert not wrong
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_deadline_ends_a_compile(device):
+    with pytest.raises(weft.ResourceError) as caught:
+        weft.compile(MODEL, device=device, deadline=1e-9)
+    assert caught.value.code == "E403"
+    assert weft.compile(MODEL, device=device, deadline=1000.0)
+
+
 def test_progress_is_called():
     calls = []
     weft.compile(MODEL, device="cpu", cache=False, progress=lambda phase, done, total: calls.append((phase, done, total)))

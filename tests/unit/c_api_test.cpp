@@ -152,6 +152,19 @@ TEST_CASE("inputs that do not fit are refused") {
   CHECK(code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.deadline_seconds = 1e-9}); }) == "E403");
 }
 
+TEST_CASE("a compile ends when its caller says so") {
+  weft::Graph graph;
+  weft_value x = graph.input("x", "f32[2]");
+  graph.output("y", graph.append("add", {x, x}));
+  for (const char* device : {"ref", "cpu"}) {
+    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = 1e-9}); }) == "E403");
+    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = -1}); }) == "E210");
+    CHECK(code_of([&] { graph.compile({.device = device, .stop = [] { return true; }}); }) == "E404");
+    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = 1e9, .stop = [] { return false; }}); }) ==
+          "none");
+  }
+}
+
 TEST_CASE("a graph refuses what is not its own") {
   weft::Graph graph;
   weft_value x = graph.input("x", "f32[2]");

@@ -75,24 +75,26 @@ def _options(
     operators: Iterable[Operator] = (),
     memory_limit: int = 0,
     tune: float = 0,
+    deadline: float | None = None,
 ) -> _weft.Options:
-    return _weft.Options(
-        device=device,
-        threads=threads,
-        precision=precision,
-        shapes=_shape_texts(shapes),
-        symbols=[f"{name}={size}" for name, size in (symbols or {}).items()],
-        keep_f32=list(keep_f32),
-        fixed_defaults=list(fixed_defaults),
-        donations=[f"{given}={taken}" for given, taken in (donate or {}).items()],
-        folder=os.fspath(folder) if folder is not None else "",
-        dump=os.fspath(dump) if dump is not None else "",
-        cache=cache,
-        progress=progress,
-        operators=[op._native for op in operators],
-        memory_limit=memory_limit,
-        tune=tune,
-    )
+    options = _weft.Options()
+    options.device = device
+    options.threads = threads
+    options.precision = precision
+    options.shapes = _shape_texts(shapes)
+    options.symbols = [f"{name}={size}" for name, size in (symbols or {}).items()]
+    options.keep_f32 = list(keep_f32)
+    options.fixed_defaults = list(fixed_defaults)
+    options.donations = [f"{given}={taken}" for given, taken in (donate or {}).items()]
+    options.folder = os.fspath(folder) if folder is not None else ""
+    options.dump = os.fspath(dump) if dump is not None else ""
+    options.cache = cache
+    options.progress = progress
+    options.operators = [op._native for op in operators]
+    options.memory_limit = memory_limit
+    options.tune = tune
+    options.deadline = deadline or 0.0
+    return options
 
 
 _NUMPY = {
@@ -340,6 +342,7 @@ def compile(
     operators: Iterable[Operator] = (),
     memory_limit: int = 0,
     tune: float = 0,
+    deadline: float | None = None,
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -354,11 +357,12 @@ def compile(
     program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
     memory_limit: bytes that one run on the CPU may take; 0: what the machine has. tune: seconds to measure which kernels
     are fastest on this machine; what was measured is kept and used by later compiles.
+    deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
     """
     operators = tuple(operators)
     options = _options(
         device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate,
-        operators, memory_limit, tune,
+        operators, memory_limit, tune, deadline,
     )  # fmt: skip
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options), operators)

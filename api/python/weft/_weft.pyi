@@ -23,25 +23,22 @@ class Operator:
     ) -> None: ...
 
 class Options:
-    def __init__(
-        self,
-        *,
-        device: str,
-        threads: int,
-        precision: str,
-        shapes: list[str],
-        symbols: list[str],
-        keep_f32: list[str],
-        folder: str,
-        dump: str,
-        cache: bool,
-        progress: Callable[[str, int, int], None] | None,
-        fixed_defaults: list[str],
-        donations: list[str],
-        operators: list[Operator],
-        memory_limit: int,
-        tune: float,
-    ) -> None: ...
+    device: str
+    threads: int
+    precision: str
+    shapes: list[str]
+    symbols: list[str]
+    keep_f32: list[str]
+    folder: str
+    dump: str
+    cache: bool
+    progress: Callable[[str, int, int], None] | None
+    fixed_defaults: list[str]
+    donations: list[str]
+    operators: list[Operator]
+    memory_limit: int
+    tune: float
+    deadline: float
 
 class Model:
     @property

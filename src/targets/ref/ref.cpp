@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/watch.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
@@ -14,7 +15,6 @@
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/size_schedule.h"
-#include "runtime/watch.h"
 
 namespace weft {
 namespace {
@@ -337,6 +337,7 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
     std::vector<Tensor> inputs = with_defaults(inputs_, given);
     Request request{.options = options, .guards = guards_, .sizes = bind_symbols(inputs_, inputs), .numbers = numbers_};
     request.sizes.set(std::string(run_seed), fresh_seed());
+    WatchScope scope(&request.watch);
     std::vector<Wide> results = Interpreter(program_->main(), request).run(wide_inputs(inputs));
     peak_bytes = std::max(peak_bytes, request.peak);
     std::vector<Tensor> outputs;

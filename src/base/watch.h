@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Looks whether a run should end early: its deadline passed, or its caller wants no answer any more. Asked by all
-/// threads of the run between pieces of work.
+/// Looks whether a run or a compile should end early: its deadline passed, or its caller wants no answer any more.
+/// Asked by all threads of the work between pieces of it.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
@@ -35,5 +35,25 @@ class Watch {
   const std::function<bool()>& stop_;
   std::atomic<int> reason_{none};
 };
+
+/// While it lives, the work of this thread heeds `watch` (null: none), however far below its caller it is done.
+class WatchScope {
+ public:
+  explicit WatchScope(Watch* watch);
+  ~WatchScope();
+  WatchScope(const WatchScope&) = delete;
+
+  /// That of this thread, when it has to be heeded; else null.
+  static Watch* current();
+
+ private:
+  Watch* outer_;
+};
+
+/// Throws E403 or E404 when this thread's work is to end. Costs next to nothing: it stands in every loop of a compile,
+/// or of the reference, that may go on for more than some milliseconds.
+inline void heed_watch() {
+  if (Watch* watch = WatchScope::current()) watch->check({});
+}
 
 }  // namespace weft

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/watch.h"
+#include "base/watch.h"
 
 #include "base/error.h"
 
 namespace weft {
+namespace {
+
+thread_local Watch* heeded = nullptr;
+
+}  // namespace
 
 bool Watch::is_over() {
   if (reason_.load(std::memory_order_relaxed) != none) return true;
@@ -16,8 +21,12 @@ void Watch::end(const std::string& where) const {
   bool is_late = reason_ == late;
   throw Error({.kind = ErrorKind::resource,
                .code = is_late ? "E403" : "E404",
-               .what = is_late ? "the deadline passed" : "the run was stopped by its caller",
+               .what = is_late ? "the deadline passed" : "the work was stopped by its caller",
                .where = where});
 }
+
+WatchScope::WatchScope(Watch* watch) : outer_(heeded) { heeded = watch && watch->is_needed() ? watch : nullptr; }
+WatchScope::~WatchScope() { heeded = outer_; }
+Watch* WatchScope::current() { return heeded; }
 
 }  // namespace weft
