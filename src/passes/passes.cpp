@@ -2,11 +2,13 @@
 #include "passes/passes.h"
 
 #include "base/error.h"
+#include "base/watch.h"
 #include "passes/canonicalise_views.h"
 #include "passes/channels_last.h"
 #include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"
+#include "passes/hoist_invariants.h"
 #include "passes/inline_control.h"
 #include "passes/integer_products.h"
 #include "passes/merge_common.h"
@@ -27,6 +29,7 @@ constexpr NamedPass rewrites[] = {
     {"inline_control", inline_control},         {"fold_constants", fold_constants},
     {"simplify_indices", simplify_indices},     {"simplify_algebra", simplify_algebra},
     {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
+    {"hoist_invariants", hoist_invariants},
 };
 
 /// All rewrites until none finds anything.
@@ -34,6 +37,7 @@ bool normalise(Module& module, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
     for (const NamedPass& pass : rewrites) {
+      heed_watch();
       bool changed = pass.run(m);
       counts[pass.name] += changed;
       any |= changed;

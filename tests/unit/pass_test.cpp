@@ -37,8 +37,9 @@ bool is_declaration(std::string_view row) {
   return row.starts_with("symbol ") || row.starts_with("guard ") || row.starts_with("default ");
 }
 
-/// A case leaves out the frame of the module.
+/// A case leaves out the frame of the module, unless it has bodies besides main.
 std::string framed(std::string_view body) {
+  if (body.find("module main {") != body.npos) return std::string(body);
   std::string head, rest;
   for (std::string_view row : split(body, '\n')) (is_declaration(trim(row)) ? head : rest) += cat(row, "\n");
   return cat(head, "module main {\n", rest, "}\n");
@@ -46,7 +47,10 @@ std::string framed(std::string_view body) {
 
 std::string unframed(const Program& program) {
   std::string text, whole = print(program);
+  bool has_bodies = program.modules().size() > 1;
   for (std::string_view row : split(whole, '\n')) {
+    if (has_bodies && !row.starts_with("program ")) text += cat(row, "\n");
+    if (has_bodies) continue;
     bool is_frame = row.starts_with("program ") || row == "module main {" || row == "}" || trim(row).empty();
     if (!is_frame) text += cat(trim(row), "\n");
   }

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/hoist_invariants.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "ir/control.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/custom.h"
+#include "ops/host.h"
+#include "ops/indexed.h"
+#include "passes/match.h"
+
+namespace weft {
+namespace {
+
+using Values = std::vector<Value>;
+
+/// Indices, texts and functions of the embedder's may end a run with an error.
+bool may_fail(const Instruction& i) {
+  return i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() || i.is<ScatterNd>() ||
+         i.is<GroupedDot>() || i.is<Custom>() || i.is<HostOp>();
+}
+
+bool only_moves(const Instruction& i) {
+  return i.is<Constant>() || i.is<Sizes>() || i.is<Iota>() || i.is<Reshape>() || i.is<Transpose>() ||
+         i.is<Broadcast>() || i.is<Slice>() || i.is<Concat>() || i.is<Pad>();
+}
+
+bool is_computed_element_by_element(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>(); }
+
+/// True when an operand, seen through broadcasts, is as large as the result.
+bool is_no_larger_than_operands(const Instruction& i) {
+  return std::ranges::any_of(i.inputs, [&](Value input) {
+    return known_equal(product(without_broadcast(input).dims()), product(i.types[0].shape.dims));
+  });
+}
+
+bool has_guards(const Module& body) {
+  return std::ranges::any_of(body.program().guards(), [&](const Guard& g) { return g.module == &body; });
+}
+
+/// One loop of `outer`, and what of its body could stand before it.
+class LoopHoist {
+ public:
+  LoopHoist(Module& outer, Instruction& loop)
+      : outer_(outer), loop_(loop), op_(*loop.as<Loop>()), body_(*loop.modules[0]), offset_(op_.conditional ? 1 : 0) {}
+
+  bool run() {
+    if (body_.begin() == body_.end()) return false;
+    take_out_unchanged();
+    if (!has_guards(body_)) take_out_invariants();
+    if (dropped_.empty() && added_.empty()) return false;
+    rebuild();
+    return true;
+  }
+
+ private:
+  // --- carried values that stay as they are
+  // ----------------------------------------------------------------------------
+
+  bool is_unchanged(size_t k) const {
+    const Type& type = loop_.types[k];
+    Value parameter = body_.parameters()[k];
+    return body_.results()[offset_ + k].value == parameter && type == parameter.type() &&
+           type == loop_.inputs[offset_ + k].type();
+  }
+
+  void take_out_unchanged() {
+    for (size_t k = 0; k < static_cast<size_t>(op_.carried); ++k) {
+      if (is_unchanged(k)) dropped_.push_back(k);
+    }
+    for (size_t k : dropped_) body_.replace(body_.parameters()[k], from_outside(loop_.inputs[offset_ + k]));
+  }
+
+  /// A new parameter of the body for a value before the loop.
+  Value from_outside(Value value) {
+    ReplaceScope scope(body_, *body_.begin());
+    added_.push_back(value);
+    return body_.parameter(cat("outside", body_.parameters().size()), value.type());
+  }
+
+  // --- instructions that no trip changes
+  // -------------------------------------------------------------------------------
+
+  void find_inner_symbols() {
+    for (const Dim& dim : symbols_of_bodies(loop_)) inner_.insert(dim.as_symbol()->name);
+    for (const Instruction& i : body_) {
+      for (const Dim& dim : symbols_set_by(i)) inner_.insert(dim.as_symbol()->name);
+    }
+  }
+
+  bool makes_a_trip() const { return !op_.conditional && op_.trips.lower_bound() >= 1; }
+
+  bool is_invariant(const Instruction& i) const {
+    if (i.is<Parameter>()) return !is_carried(i);
+    if (!i.modules.empty() || i.op.info().has_side_effects || sets_symbols(i)) return false;
+    if (may_fail(i) && !makes_a_trip()) return false;
+    if (!std::ranges::all_of(i.inputs, [&](Value input) { return invariant_[input.def->id]; })) return false;
+    bool is_fixed = true;
+    visit_symbols(i, [&](const Symbol& symbol) { is_fixed &= !inner_.contains(symbol.name); });
+    return is_fixed;
+  }
+
+  bool is_carried(const Instruction& parameter) const {
+    auto carried = std::span(body_.parameters()).first(static_cast<size_t>(op_.carried));
+    return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
+  }
+
+  /// Computes something of values from outside that would cost more to compute again than to read.
+  bool is_worth_moving(const Instruction& i) const {
+    if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
+    if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
+    return !is_computed_element_by_element(i) || is_no_larger_than_operands(i);
+  }
+
+  void take_out_invariants() {
+    find_inner_symbols();
+    std::vector<Instruction*> order;
+    for (auto* marks : {&invariant_, &reads_outside_, &moves_, &is_needed_, &stays_})
+      marks->assign(body_.id_limit(), false);
+    for (Instruction& i : body_) {
+      order.push_back(&i);
+      invariant_[i.id] = is_invariant(i);
+      reads_outside_[i.id] = (i.is<Parameter>() && invariant_[i.id]) ||
+                             std::ranges::any_of(i.inputs, [&](Value v) { return reads_outside_[v.def->id]; });
+      moves_[i.id] = is_worth_moving(i);
+    }
+    mark_backwards(order);
+    for (Instruction* i : order) {
+      if (is_needed_[i->id]) write_before(*i);
+    }
+    for (Instruction* i : order) {
+      if (moves_[i->id] && stays_[i->id]) read_from_outside(*i);
+    }
+    body_.remove_dead();
+  }
+
+  /// is_needed_: before the loop. stays_, of what moves: its result is read in the body still.
+  void mark_backwards(const std::vector<Instruction*>& order) {
+    for (const Result& result : body_.results()) stays_[result.value.def->id] = true;
+    for (auto at = order.rbegin(); at != order.rend(); ++at) {
+      const Instruction& i = **at;
+      bool is_kept = !i.modules.empty() || i.op.info().has_side_effects || sets_symbols(i) || stays_[i.id];
+      stays_[i.id] = is_kept;
+      is_needed_[i.id] = is_needed_[i.id] || (moves_[i.id] && is_kept);
+      for (Value input : i.inputs) {
+        if (is_needed_[i.id]) is_needed_[input.def->id] = true;
+        if (is_kept && !moves_[i.id]) stays_[input.def->id] = true;
+      }
+    }
+  }
+
+  void write_before(const Instruction& i) {
+    if (i.is<Parameter>()) {
+      auto number = std::ranges::find(body_.parameters(), &i, &Value::def) - body_.parameters().begin();
+      outside_[&i] = operand_of(static_cast<size_t>(number));
+      return;
+    }
+    Values inputs;
+    for (Value input : i.inputs) inputs.push_back(outside(input));
+    ReplaceScope scope(outer_, loop_);
+    SourceScope source(outer_, i.source);
+    outside_[&i] = outer_.append(i.op, std::move(inputs));
+  }
+
+  /// What parameter `number` of the body is before the loop, with those that were added.
+  Value operand_of(size_t number) const {
+    auto operands = body_operands(loop_, 0);
+    return number < operands.size() ? operands[number] : added_[number - operands.size()];
+  }
+
+  Value outside(Value value) const {
+    Value first = outside_.at(value.def);
+    return {first.def, first.index + value.index};
+  }
+
+  void read_from_outside(Instruction& i) {
+    for (uint32_t k = 0; k < i.types.size(); ++k) {
+      auto reads = [&](const Instruction* user) {
+        return std::ranges::find(user->inputs, i.result(k)) != user->inputs.end();
+      };
+      if (body_.is_result(i.result(k)) || std::ranges::any_of(i.users, reads))
+        body_.replace(i.result(k), from_outside(outside(i.result(k))));
+    }
+  }
+
+  // --- the loop again
+  // --------------------------------------------------------------------------------------------------
+
+  bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
+
+  /// Parameters, operands and results of the carried values that went; the added ones come last.
+  void rebuild() {
+    Loop op = op_;
+    Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);
+    std::vector<Result> results = body_.results();
+    for (size_t k : dropped_) {
+      op.types.erase(op.types.begin() + static_cast<std::ptrdiff_t>(k - number_before(k)));
+      inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(offset_ + k - number_before(k)));
+      results.erase(results.begin() + static_cast<std::ptrdiff_t>(offset_ + k - number_before(k)));
+    }
+    op.carried -= std::ssize(dropped_);
+    inputs.insert(inputs.end(), added_.begin(), added_.end());
+    body_.set_results(std::move(results));
+    for (size_t k : dropped_) body_.erase(*carried[k].def);
+    order_parameters();
+    ReplaceScope scope(outer_, loop_);
+    Value loop = outer_.append(std::move(op), std::move(inputs), {&body_});
+    for (uint32_t k = 0; k < loop_.types.size(); ++k) {
+      auto result = k - static_cast<uint32_t>(number_before(k));
+      outer_.replace(loop_.result(k), is_dropped(k) ? loop_.inputs[offset_ + k] : Value{loop.def, result});
+    }
+    outer_.erase(loop_);
+  }
+
+  /// In their order before all else, as the text form tells them apart.
+  void order_parameters() {
+    Instruction* place = &*body_.begin();
+    for (Value parameter : body_.parameters()) {
+      if (parameter.def == place) place = place->next;
+      else body_.move_before(*parameter.def, place);
+    }
+  }
+
+  size_t number_before(size_t k) const {
+    return static_cast<size_t>(std::ranges::count_if(dropped_, [&](size_t d) { return d < k; }));
+  }
+
+  Module& outer_;
+  Instruction& loop_;
+  const Loop op_;
+  Module& body_;
+  size_t offset_;  // of carried values among operands and results
+  std::set<std::string> inner_;
+  std::vector<bool> invariant_, reads_outside_, moves_, is_needed_, stays_;
+  std::unordered_map<const Instruction*, Value> outside_;
+  std::vector<size_t> dropped_;
+  Values added_;
+};
+
+}  // namespace
+
+bool hoist_invariants(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    for (Module* body : i.modules) changed |= hoist_invariants(*body);
+    if (i.is<Loop>()) changed |= LoopHoist(module, i).run();
+  }
+  return changed;
+}
+
+}  // namespace weft
