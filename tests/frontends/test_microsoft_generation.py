@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GreedySearch and BeamSearch around a small decoder: the tokens that ref and cpu give are those of onnxruntime's CPU provider."""
+"""GreedySearch, Sampling and BeamSearch around a small decoder: the tokens that ref and cpu give are those of onnxruntime's CPU provider."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -108,3 +108,23 @@ def test_beam_search(batch, beams, returned, early, penalty):
             "penalty": np.array([penalty], np.float32), "again": np.array([1.3], np.float32)}
     check("BeamSearch", feed, list(feed), {"early_stopping": early, "no_repeat_ngram_size": 3}, ["sequences", "scores"],
           ["beams", "returned"])
+
+
+@pytest.mark.parametrize("batch, seed", [(1, 0), (1, 7), (3, 123456), (3, 2147483647)])
+@pytest.mark.parametrize("custom", [0, 1], ids=["least likely first", "most likely first"])
+@pytest.mark.parametrize("top_p, temperature", [(0.05, 1.0), (0.6, 0.7), (0.95, 2.0)])
+def test_sampling(batch, seed, custom, top_p, temperature):
+    """The same seed gives the same tokens as onnxruntime."""
+    feed = {"ids": prompts(batch), "most": i32(MOST), "seed": i32(seed)}
+    inputs = ["ids", "most", "", "", "", "", "", "", "seed"]
+    check("Sampling", feed, inputs, {"top_p": top_p, "temperature": temperature, "custom": custom, "min_tokens_to_keep": 2})
+
+
+def test_sampling_by_rules():
+    allowed = np.ones(VOCABULARY, np.int32)
+    allowed[5:8] = 0
+    first = np.ones((2, VOCABULARY), np.int32)
+    first[:, 9:] = 0
+    feed = {"ids": prompts(2), "most": i32(MOST), "least": i32(9), "penalty": np.array([1.7], np.float32),
+            "allowed": allowed, "first": first}
+    check("Sampling", feed, list(feed), {"top_p": 0.8, "no_repeat_ngram_size": 2, "filter_value": -100.0})

@@ -152,6 +152,7 @@ std::span<const Operator> einsum_operators();
 std::span<const Operator> tree_operators();
 std::span<const Operator> classical_operators();
 std::span<const Operator> training_operators();
+std::span<const Operator> gradient_operators();
 std::span<const Operator> container_operators();
 std::span<const Operator> text_operators();
 std::span<const Operator> random_operators();

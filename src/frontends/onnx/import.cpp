@@ -45,6 +45,7 @@ const std::map<Key, Operator>& operators() {
                       tree_operators(),
                       classical_operators(),
                       training_operators(),
+                      gradient_operators(),
                       selection_operators(),
                       container_operators(),
                       text_operators(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's GreedySearch for decoders like GPT-2, as a loop around the decoder's graph: its inputs are ids,
-// positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the new
-// tokens.
+// com.microsoft's GreedySearch, Sampling and BeamSearch for decoders like GPT-2, as loops around the decoder's graph:
+// its inputs are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts
+// with the new tokens.
 #include <limits>
 
 #include "frontends/onnx/importer.h"
@@ -119,7 +119,15 @@ Expr best_of(Call& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
-Values greedy_search(Call& c) {
+/// How one token for each row is chosen of scores[batch, vocabulary]: [batch, 1] of i32. `state` is carried from choice
+/// to choice.
+struct Choice {
+  std::function<Expr(Call& b, Expr scores, Values& state)> choose;
+  Values state = {};
+};
+
+/// One sequence for each row of the batch.
+Values search(Call& c, const Choice& choice) {
   c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
   if (c.integer("model_type", 0) != 0) c.unsupported("of encoders with decoders is not supported");
   if (c.has("encoder")) c.unsupported("with an encoder is not supported");
@@ -131,7 +139,7 @@ Values greedy_search(Call& c) {
   Dim batch = ids.dims()[0], given = ids.dims()[1], most = c.sizes(1, 1).at(0);
   {
     GuardCollector guards(c.module());
-    require_less_equal(given + 1, most, "GreedySearch: the prompt and max_length");
+    require_less_equal(given + 1, most, cat(c.node().op_type, ": the prompt and max_length"));
   }
   Expr mask = c.has_input(6) ? convert(arg(c, 6), DType::i32)
                              : select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
@@ -146,29 +154,115 @@ Values greedy_search(Call& c) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
   };
-  auto [token, done] = chosen(best_of(c, scores), full(c, DType::boolean, {batch, 1}, 0));
+  Values state = choice.state;
+  auto [token, done] = chosen(choice.choose(c, scores, state), full(c, DType::boolean, {batch, 1}, 0));
   Pad room{.before = Dims(2, 0), .after = {0, most - given - 1}};
   Expr tokens{&c, c.emit(room, {concat(c, {ids, token}, 1), number(c, DType::i32, pad)})};
   Value lengths = slice(seen, 1, given - 1, 1);
   Values carried = {tokens, token, done};
+  carried.insert(carried.end(), state.begin(), state.end());
+  auto pasts = std::ssize(carried);
   carried.insert(carried.end(), first.pasts.begin(), first.pasts.end());
   Values y = loop_while(c, most - given - 1, carried, 0, [&](Call& b, const Dim& trip, const Values& now) {
     Dim length = given + 1 + trip;
     Expr position = inside(b, lengths) + convert(reshape(sizes(b, {trip}), {}), DType::i32);
     Expr ones = full(b, DType::i32, {batch, trip + 1}, 1);
     Values in = {now[1], position, concat(b, {inside(b, mask), ones}, 1)};
-    in.insert(in.end(), now.begin() + 3, now.end());
+    in.insert(in.end(), now.begin() + pasts, now.end());
     Decoded step = decode(b, decoder, in);
     Expr all{&b, now[0]};
     Expr next_scores = ruled(b, rules, step.logits, slice(all, 1, 0, length));
-    auto [next, is_done] = chosen(best_of(b, next_scores), {&b, now[2]});
+    Values moved(now.begin() + 3, now.begin() + pasts);
+    auto [next, is_done] = chosen(choice.choose(b, next_scores, moved), {&b, now[2]});
     Expr here = equal(along(iota(b, most), 1, 2), reshape(sizes(b, {length}), {}));
     Expr goes_on = !(reduce(ReduceFn::min, convert(is_done, DType::i32), {0, 1}, false) > 0);
     Values results = {goes_on, select(here, next, all), next, is_done};
+    results.insert(results.end(), moved.begin(), moved.end());
     results.insert(results.end(), step.pasts.begin(), step.pasts.end());
     return results;
   });
   return {y[0]};
+}
+
+Values greedy_search(Call& c) {
+  return search(c, {.choose = [](Call& b, Expr scores, Values&) { return best_of(b, scores); }});
+}
+
+// --- Sampling --------------------------------------------------------------------------------------------------------
+
+/// What sampling is asked for; `presence` is a value of the module around the loop, i32[batch, vocabulary] or null.
+struct SamplingRules {
+  double temperature, top_p, filter, presence_penalty;
+  int64_t least;
+  bool takes_from_the_top;
+  Value presence;
+};
+
+/// One number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double> makes it of
+/// two of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1), which is what onnxruntime draws
+/// with: the same seed gives the same tokens.
+Expr random_rows(Call& b, const Dim& count, Value& state) {
+  constexpr double modulus = 2147483647, range = modulus - 1;
+  Values y = loop_over(b, count, {state}, 1, [&](Call& i, const Dim&, const Values& carried) {
+    auto next = [&](Expr s) { return floor_mod(s * 16807.0, modulus); };
+    auto part = [&](Expr s) { return convert(s - 1.0, DType::f64); };
+    Expr low = next({&i, carried[0]}), high = next(low);
+    return Values{high, reshape((part(low) + part(high) * range) * (1 / (range * range)), {1})};
+  });
+  state = y[0];
+  return {&b, y[1]};
+}
+
+/// scores with `filter` in the place of those beyond top_p: the least likely ones that together have a share of at most
+/// 1 - top_p, or all but the most likely ones that reach top_p.
+Expr filtered(Call& b, const SamplingRules& r, Expr scores) {
+  Dims dims = scores.dims();
+  Dim vocabulary = dims[1];
+  Values sorted = b.emit_all(TopK{.k = vocabulary, .axis = 1, .largest = r.takes_from_the_top}, {scores});
+  Expr shares{&b, b.emit(Softmax{.axis = 1}, {sorted[0]})};
+  Expr sums{&b, b.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
+  Expr place = broadcast(along(iota(b, vocabulary), 1, 2), dims), gone = place < 0.0;
+  if (r.takes_from_the_top) {
+    Expr before = concat(b, {full(b, DType::f32, {dims[0], 1}, 0), slice(sums, 1, 0, vocabulary - 1)}, 1);
+    gone = (place > 0.0) & (before > r.top_p);
+  } else {
+    Expr may_go = place < reshape(sizes(b, {vocabulary - r.least}), {});
+    gone = (equal(place, 0.0) | may_go) & (sums <= 1 - r.top_p);
+  }
+  Expr kept = select(gone, r.filter, {&b, sorted[0]});
+  return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
+}
+
+/// Where a random number falls among the sums of exp(score).
+Expr sampled(Call& b, const SamplingRules& r, Expr scores, Values& state) {
+  if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
+  if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;
+  scores = convert(filtered(b, r, scores), DType::f64);
+  Expr shares = exp(scores - reduce(ReduceFn::max, scores, {1}));
+  Dims dims = shares.dims();
+  Expr sums{&b, b.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
+  Expr at = random_rows(b, dims[0], state[0]) * slice(sums, 1, dims[1] - 1, 1);
+  Expr found = reduce(ReduceFn::sum, convert(sums <= at, DType::i64), {1});
+  return convert(min(found, reshape(sizes(b, {dims[1] - 1}), {})), DType::i32);
+}
+
+Values sampling(Call& c) {
+  c.expect_ranks({{7, 2}, {8, 1}});
+  if (c.wants_output(1)) c.unsupported("with output 1 (filtered_logits) is not supported");
+  SamplingRules r{.temperature = c.number("temperature", 1),
+                  .top_p = c.number("top_p", 0),
+                  .filter = c.number("filter_value", -1e20),
+                  .presence_penalty = c.number("presence_penalty", 0),
+                  .least = c.integer("min_tokens_to_keep", 0),
+                  .takes_from_the_top = c.integer("custom", 0) != 0,
+                  .presence = {}};
+  if (r.least < 0) c.fail("E145", cat("min_tokens_to_keep must be >=0, is ", r.least));
+  if (c.has_input(7) && r.presence_penalty != 0) r.presence = arg(c, 7);
+  // A seed of 0 starts the sequence at 1.
+  Expr seed = c.has_input(8) ? convert(reshape(arg(c, 8), {}), DType::i64) : number(c, DType::i64, 0);
+  Expr start = floor_mod(seed, 2147483647.0);
+  auto choose = [&](Call& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };
+  return search(c, {.choose = choose, .state = {select(equal(start, 0.0), 1.0, start)}});
 }
 
 // --- BeamSearch ------------------------------------------------------------------------------------------------------
@@ -347,6 +441,7 @@ constexpr Operator table[] = {
      "decoders like GPT-2 (model_type 0); fixed numbers of beams and of sequences; no output 2, no logits_processor"},
     {"com.microsoft", "NGramRepeatBlock", repeat_block},
     {"com.microsoft", "GreedySearch", greedy_search, "decoders like GPT-2 (model_type 0)"},
+    {"com.microsoft", "Sampling", sampling, "decoders like GPT-2 (model_type 0); no output 1 (filtered_logits)"},
 };
 
 }  // namespace
