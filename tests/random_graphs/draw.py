@@ -5,20 +5,29 @@ A drawing keeps every value twice, in the model's types and with floats in float
 two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators that jump (Floor,
 ArgMax, comparisons) take exact values only, so no rounding can tip them over. A node that would give NaN, infinities,
 large numbers or large tensors is not added: `Skip` is raised, and another one is drawn.
+
+Nodes are computed by onnx's reference evaluator; onnxruntime's own operators, and what the reference cannot run, by
+onnxruntime. Bodies of If, Loop and Scan are drawings inside the drawing (control.py).
 """
 
 import random
 import warnings
 from dataclasses import dataclass, field
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-OPSET = 21
+OPSETS = (21, 21, 23, 28)
 MOST_ELEMENTS = 4096
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
+BF16 = np.dtype(ml_dtypes.bfloat16)
+# Of each float type: how far a right answer may be off beside the largest element, and where its integers end.
+FLOATS = {np.dtype(np.float64): (1e-9, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
+          BF16: (6e-2, 2**7)}  # fmt: skip
+PROTO_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 class Skip(Exception):
@@ -32,6 +41,7 @@ class Value:
     wide: np.ndarray  # the same with floats in float64
     exact: bool
     constant: bool = False
+    like: object = None  # the type whose roundings it has; its own
 
     @property
     def shape(self):
@@ -47,7 +57,21 @@ class Value:
 
     @property
     def is_float(self):
-        return self.plain.dtype.kind == "f"
+        return self.plain.dtype in FLOATS
+
+    @property
+    def unit(self):
+        """How far a right answer may be off beside the largest element."""
+        return FLOATS[self.like or self.dtype][0]
+
+
+@dataclass
+class Step:
+    """A node and how its results follow from values by name, (plain, wide) each."""
+
+    node: object
+    compute: object
+    results: list
 
 
 @dataclass
@@ -57,10 +81,28 @@ class Drawing:
     inputs: list = field(default_factory=list)
     initializers: list = field(default_factory=list)
     values: list = field(default_factory=list)
+    steps: list = field(default_factory=list)
+    names: list = field(default_factory=lambda: [0])  # how many are taken
+    depth: int = 0  # of bodies around this drawing
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
         self.numbers = np.random.default_rng(self.seed)
+        self.opset = self.random.choice(OPSETS)
+
+    def inner(self):
+        """A drawing for a body: it sees the values around it, and its constants and inputs are those of the model."""
+        body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
+                       names=self.names, depth=self.depth + 1)  # fmt: skip
+        body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
+        return body
+
+    def mark(self):
+        return len(self.nodes), len(self.values), len(self.inputs), len(self.initializers), len(self.steps)
+
+    def back_to(self, mark):
+        for items, count in zip((self.nodes, self.values, self.inputs, self.initializers, self.steps), mark):
+            del items[count:]
 
     # --- values that come from outside
 
@@ -81,11 +123,17 @@ class Drawing:
             return self.numbers.integers(0, 2, shape).astype(bool)
         if dtype.kind == "u":
             low = max(low, 0)
-        step = 4 if dtype.kind == "f" else 1
+        step = 4 if dtype in FLOATS else 1
         return np.asarray(self.numbers.integers(low * step, high * step, shape, endpoint=True) / step).astype(dtype)
 
     def input(self, shape, dtype=np.float32):
-        return self._outside(self.inputs, f"x{len(self.inputs)}", self.array(shape, dtype), False)
+        return self.given(self.array(shape, dtype))
+
+    def given(self, array):
+        """An input. One of bf16, which numpy does not have, comes as f32."""
+        if np.asarray(array).dtype == BF16:
+            return self.add("Cast", self.given(array.astype(np.float32)), to=TensorProto.BFLOAT16, exact=True)
+        return self._outside(self.inputs, f"x{len(self.inputs)}", np.asarray(array), False)
 
     def weight(self, array):
         return self._outside(self.initializers, f"w{len(self.initializers)}", np.asarray(array), True)
@@ -102,18 +150,30 @@ class Drawing:
     def add(self, op, *operands, outputs=1, exact=False, domain="", **attributes):
         """Adds a node; gives its result, or a list of them. `exact`: exact operands give exact results."""
         operands = [self.weight(o) if isinstance(o, np.ndarray) else o for o in operands]
-        names = [f"v{len(self.nodes)}_{k}" for k in range(outputs)]
-        node = helper.make_node(op, [o.name if o else "" for o in operands], names, domain=domain, **attributes)
-        present = [o for o in operands if o]
-        plain = evaluate(node, {o.name: o.plain for o in present})
-        wide = evaluate(widened_node(node), {o.name: o.wide for o in present})
+        node = helper.make_node(op, [o.name if o else "" for o in operands], self.fresh(outputs), domain=domain, **attributes)
+        results = self.place(node, [o for o in operands if o], exact)
+        return results if outputs > 1 else results[0]
+
+    def fresh(self, count):
+        self.names[0] += 1
+        return [f"v{self.names[0]}_{k}" for k in range(count)]
+
+    def place(self, node, present, exact):
+        """Computes a node over operands that are there and adds it; gives its results."""
+        compute = judge_of(node, self.opset)
+        plain, wide = compute({o.name: (o.plain, o.wide) for o in present})
         keeps = exact and all(o.exact for o in present)
-        results = [Value(n, p, np.asarray(w), keeps and is_exact(w)) for n, p, w in zip(names, plain, wide)]
+        names = [name for name in node.output if name]
+        results = [Value(n, p, w, (keeps or p.dtype.kind in "biu") and is_exact(w, p.dtype)) for n, p, w in zip(names, plain, wide)]
+        return self.keep(node, compute, results)
+
+    def keep(self, node, compute, results):
         for value in results:
             check_sane(value)
         self.nodes.append(node)
+        self.steps.append(Step(node, compute, results))
         self.values.extend(results)
-        return results if outputs > 1 else results[0]
+        return results
 
     def pick(self, want=lambda value: True, recent=0.7):
         """A value that fits, most often one of the latest."""
@@ -122,15 +182,33 @@ class Drawing:
             raise Skip
         return self.random.choice(fitting[-3:] if self.random.random() < recent else fitting)
 
-    def float(self, rank=None, least=0):
-        return self.pick(lambda v: v.dtype == np.float32 and (v.rank == rank if rank is not None else v.rank >= least))
+    def real(self, rank=None, least=0, want=lambda value: True):
+        """A tensor of floats, with elements."""
+        return self.pick(lambda v: v.is_float and v.plain.size > 0
+                         and (v.rank == rank if rank is not None else v.rank >= least) and want(v))  # fmt: skip
+
+    def float(self, rank=None, least=0, want=lambda value: True):
+        """One of f32."""
+        return self.real(rank, least, lambda v: v.dtype == np.float32 and want(v))
 
     def axis(self, value):
         if value.rank == 0:
             raise Skip
         return self.random.randrange(-value.rank, value.rank)
 
+    def chance(self, share):
+        return self.random.random() < share
+
     # --- the model
+
+    def finish(self):
+        """What goes out as bf16 goes out as f32."""
+        for value in self.outputs():
+            if value.dtype == BF16:
+                node = helper.make_node("Cast", [value.name], self.fresh(1), to=TensorProto.FLOAT)
+                compute = judge_of(node, self.opset)
+                plain, wide = compute({value.name: (value.plain, value.wide)})
+                self.keep(node, compute, [Value(node.output[0], plain[0], wide[0], value.exact, like=BF16)])
 
     def model(self, symbols):
         """The model; `symbols` gives names to sizes of inputs: {(input, axis): name}."""
@@ -143,20 +221,47 @@ class Drawing:
                    for v in self.outputs()]  # fmt: skip
         weights = [numpy_helper.from_array(v.plain, v.name) for v in self.initializers]
         graph = helper.make_graph(self.nodes, f"seed{self.seed}", inputs, outputs, weights)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1),
+                  helper.make_opsetid("ai.onnx.ml", 5)]  # fmt: skip
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def outputs(self):
         """What no node reads, and one value that some do, so that fusion has to keep it."""
-        read = {name for node in self.nodes for name in node.input}
-        made = [v for v in self.values if v.name.startswith("v")]
+        read = {name for node in self.nodes for name in names_read(node)}
+        made = [v for step in self.steps for v in step.results]
         ends = [v for v in made if v.name not in read]
-        inner = [v for v in made if v.name in read]
+        inner = [v for v in made if v.name in read and v.dtype != BF16]
         return ends + inner[len(inner) // 2 :][:1]
+
+    def again(self, given):
+        """All values over other inputs, by name; Skip where the graph does not hold for them."""
+        values = {v.name: v for v in self.initializers}
+        values |= {v.name: Value(v.name, given[v.name], widened(given[v.name]), is_exact(given[v.name])) for v in self.inputs}
+        for step in self.steps:
+            known = {name: (values[name].plain, values[name].wide) for name in names_read(step.node) if name in values}
+            plain, wide = step.compute(known)
+            for old, p, w in zip(step.results, plain, wide):
+                value = Value(old.name, p, w, old.exact, like=old.like)
+                check_sane(value)
+                if old.exact and not is_exact(w, p.dtype):
+                    raise Skip
+                values[old.name] = value
+        return values
+
+
+def names_read(node):
+    """Names that a node reads, its bodies included."""
+    for name in node.input:
+        yield name
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from names_read(inner)
+        yield from (output.name for output in attribute.g.output)
 
 
 def widened(array):
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    array = np.asarray(array)
+    return array.astype(np.float64) if array.dtype in FLOATS else array
 
 
 def widened_node(node):
@@ -164,39 +269,128 @@ def widened_node(node):
     wide = type(node)()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
-        if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == TensorProto.FLOAT:
+        if attribute.name in ("to", "dtype", "output_dtype", "stash_type") and attribute.i in PROTO_FLOATS:
             attribute.i = TensorProto.DOUBLE
     return wide
 
 
-def evaluate(node, operands):
+# --- the judges
+
+
+def judge_of(node, opset):
+    """How a node is computed: a function of {name: (plain, wide)} that gives the lists of both."""
+    if node.domain == "com.microsoft" or is_wrong_in_reference(node):
+        return lambda known: by_onnxruntime(node, opset, known)
+    wide_node = widened_node(node)
+
+    def compute(known):
+        try:
+            plain = by_reference(node, {name: pair[0] for name, pair in known.items()}, opset)
+        except Exception as error:
+            if node.op_type not in ORT_JUDGES:
+                raise Skip(str(error)) from error
+            return by_onnxruntime(node, opset, known)
+        try:
+            wide = by_reference(wide_node, {name: pair[1] for name, pair in known.items()}, opset)
+        except Exception:  # a function whose constants are of the model's own type
+            wide = noisy(by_reference(node, narrowed(known), opset))
+        return plain, [widened(w) for w in wide]
+
+    return compute
+
+
+def is_wrong_in_reference(node):
+    """LRN with more channels than pictures, sizes of pooling by pads, ceil_mode and in one dimension, halves that quantised
+    products round, and lengths of a recurrent network's rows."""
+    has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
+    return has_lengths or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
+                                           "SimplifiedLayerNormalization")  # fmt: skip
+
+
+# What the reference has only in part.
+ORT_JUDGES = {"LSTM", "GRU", "RNN", "MaxPool", "AveragePool", "GlobalLpPool", "MaxRoiPool", "RoiAlign", "GridSample"}
+
+
+def by_reference(node, operands, opset):
+    inputs = [info_of(name, array) for name, array in operands.items()]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    evaluator = ReferenceEvaluator(graph, opsets={"": opset, "ai.onnx.ml": 5})
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        try:
-            results = ReferenceEvaluator(node).run(None, operands)
-        except Exception as error:  # what the reference cannot run is not drawn
-            raise Skip(str(error)) from error
+        results = evaluator.run(None, operands)
+    if any(not isinstance(r, (np.ndarray, np.generic)) for r in results):
+        raise Skip
     return [np.asarray(r) for r in results]
 
 
-def is_exact(array):
-    """Multiples of 2^-8 below 2^12: f32 holds such numbers, their sums and many products."""
-    if array.dtype.kind in "biu":
+def session_of(model):
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def by_onnxruntime(node, opset, known):
+    """The node alone, on the values and on the wide ones as the model's types hold them: how far both are apart, and
+    a unit in the last place beside the largest element, is how far the answer is known."""
+    inputs = [info_of(name, pair[0]) for name, pair in known.items()]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    opsets = [helper.make_opsetid("", min(opset, 23)), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "node", inputs, outputs), opset_imports=opsets, ir_version=10)
+    try:
+        session = session_of(model.SerializeToString())
+        plain = session.run(None, {name: pair[0] for name, pair in known.items()})
+        near = session.run(None, narrowed(known))
+    except Exception as error:  # what neither judge can run is not drawn
+        raise Skip(str(error)) from error
+    return plain, noisy(near)
+
+
+def info_of(name, array):
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def narrowed(known):
+    """The wide operands as the model's types hold them."""
+    return {name: pair[1].astype(pair[0].dtype) for name, pair in known.items()}
+
+
+def noisy(arrays):
+    """Wide, and off by a unit in the last place of f32 beside the largest element."""
+    return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
+
+
+# --- what is known of values
+
+
+def is_exact(array, dtype=None):
+    """Multiples of a power of two that their type holds, with their sums and many products."""
+    array = np.asarray(array)
+    dtype = array.dtype if dtype is None else np.dtype(dtype)
+    if dtype.kind in "biu":
         return True
-    scaled = array.astype(np.float64) * 256
-    return bool(np.all(np.abs(scaled) < 2**20) and np.all(scaled == np.round(scaled)))
+    if dtype not in FLOATS:
+        return False
+    step = {2**20: 256, 2**10: 8, 2**7: 4}[FLOATS[dtype][1]]
+    scaled = array.astype(np.float64) * step
+    return bool(np.all(np.abs(scaled) < FLOATS[dtype][1]) and np.all(scaled == np.round(scaled)))
 
 
 def check_sane(value):
     plain, wide = value.plain, value.wide
-    if plain.size > MOST_ELEMENTS or plain.shape != wide.shape or plain.dtype.kind not in "fiub":
+    if plain.size > MOST_ELEMENTS or plain.shape != wide.shape or not (plain.dtype.kind in "iub" or plain.dtype in FLOATS):
         raise Skip
-    if plain.dtype.kind == "f":
+    if plain.dtype in FLOATS:
+        plain = plain.astype(np.float64)
         if not np.all(np.isfinite(plain)) or np.any(np.abs(wide) > LARGEST):
             raise Skip
-        if np.any(np.abs(plain - wide) > 1e-3 * (1 + np.abs(wide))):  # too ill-conditioned to judge
+        if np.any(np.abs(plain - wide) > 50 * value.unit * (1 + np.abs(wide))):  # too ill-conditioned to judge
             raise Skip
-    elif plain.dtype.kind in "iu" and plain.size and np.any(np.abs(plain.astype(np.float64)) > 1 << 20):
-        raise Skip
     elif not np.array_equal(plain, wide):
+        raise Skip
+    elif plain.dtype.kind in "iu" and plain.dtype.itemsize > 2 and plain.size and np.any(np.abs(plain.astype(np.float64)) > 1 << 20):
         raise Skip

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each pass looks for, as exporters write it, to be planted into random graphs."""
 
+import microsoft
 import numpy as np
+from control import graph_of, make_loop, placed, port, run_steps
 from draw import Skip
+from onnx import helper
 
 
 def f32(number):
@@ -10,7 +13,7 @@ def f32(number):
 
 
 def rows(d, rank=None):
-    return d.pick(lambda v: v.dtype == np.float32 and v.plain.size > 0 and (v.rank == rank if rank else v.rank > 0))
+    return d.float(rank, 1)
 
 
 # --- raise_composites
@@ -226,8 +229,91 @@ def quantised_matmul(d):
     return d.add("MatMul", a, w, exact=True)
 
 
+# --- integer_products, fold_scales
+
+
+def between_quanta(d, x, scale=0.25, zero=128, dtype=np.uint8):
+    zero = np.array(zero, dtype)
+    return d.add("DequantizeLinear", d.add("QuantizeLinear", x, f32(scale), zero, exact=True), f32(scale), zero, exact=True)
+
+
+def quantised_conv(d):
+    """As quantisers write it: every tensor between quanta, the bias in i32."""
+    c, out = d.random.choice((1, 3, 4)), d.random.choice((2, 8))
+    x = between_quanta(d, d.input((1, c, 6, 5)))
+    axis = {"axis": 0} if d.chance(0.5) else {}
+    scale = np.full(out, 0.125, np.float32) if axis else f32(0.125)
+    zero = np.zeros(out, np.int8) if axis else np.array(0, np.int8)
+    w = d.add("DequantizeLinear", d.weight(d.array((out, c, 3, 3), np.int8)), scale, zero, exact=True, **axis)
+    bias = [d.add("DequantizeLinear", d.weight(d.array((out,), np.int32)), f32(0.25 * 0.125), exact=True)] if d.chance(0.7) else []
+    y = d.add("Conv", x, w, *bias, pads=[1, 1, 1, 1], exact=True)
+    if d.chance(0.5):
+        y = d.add("Relu", y, exact=True)
+    y = between_quanta(d, y, 1.0, 0 if d.chance(0.5) else 100)
+    return d.add("MaxPool", y, kernel_shape=[2, 2], exact=True) if d.chance(0.5) else y
+
+
+def quantised_sum(d):
+    x = d.input((2, 16))
+    y = between_quanta(d, x, 0.25, 0, np.int8)
+    w = d.add("DequantizeLinear", d.weight(d.array((16, 8), np.int8)), f32(0.125), np.array(0, np.int8), exact=True)
+    y = d.add("Add", d.add("MatMul", y, w, exact=True), d.weight(d.array((8,))), exact=True)
+    return d.add("QuantizeLinear", y, f32(1.0), np.array(3, np.int8), exact=True)
+
+
+# --- inline_control, hoist_invariants
+
+
+def known_branch(d):
+    """A flag of an exporter's decides: nothing of the other branch is left."""
+    yes, no = d.inner(), d.inner()
+    x = rows(d)
+    a, b = yes.add("Tanh", x), no.add("Abs", x, exact=True)
+    holds = d.weight(np.array(d.chance(0.5)))
+    node = helper.make_node("If", [holds.name], d.fresh(1), then_branch=graph_of(yes, "yes", [], [port(a)]),
+                            else_branch=graph_of(no, "no", [], [port(b)]))  # fmt: skip
+
+    def compute(known):
+        body, result = (yes, a) if known[holds.name][0] else (no, b)
+        plain, wide = run_steps(body.steps, known)[result.name]
+        return [plain], [wide]
+
+    return placed(d, node, compute, [False])
+
+
+def same_on_every_trip(d):
+    """A body that computes again what no trip changes, and passes a value through."""
+    x = d.float(2, want=lambda v: v.plain.size < 300)
+    start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
+
+    def build(own):
+        number, goes_on, state, kept = own
+        body = d.inner()
+        fixed = body.add("Tanh", body.add("MatMul", x, d.weight(d.array((x.shape[1], 3)) / f32(8))))
+        fixed = body.add("Add", fixed, kept)
+        after = body.add("Mul", body.add("Add", state, fixed), f32(0.5))
+        return body, body.add("Identity", goes_on, exact=True), [after, body.add("Identity", kept, exact=True)], []
+
+    return make_loop(d, d.random.choice((2, 70)), [start, bias], build)
+
+
+# --- expand_grouped, expand_attention
+
+
+def mixture(d):
+    return microsoft.experts(d, "MoE")
+
+
+def attention_in_f64(d):
+    if d.opset < 23:
+        raise Skip
+    q, k, v = (d.input((1, 2, n, 4), np.float64) for n in (3, 5, 5))
+    return d.add("Attention", q, k, v)
+
+
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
-    squeeze_excite, along_first_axis, fake_quantised, quantised_matmul,
+    squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
+    same_on_every_trip, attention_in_f64, mixture,
 ]  # fmt: skip

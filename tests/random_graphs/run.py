@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--seed S] [--count N] [--devices ref,cpu] [--keep FOLDER]: random graphs against three judges.
+"""run.py [--seed S] [--count N] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs against three judges.
 
 Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64; onnxruntime
-must agree with that too, or the graph says nothing about Weft. Weft runs it on each device. Graphs run in a process of
-their own, so a crash is one failed graph. Prints one line for each failure, and at the end what was seen: graphs, operators,
-how often each pass changed something, refusals by code. Exit code 1 on a failure.
+must agree with that too, or the graph says nothing about Weft. Weft runs it on each device, where it has open sizes at other
+sizes too, and sometimes with weights in f16. Graphs run in processes of their own, so a crash is one failed graph. Prints a
+line for each failure, and at the end what was seen: graphs, operators, in how many of them each pass changed something,
+refusals by code. `ref:CHIP` is the reference after the passes for that chip: it judges passes without compiling a kernel; `NAME/N` is
+every Nth graph. Exit code 1 on a failure, or when an operator or a pass was seen less often than its share: 50 and 100 times in 10,000.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import multiprocessing
 import os
@@ -18,52 +21,122 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 BUILD = Path(os.environ.get("WEFT_BUILD", Path(__file__).resolve().parents[2] / "build" / "release"))
+os.environ.setdefault("WEFT_BUILD", str(BUILD))
 sys.path.insert(0, str(BUILD / "python"))
 
-from graphs import difference, draw_graph, feeds, open_sizes  # noqa: E402
+import graphs  # noqa: E402
+from cases import cases  # noqa: E402
+from draw import session_of  # noqa: E402
 
 SECONDS = 120  # for one graph
+CHUNK = 5  # graphs that a process is asked for at once
+OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
+NARROW = 0.01  # what f16 may cost beside the largest element
+# No kernels are compiled for these; what the passes of one kind of chip alone do is seen on a few graphs each.
+PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 
-def judged_by_onnxruntime(model, d):
-    """Empty when onnxruntime agrees or has no opinion, else why the graph is no test."""
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+def judged_by_onnxruntime(model, d, names):
+    """Of the outputs `names`: empty when onnxruntime agrees or has no opinion, else why the graph is no test."""
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        answers = session.run(None, feeds(d))
+        answers = session_of(model).run(None, graphs.feeds(d))
     except Exception:  # an operator or type that it does not have
         return ""
-    return next(filter(None, map(difference, d.outputs(), answers)), "")
+    pairs = [(value, answer) for value, answer in zip(d.outputs(), answers) if value.name in names]
+    return next(filter(None, (graphs.difference(*pair) for pair in pairs)), "")
+
+
+def wrong_answers(program, given, values, slack=1.0):
+    answers = program.run(given)
+    return [text for v in values if (text := graphs.difference(v, answers[v.name], slack))]
+
+
+def is_smooth(d):
+    """Nothing in the graph jumps, so that a little less precision is a little less in the answers."""
+    return all(v.is_float and v.plain.dtype.itemsize == 4 for step in d.steps for v in step.results)
+
+
+def compiled(device, d, model, seen):
+    """The program, and whether sizes are open in it: some are refused because an attribute goes with one size only, or a
+    rule needs a number."""
+    import weft
+
+    try:
+        return weft.compile(model, device=device), True
+    except weft.Error as error:
+        fixed = d.model({}).SerializeToString()
+        if error.code not in ("E122", "E151", "E159") or fixed == model:
+            raise
+        program = weft.compile(fixed, device=device)
+        seen["refused"].append(f"{error.code} (open sizes) {device}: {error}")
+        return program, False
+
+
+def note_passes(program, seen):
+    for name, count in program.report()["compile"]["pass_changes"].items():
+        seen["passes"][name] = max(seen["passes"].get(name, 0), int(count > 0))
+
+
+def check_on(device, d, model, other, seen):
+    import weft
+
+    program, is_open = compiled(device, d, model, seen)
+    note_passes(program, seen)
+    seen["wrong"] += [f"{device}: {text}" for text in wrong_answers(program, graphs.feeds(d), d.outputs())]
+    if other and is_open and not seen["wrong"]:
+        seen["sizes"] += 1
+        try:
+            seen["wrong"] += [f"{device}, other sizes: {text}" for text in wrong_answers(program, *other)]
+        except weft.Error as error:  # sizes that the program names as different
+            if error.code not in ("E301", "E311", "E312"):
+                raise
+    if device == "ref:cpu" and d.seed % 8 == 0 and is_smooth(d):
+        narrow = weft.compile(model, device=device, precision="f16")
+        note_passes(narrow, seen)
+        texts = wrong_answers(narrow, graphs.feeds(d), d.outputs(), NARROW)
+        seen["wrong"] += [f"{device}, weights in f16: {text}" for text in texts]
 
 
 def check_graph(seed, devices):
     """What Weft makes of the graph: a dictionary of plain data."""
     import weft
 
-    d = draw_graph(seed)
-    model = d.model(open_sizes(d)).SerializeToString()
-    seen = {"seed": seed, "operators": sorted({n.op_type for n in d.nodes}), "passes": {}, "wrong": [], "refused": []}
-    for device in devices:
+    d = graphs.draw_graph(seed)
+    symbols = graphs.open_sizes(d)
+    model = d.model(symbols).SerializeToString()
+    other = graphs.other_sizes(d, symbols)
+    named = {f"{n.domain or 'ai.onnx'}:{n.op_type}" for n in all_nodes(d.nodes)}
+    seen = {"seed": seed, "operators": sorted(named), "passes": {}, "sizes": 0, "wrong": [], "refused": []}
+    for device in devices_of(seed, devices):
         try:
-            program = weft.compile(model, device=device)
-            answers = program.run(feeds(d))
+            check_on(device, d, model, other, seen)
         except weft.UnsupportedError as error:
             seen["refused"].append(f"{error.code} {device}: {error}")
-            continue
         except weft.Error as error:
             seen["wrong"].append(f"{device}: {error}")
-            continue
-        changes = program.report()["compile"]["pass_changes"]
-        seen["passes"] = {name: seen["passes"].get(name, 0) + count for name, count in changes.items()}
-        seen["wrong"] += [f"{device}: {text}" for v in d.outputs() if (text := difference(v, answers[v.name]))]
     if seen["wrong"]:
-        disagrees = judged_by_onnxruntime(model, d)
-        seen["judges_differ"] = disagrees
+        names = {text.split(": ")[1].split()[0].split("[")[0] for text in seen["wrong"]}
+        seen["judges_differ"] = judged_by_onnxruntime(model, d, names)
     return seen
+
+
+def devices_of(seed, devices):
+    """Those of "NAME/N" for which it is this graph's turn."""
+    for device in devices:
+        name, _, every = device.partition("/")
+        if seed % int(every or 1) == 0:
+            yield name
+
+
+def all_nodes(nodes):
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            yield from all_nodes(attribute.g.node)
+
+
+def check_graphs(seeds, devices):
+    return [check_graph(seed, devices) for seed in seeds]
 
 
 def serve(pipe, work, context):
@@ -97,50 +170,96 @@ class Worker:
         self.process = None
         return why
 
+    def seen_of(self, seeds):
+        """What was seen of each graph; where the process ends, they are asked for one by one."""
+        answer = self.ask(seeds)
+        if not isinstance(answer, str):
+            return answer
+        if len(seeds) > 1:
+            return [seen for seed in seeds for seen in self.seen_of([seed])]
+        return [{"seed": seeds[0], "operators": [], "passes": {}, "sizes": 0, "wrong": [answer], "refused": []}]
+
 
 def report(seen, keep):
     """Prints a failure and keeps the model; true if it is one."""
+    for text in seen["refused"]:
+        print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:
         return False
     if seen.get("judges_differ"):
-        print(f"seed {seen['seed']}: the judges differ: {seen['judges_differ']}", flush=True)
+        print(f"seed {seen['seed']}: the judges differ: {seen['judges_differ']}; {seen['wrong'][0]}", flush=True)
         return False
     for text in seen["wrong"]:
         print(f"seed {seen['seed']}: {text}", flush=True)
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
-        d = draw_graph(seen["seed"])
-        (keep / f"seed{seen['seed']}.onnx").write_bytes(d.model(open_sizes(d)).SerializeToString())
+        d = graphs.draw_graph(seen["seed"])
+        (keep / f"seed{seen['seed']}.onnx").write_bytes(d.model(graphs.open_sizes(d)).SerializeToString())
     return True
 
 
-def run(first, count, devices, keep=None):
+def run(first, count, devices, keep=None, jobs=None):
     """Checks `count` graphs; gives what was seen in sum."""
-    worker = Worker(check_graph, devices)
-    total = {"graphs": count, "failed": [], "operators": collections.Counter(), "passes": collections.Counter(),
-             "refused": collections.Counter()}  # fmt: skip
-    for seed in range(first, first + count):
-        seen = worker.ask(seed)
-        if isinstance(seen, str):
-            seen = {"seed": seed, "operators": [], "passes": {}, "wrong": [seen], "refused": []}
-        total["operators"].update(seen["operators"])
-        total["passes"].update(seen["passes"])
-        total["refused"].update(text.split(":")[0] for text in seen["refused"])
-        if report(seen, keep):
-            total["failed"].append(seed)
+    cases()  # collected once, before the processes that read them
+    total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "operators": collections.Counter(),
+             "passes": collections.Counter(), "refused": collections.Counter()}  # fmt: skip
+    jobs = jobs or len(os.sched_getaffinity(0))
+    seeds = range(first, first + count)
+    chunks = iter([list(seeds[at : at + CHUNK]) for at in range(0, count, CHUNK)])
+
+    def work(worker):
+        for chunk in chunks:
+            for seen in worker.seen_of(chunk):
+                add(total, seen, keep)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work, Worker(check_graphs, devices)) for _ in range(jobs)]:
+            done.result()
+    total["failed"].sort()
     return total
+
+
+def add(total, seen, keep):
+    total["operators"].update(seen["operators"])
+    total["passes"].update(seen["passes"])
+    total["other sizes"] += seen["sizes"]
+    total["refused"].update(text.split(":")[0] for text in seen["refused"])
+    if report(seen, keep):
+        total["failed"].append(seen["seed"])
+    elif seen["wrong"]:
+        total["judges differ"].append(seen["seed"])
+
+
+def seldom(total):
+    """{name: count} of operators and passes that were seen less often than their share of the graphs."""
+    wanted = int(total["graphs"] * OPERATOR_SHARE), int(total["graphs"] * PASS_SHARE)
+    names = [f"{domain}:{name}" for domain, name in graphs.operators()]
+    few = {name: total["operators"][name] for name in names if total["operators"][name] < wanted[0]}
+    return few | {name: count for name, count in total["passes"].items() if count < wanted[1]}
+
+
+def table(counts):
+    return "\n".join(f"{count:7} {name}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400) * 100_000)
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--devices", default="ref,cpu")
+    parser.add_argument("--devices", default=f"{PASSES},cpu")
+    parser.add_argument("--jobs", type=int, help="processes; as many as there are cores")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--json", type=Path, help="write what was seen there too, to be added up over several runs")
     words = parser.parse_args()
-    total = run(words.seed, words.count, words.devices.split(","), words.keep)
-    print(json.dumps({"first seed": words.seed, **total}, indent=1))
-    return 1 if total["failed"] else 0
+    total = run(words.seed, words.count, words.devices.split(","), words.keep, words.jobs)
+    few = seldom(total)
+    if words.json:
+        words.json.write_text(json.dumps(total))
+    print(f"graphs in which each operator stands\n{table(total['operators'])}")
+    print(f"graphs in which each pass changed something\n{table(total['passes'])}")
+    rest = {key: value for key, value in total.items() if key not in ("operators", "passes")}
+    print(json.dumps({"first seed": words.seed, **rest, "seen too seldom": few}, indent=1))
+    return 1 if total["failed"] or few else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random graphs on ref and on cpu against onnx's reference evaluator and onnxruntime (run.py says how).
 
-A few on each day's seeds, 10,000 of them under `./x test --release`; there each pass has to have changed something in at least
-100 programs and each operator to stand in at least 50 graphs.
+A share on each day's seeds, 10,000 of them under `./x test --release`: each pass has to have changed something in one
+program of 100, and each operator to stand in one graph of 200.
 """
 
 import sys
@@ -14,11 +14,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "robustness"))
 
 from limits import FULL, SEED  # noqa: E402
-from operators import table  # noqa: E402
-from run import run  # noqa: E402
-
-PASSES = ["canonicalise_views", "channels_last", "expand_quantize", "fold_constants", "merge_common", "raise_composites",
-          "rows_last", "simplify_algebra", "simplify_indices"]  # fmt: skip
+from run import PASSES, run, seldom, table  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,21 +27,19 @@ def own_cache(tmp_path_factory):
 def check(first, count, devices, keep):
     print(f"seeds {first} to {first + count - 1} (WEFT_TEST_SEED={SEED})")
     total = run(first, count, devices, keep)
-    print(total)
+    print(f"{table(total['operators'])}\n{table(total['passes'])}")
     assert total["failed"] == [], f"the models are in {keep}"
-    assert sum(total["refused"].values()) <= 3 + count // 20
+    refused = {code: number for code, number in total["refused"].items() if "open sizes" not in code}
+    assert sum(refused.values()) <= 3 + count // 20, refused
+    assert len(total["judges differ"]) <= 3 + count // 50
     return total
 
 
-def test_on_the_reference(tmp_path):
-    check(SEED * 20_000, 10_000 if FULL else 250, ["ref"], tmp_path)
-
-
-def test_on_the_cpu(tmp_path):
-    total = check(SEED * 20_000, 10_000 if FULL else 30, ["cpu"], tmp_path)
-    if FULL:
-        assert {name: total["passes"][name] for name in PASSES if total["passes"][name] < 100} == {}
-        assert {name: total["operators"][name] for name, _, _ in table() if total["operators"][name] < 50} == {}
+def test_random_graphs(tmp_path):
+    """Before and after the passes; kernels, which take a while to compile, on some of the graphs."""
+    devices = [*PASSES.split(","), "cpu" if FULL else "cpu/20"]
+    total = check(SEED * 20_000, 10_000 if FULL else 1_000, devices, tmp_path)
+    assert seldom(total) == {}
 
 
 def test_kernels_with_checks(tmp_path, monkeypatch):

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes out of ONNX's own cases for operators, planted into a drawing: attributes and sizes that people thought of, and
+every operator there is. An operand is the case's own data, as an input or a constant, or is cut out of a value there.
+"""
+
+import collections
+import functools
+import os
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from draw import FLOATS, MOST_ELEMENTS, Skip
+
+FOLDER = Path(os.environ.get("WEFT_BUILD", tempfile.gettempdir()))
+
+
+def is_plain(array):
+    return isinstance(array, np.ndarray) and array.size <= MOST_ELEMENTS and (array.dtype.kind in "iub" or array.dtype in FLOATS)
+
+
+def collected():
+    """{(domain, operator): [(node in bytes, opset since which it stands, operands)]} of the cases that are one node over
+    numbers."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    found = collections.defaultdict(list)
+    for case in collect_testcases(None):
+        graph = case.model.graph
+        if len(graph.node) != 1 or "_expanded" in case.name or any(a.HasField("g") for a in graph.node[0].attribute):
+            continue
+        operands = [np.asarray(o) if isinstance(o, np.generic) else o for o in case.data_sets[0][0]]
+        node = graph.node[0]
+        opset = {o.domain: o.version for o in case.model.opset_import}.get(node.domain, 1)
+        if not all(map(is_plain, operands)) or len(operands) != len(graph.input):
+            continue
+        since = onnx.defs.get_schema(node.op_type, opset, node.domain).since_version
+        named = {port.name: operand for port, operand in zip(graph.input, operands)}
+        found[node.domain, node.op_type].append((node.SerializeToString(), since, named))
+    return dict(found)
+
+
+@functools.cache
+def cases():
+    """The same, kept beside the build: collecting them takes seconds."""
+    path = FOLDER / f"onnx_cases_{onnx.__version__}.pickle"
+    if not path.exists():
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(pickle.dumps(collected()))
+        temporary.rename(path)
+    return pickle.loads(path.read_bytes())
+
+
+def cut_out(d, shape, dtype):
+    """A tensor of this shape out of a value there: its first elements, or all of them over and over."""
+    count = int(np.prod(shape))
+    x = d.pick(lambda v: v.dtype == dtype and v.plain.size > 0)
+    x = d.add("Reshape", x, np.array([-1], np.int64), exact=True)
+    if x.plain.size < count:
+        x = d.add("Tile", x, np.array([-(-count // x.plain.size)], np.int64), exact=True)
+    if x.plain.size > count:
+        x = d.add("Slice", x, np.array([0], np.int64), np.array([count], np.int64), exact=True)
+    return d.add("Reshape", x, np.array(shape, np.int64), exact=True)
+
+
+def planted(d, array, is_first):
+    if array.dtype in FLOATS and is_first and array.size and d.chance(0.4):
+        try:
+            return cut_out(d, array.shape, array.dtype)
+        except Skip:
+            pass
+    # Numbers that shape a result are constants in models, and some have to be.
+    share = 0 if array.size < 5 else 0.9 if array.dtype in FLOATS else 0.15
+    return d.given(array) if d.chance(share) else d.weight(array)
+
+
+def draw_case(d, domain, op):
+    """A node of one of the operator's cases, as the model's version of the operator set has it."""
+    fitting = cases().get((domain, op), [])
+    if not domain:
+        version = onnx.defs.get_schema(op, d.opset, "").since_version if onnx.defs.has(op, d.opset, "") else 0
+        fitting = [case for case in fitting if case[1] == version]
+    if not fitting:
+        raise Skip
+    data, _, named = d.random.choice(fitting)
+    node = onnx.NodeProto.FromString(data)
+    values = {name: planted(d, array, name == node.input[0]) for name, array in named.items()}
+    for index, name in enumerate(node.input):
+        node.input[index] = values[name].name if name else ""
+    names = d.fresh(len(node.output))
+    for index, name in enumerate(node.output):
+        node.output[index] = names[index] if name else ""
+    results = d.place(node, list(values.values()), exact=False)
+    if any(r.dtype.kind in "iub" for r in results) and not all(v.exact or v in d.inputs + d.initializers for v in values.values()):
+        raise Skip  # a rounding before it might tip it over
+    return results
