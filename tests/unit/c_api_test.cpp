@@ -165,6 +165,21 @@ TEST_CASE("a compile ends when its caller says so") {
   }
 }
 
+TEST_CASE("what is of a GPU is refused without one") {
+  weft::Context context = doubler().new_context();
+  auto run = [&](int32_t on_device) {
+    return code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.on_device = on_device}); });
+  };
+  CHECK(run(1) == "E502");
+  CHECK(run(3) == "E210");
+  void* data = nullptr;
+  CHECK(take(weft_gpu_allocate("nvidia:1000", 4, &data)) == "E501");
+  CHECK(take(weft_gpu_allocate(nullptr, 4, &data)) == "E210");
+  CHECK(take(weft_gpu_wait("amd:1000", nullptr)) == "E501");
+  CHECK((weft_gpu(0) == nullptr) == (weft_gpu_chip(0) == nullptr));
+  CHECK(weft_gpu(1000) == nullptr);
+}
+
 TEST_CASE("a graph refuses what is not its own") {
   weft::Graph graph;
   weft_value x = graph.input("x", "f32[2]");
