@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_gcc.py BUILD [--all]: g++ reads the sources with the flags of the build in BUILD, warnings being errors, and writes
+nothing.
+
+The everyday build is clang's; this keeps the other compiler working at a fraction of a build's cost. Without --all it reads
+the files that the last commits or the working tree changed, the files behind headers that did, as far as the time allows, and
+some of the rest, others each day. src/codegen is left out, for LLVM's headers take longer than all else; `./x build gcc` has it.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMMITS = 10
+CHANGED, OTHERS = 24, 8  # how many files
+CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option")
+
+
+def commands(build):
+    """Source file, relative to the root -> the words that have g++ read it, and where."""
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = pathlib.Path(entry["file"])
+        if file.suffix != ".cpp" or ROOT not in file.parents or build in file.parents:
+            continue
+        words = shlex.split(entry["command"])
+        words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
+        kept = [w for i, w in enumerate(words) if w not in ("-c", "-o") and words[i - 1] != "-o" and not w.startswith(CLANG_ONLY)]
+        found[str(file.relative_to(ROOT))] = (["g++", "-fsyntax-only", "-Werror", *kept], entry["directory"])
+    return found
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.split()
+
+
+def changed_files():
+    last = git("rev-list", f"--max-count={COMMITS + 1}", "HEAD")[-1:]
+    return git("diff", "--name-only", *last) if last else []
+
+
+def users_of(headers, sources):
+    """Sources that include one of the headers themselves."""
+    names = [f'"{header.split("/", 1)[1]}"' for header in headers if "/" in header]
+    return [s for s in sources if any(name in (ROOT / s).read_text(errors="replace") for name in names)]
+
+
+def chosen(sources):
+    draw = random.Random(int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400)))
+    changed = changed_files()
+    first = [f for f in changed if f in sources]
+    first += [f for f in users_of([f for f in changed if f.endswith((".h", ".def"))], sources) if f not in first]
+    first = draw.sample(first, min(CHANGED, len(first)))
+    rest = sorted(set(sources) - set(first))
+    return first + draw.sample(rest, min(OTHERS, len(rest)))
+
+
+def read(entry):
+    file, (words, folder) = entry
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    return file, done.returncode, done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--all", action="store_true")
+    words = parser.parse_args()
+    all_commands = commands(words.build.resolve())
+    sources = [file for file in all_commands if not file.startswith("src/codegen/")]
+    files = sources if words.all else chosen(sources)
+    jobs = int(os.environ.get("WEFT_JOBS", len(os.sched_getaffinity(0))))
+    wrong = 0
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for file, code, text in pool.map(read, [(file, all_commands[file]) for file in files]):
+            if code:
+                wrong += 1
+                print(f"{file}:\n{text}", file=sys.stderr)
+    print(f"g++: {len(files)} files read, {wrong} refused")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
