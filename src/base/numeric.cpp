@@ -101,4 +101,10 @@ uint32_t encode_float(double value, const FloatFormat& f, bool saturate) {
   return sign | encoding;
 }
 
+int64_t to_int64(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 0x1p63) return INT64_MAX;
+  return value <= -0x1p63 ? INT64_MIN : static_cast<int64_t>(value);
+}
+
 }  // namespace weft

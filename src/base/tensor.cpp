@@ -134,7 +134,7 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const doubl
   check(static_cast<size_t>(result.tensor.elements()) == values.size(), "a tensor has as many values as elements");
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_float(dtype)) store_float(result.data, dtype, static_cast<int64_t>(i), values[i]);
-    else store_integer(result.data, dtype, static_cast<int64_t>(i), static_cast<int64_t>(values[i]));
+    else store_integer(result.data, dtype, static_cast<int64_t>(i), to_int64(values[i]));
   }
   return result.tensor;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "base/numeric.h"
 #include "base/text.h"
 #include "host/functions.h"
 #include "host/pattern.h"
@@ -187,7 +188,7 @@ Values from_text(const HostCall& call, Operands in) {
     int64_t value = 0;
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     bool is_whole = error == std::errc() && end == digits.data() + digits.size();
-    values.push_back(is_whole ? value : static_cast<int64_t>(number_of(text)));
+    values.push_back(is_whole ? value : to_int64(number_of(text)));
     if (type == DType::boolean) values.back() = values.back() != 0;
   }
   return {make_tensor(type, in[0].dims, std::span<const int64_t>(values))};

@@ -4,6 +4,7 @@
 // with the new tokens.
 #include <limits>
 
+#include "base/numeric.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/loops.h"
 #include "ops/indexed.h"
@@ -356,8 +357,7 @@ Values beam_search(Call& c) {
     c.unsupported("with a logits_processor is not supported");
   c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
   const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
-  auto count = static_cast<int64_t>(c.number_input(3, "num_beams")),
-       returned = static_cast<int64_t>(c.number_input(4, "num_return_sequences"));
+  auto count = to_int64(c.number_input(3, "num_beams")), returned = to_int64(c.number_input(4, "num_return_sequences"));
   constexpr int64_t most_beams = 4096;
   if (count > most_beams) c.unsupported(cat("with ", count, " beams is not supported: at most ", most_beams));
   if (count < 1 || returned < 1 || returned > count)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/numeric.h"
 #include "frontends/onnx/expr.h"
 #include "ops/indexed.h"
 
@@ -112,8 +113,7 @@ double mel_to_hertz(double m) { return 700 * (std::pow(10, m / 2595) - 1); }
 
 /// Triangles in the spectrum, evenly spaced on the mel scale: [spectrum bins, mel bins].
 Values mel_weight_matrix(Call& c) {
-  auto bins = static_cast<int64_t>(c.number_input(0, "num_mel_bins")),
-       length = static_cast<int64_t>(c.number_input(1, "dft_length"));
+  auto bins = to_int64(c.number_input(0, "num_mel_bins")), length = to_int64(c.number_input(1, "dft_length"));
   double rate = c.number_input(2, "sample_rate");
   double low = hertz_to_mel(c.number_input(3, "lower_edge_hertz")),
          high = hertz_to_mel(c.number_input(4, "upper_edge_hertz"));
@@ -126,8 +126,8 @@ Values mel_weight_matrix(Call& c) {
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < bins + 2; ++i) {
     double hertz = mel_to_hertz(low + static_cast<double>(i) * (high - low) / static_cast<double>(bins + 2));
-    edges.push_back(std::clamp<int64_t>(
-        static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0, spectrum - 1));
+    edges.push_back(
+        std::clamp<int64_t>(to_int64(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0, spectrum - 1));
   }
   std::vector<double> weights(static_cast<size_t>(spectrum * bins));
   for (int64_t i = 0; i < bins; ++i) {
