@@ -161,8 +161,7 @@ WEFT_API const int64_t* weft_tensor_dims(const weft_tensor* tensor);
 WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor); /* of a container: its items */
 WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings */
 WEFT_API size_t weft_tensor_bytes(const weft_tensor* tensor);
-/* 1 when an input or the program may hold the memory too: then it must not be written to. 0: the tensor came of a run
- * and has memory of its own, which its only owner may write to. */
+/* 1: an input or the program may hold the memory too, and it must not be written to. 0: its only owner may write. */
 WEFT_API int32_t weft_tensor_is_shared(const weft_tensor* tensor);
 /* Element `index` of strings and its length; NULL when there is none. */
 WEFT_API const char* weft_tensor_string(const weft_tensor* tensor, size_t index, size_t* length);
