@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same networks and single operators in PyTorch and in Weft on one GPU, 16-bit floats, medians by the device's clock.
 
-  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--out results.jsonl]
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--weft] [--out results.jsonl]
+
+The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft's
+time of the same model is taken before and after PyTorch's, the sizes fixed.
 
 Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
 """
@@ -19,6 +22,8 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
+
+import fill  # isort: skip  (found by gpu's search path)
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)
@@ -74,18 +79,44 @@ def bert_base(batch):
     return network, torch.randint(0, 30000, (batch, seq), device="cuda")
 
 
+def exported(name, batch):
+    """A module of bench/models/networks.py, and inputs as the model's first case has them."""
+    from networks import NETWORKS as modules
+
+    network = modules[name]()
+    torch.set_default_device("cuda")  # what a module makes while it runs
+    feeds = fill.feeds(name, fill.cases(name)[0] | {"batch": batch})
+    inputs = [torch.from_numpy(feeds[key]).cuda() for key in network.inputs]
+    return network.module.eval().half().cuda(), *(x.half() if x.is_floating_point() else x for x in inputs)
+
+
 NETWORKS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base}
 
 
-def network_modes(name, batch):
-    network, x = NETWORKS[name](batch)
-    row = {"network": name, "batch": batch, "eager_ms": median(lambda: network(x))}
-    row["graph_ms"] = median(captured(lambda: network(x)))
-    start = time.time()
-    compiled = torch.compile(network)
-    compiled(x)
-    row["compile_s"] = round(time.time() - start, 2)
-    row["compile_graph_ms"] = median(captured(lambda: compiled(x)))
+def weft_network_ms(name, batch):
+    sizes = fill.cases(name)[0] | {"batch": batch}
+    if name == "bert_base" and batch >= 8:
+        sizes["seq"] = 384
+    words = [word for symbol, size in sizes.items() for word in ("--symbol", f"{symbol}={size}")]
+    return gpu.measured(fill.cached(name), "gpu", "f16", words, 0).get("ms")
+
+
+def network_modes(name, batch, weft):
+    make = NETWORKS.get(name) or (lambda size: exported(name, size))
+    row = {"network": name, "batch": batch} | ({"weft_ms": [weft_network_ms(name, batch)]} if weft else {})
+    network, *x = make(batch)
+    row["eager_ms"] = median(lambda: network(*x))
+    try:
+        row["graph_ms"] = median(captured(lambda: network(*x)))
+        start = time.time()
+        compiled = torch.compile(network)
+        compiled(*x)
+        row["compile_s"] = round(time.time() - start, 2)
+        row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
+    except Exception as problem:  # a mode that a network does not take
+        row["failure"] = str(problem)[:300]
+    if weft:
+        row["weft_ms"].append(weft_network_ms(name, batch))
     return row
 
 
@@ -142,14 +173,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="gemm,rows,resnet50,bert_base,vit_b_16")
     parser.add_argument("--batches", default="1,32")
+    parser.add_argument("--weft", action="store_true")
     parser.add_argument("--out")
     arguments = parser.parse_args()
 
     def results():
         for name in arguments.only.split(","):
-            if name in NETWORKS:
+            if name in NETWORKS or name in fill.names():
                 for batch in arguments.batches.split(","):
-                    yield network_modes(name, int(batch))
+                    yield network_modes(name, int(batch), arguments.weft)
             else:
                 yield from gemms() if name == "gemm" else rows()
 

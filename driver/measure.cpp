@@ -117,7 +117,7 @@ Measurement measure(const Executable& executable, std::span<const Tensor> inputs
   m.first_seconds = timed_run(*context, inputs);
   m.load_before = load_average();
   if (options.on_device) {
-    OnDevice device(executable, inputs);
+    OnDevice device(executable, inputs, options.donations);
     warm_up(options.warmup, [&] { device.timed_run(); });
     time_runs(m, options, [&] { return device.timed_run(); });
   } else {

@@ -15,6 +15,7 @@ struct MeasureOptions {
   double duration = 3;     ///< seconds
   double warmup = 0.3;     ///< seconds
   bool on_device = false;  ///< GPUs: inputs and outputs stay there, the device's clock counts
+  std::vector<DonationRequest> donations = {};
 };
 
 /// One step of the program over all profiled runs.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/on_device.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace weft::driver {
@@ -10,7 +12,12 @@ static std::shared_ptr<gpu::Device> device_of(const Executable& executable) {
   return gpu::open_device(name.substr(0, name.find(' ')));
 }
 
-OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs)
+static size_t port_number(const std::vector<Port>& ports, const std::string& name) {
+  return static_cast<size_t>(std::ranges::find(ports, name, &Port::name) - ports.begin());
+}
+
+OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs,
+                   std::span<const DonationRequest> donations)
     : device_(device_of(executable)),
       context_(executable.new_context()),
       stream_(device_),
@@ -28,6 +35,10 @@ OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs)
     stream_.copy_to_device(memory_.back().data(), input.data.data(), static_cast<int64_t>(size));
     stream_.synchronize();
     input.data = Bytes(std::span<const std::byte>(memory_.back().data(), size), nullptr);
+  }
+  for (const DonationRequest& donation : donations) {
+    const Bytes& place = inputs_[port_number(executable.inputs(), donation.input)].data;
+    outputs_[port_number(executable.outputs(), donation.output)] = {const_cast<std::byte*>(place.data()), place.size()};
   }
   options_ = {.output_memory = outputs_, .on_device = true, .stream = stream_.get()};
   timed_run();

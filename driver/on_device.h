@@ -10,8 +10,8 @@ namespace weft::driver {
 /// A program on a GPU with its inputs and outputs there too: runs cost no copies and are timed by the device's clock.
 class OnDevice {
  public:
-  /// Uploads the inputs and runs once, which binds sizes and captures the graph.
-  OnDevice(const Executable& executable, std::span<const Tensor> inputs);
+  /// Uploads the inputs and runs once, which binds sizes and captures the graph. Donated inputs give their place.
+  OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
   /// Seconds of one run.
   double timed_run();
 

@@ -131,6 +131,7 @@ int perf_verb(Words words) {
 
   auto executable = compile_model(s.model);
   auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
+  s.measure.donations = s.model.compile.donations;
   Measurement m = measure(*executable, inputs, s.measure);
   m.peaks = measure_peaks(threads_of(s.model));
   if (s.json != "-") {

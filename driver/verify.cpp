@@ -134,13 +134,22 @@ void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, cons
   }
 }
 
+/// Bytes as i8 that are 128 less than those of u8: what matrix units multiply in the place of u8.
+Tensor as_signed(const Tensor& reference) {
+  MutableTensor out = allocate_tensor(DType::i8, reference.dims);
+  for (size_t i = 0; i < reference.data.size(); ++i) out.data[i] = reference.data.data()[i] ^ std::byte{0x80};
+  return out.tensor;
+}
+
 /// The difference to the nearest of the node's values; nothing when none has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
   auto [begin, end] = reference.equal_range(node_of(name));
-  for (auto it = begin; it != end && !(best && best->is_equal); ++it)
-    compare_layouts(best, tensor, it->second, tolerance);
+  for (auto it = begin; it != end && !(best && best->is_equal); ++it) {
+    bool is_moved = tensor.dtype == DType::i8 && it->second.dtype == DType::u8;
+    compare_layouts(best, tensor, is_moved ? as_signed(it->second) : it->second, tolerance);
+  }
   return best;
 }
 

@@ -103,10 +103,10 @@ void optimise(Program& program, const CompileOptions& options, std::string_view 
 void prepare(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
              CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory});
-  bool bytes = multiplies_bytes(chip);
   run("expand_block_dots", [&](Module& module) { return expand_block_dots(module, !is_cpu(chip.kind)); });
-  if (is_cpu(chip.kind))  // GPUs multiply dequantised values
-    run(bytes ? "byte_products" : "integer_products", bytes ? byte_products : integer_products);
+  if (!is_cpu(chip.kind)) run("signed_products", signed_products);
+  else if (multiplies_bytes(chip)) run("byte_products", byte_products);
+  else run("integer_products", integer_products);
   run("fold_scales", fold_scales);
   run("expand_quantize", expand_quantize);
   constexpr int64_t widest_gpu_head = 256;

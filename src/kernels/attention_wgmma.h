@@ -106,15 +106,17 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
     } else {
       const u32 here = shared_address(from), at_stats = shared_address(stats + row * 4);
       f32 top = -__builtin_inff();
-      WEFT_NO_UNROLL for (int p = 0; p < Split; p++) {
-        top = __builtin_fmaxf(top, load_of_peer<f32>(address_in_peer(at_stats, p))[0]);
+      Vec<f32, 4> theirs[Split], parts[Split];  // all on their way at once, added up in order
+      WEFT_UNROLL for (int p = 0; p < Split; p++) {
+        theirs[p] = load_of_peer<f32>(address_in_peer(at_stats, p));
+        parts[p] = load_of_peer<f32>(address_in_peer(here, p));
       }
+      WEFT_UNROLL for (int p = 0; p < Split; p++) top = __builtin_fmaxf(top, theirs[p][0]);
       const f32 base = top == -__builtin_inff() ? f32(0) : top;
-      WEFT_NO_UNROLL for (int p = 0; p < Split; p++) {
-        const Vec<f32, 4> theirs = load_of_peer<f32>(address_in_peer(at_stats, p));
-        const f32 share = exp2_fast((theirs[0] - base) * factor);
-        total += load_of_peer<f32>(address_in_peer(here, p)) * Vec<f32, 4>(share);
-        weight += theirs[1] * share;
+      WEFT_UNROLL for (int p = 0; p < Split; p++) {
+        const f32 share = exp2_fast((theirs[p][0] - base) * factor);
+        total += parts[p] * Vec<f32, 4>(share);
+        weight += theirs[p][1] * share;
       }
     }
     put(row, col, weight == 0 ? Vec<f32, 4>(none) : total / Vec<f32, 4>(weight));

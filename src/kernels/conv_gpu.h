@@ -14,13 +14,14 @@
 namespace weft::kernel {
 
 /// The rows of the matrix that the input is seen as. `Whole`: the channels of a tap are a multiple of a vector, so that
-/// no vector crosses from one tap to the next. `Few`: they may be fewer than a thread goes on at once.
-template <class T, bool Whole, bool Few, class X>
+/// no vector crosses from one tap to the next. `Few`: they may be fewer than a thread goes on at once. `Padded`: what
+/// stands outside the images is not zero, but what `outside` points to, a vector.
+template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true;
   static constexpr int V = stage_lanes<T>;
   const ConvSizes& s;
-  const WEFT_GLOBAL X* x;
+  const WEFT_GLOBAL X *x, *outside;
 
   /// An output pixel: where the window of its tap 0 begins (which may be before the images), and in its image.
   struct Row {
@@ -79,7 +80,8 @@ struct ConvRows {
     const i32 at = r.at[d] - t * i32(s.dilation[d]), stride = i32(s.stride[d]);
     return at >= 0 && at % stride == 0 && at / stride < s.in[d] ? at / stride : -1;
   }
-  WEFT_INLINE bool is_there(const Row& r, const Walk& k) const {
+  WEFT_INLINE bool is_there(const Row& r, const Walk& k) const { return Padded || is_inside(r, k); }
+  WEFT_INLINE bool is_inside(const Row& r, const Walk& k) const {
     if (s.transposed) return (source(r, 0, k.tap[0]) | source(r, 1, k.tap[1]) | source(r, 2, k.tap[2])) >= 0;
     bool inside = true;
     WEFT_UNROLL for (int d = 0; d < 3; d++) {
@@ -89,6 +91,9 @@ struct ConvRows {
     return inside;
   }
   WEFT_INLINE const WEFT_GLOBAL X* at(const Row& r, const Walk& k) const {
+    if constexpr (Padded) {
+      if (!is_inside(r, k)) return outside;
+    }
     if (!s.transposed) return r.first + k.offset;
     return r.first + pixels(source(r, 0, k.tap[0]), source(r, 1, k.tap[1]), source(r, 2, k.tap[2])) + k.offset;
   }
@@ -111,12 +116,13 @@ struct ConvRows {
 
 /// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. Rows and `k` are below
 /// 2^31.
-template <class T, BlockTile tile, bool Whole, bool Few = true, class L, class X, class W, class Store>
+template <class T, BlockTile tile, bool Whole, bool Few = true, bool Padded = false, class L, class X, class W,
+          class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
-                          const Store& store) {
+                          const Store& store, const WEFT_GLOBAL X* outside = nullptr) {
   const i64 k = s.taps() * s.channels_in;
   const GpuGemmSizes sizes{s.groups, s.rows(), s.channels_out, k};
-  const ConvRows<T, Whole, Few, X> pixels{s, x};
+  const ConvRows<T, Whole, Few, Padded, X> pixels{s, x, outside};
   if constexpr (Whole && is_same<T, W>) {
     const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
     gemm_gpu<T, tile>(launch, sizes, pixels, direct_rows<T>(row_at), store);

@@ -235,6 +235,9 @@ template <int Buffers = 16, int Threads = 256>
 struct Launch {
   DeviceArgs<Buffers> args;
   static constexpr int threads = Threads;
+  /// Which block this is, and of how many.
+  static WEFT_INLINE i64 block();
+  static WEFT_INLINE i64 blocks();
 };
 
 #ifdef WEFT_AMD
@@ -274,6 +277,30 @@ WEFT_INLINE void barrier() { __nvvm_bar_sync(0); }
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_i32(-1u, int(v), mask, 31)); }
 #endif
 
+template <int Buffers, int Threads>
+WEFT_INLINE i64 Launch<Buffers, Threads>::block() {
+  return block_id();
+}
+template <int Buffers, int Threads>
+WEFT_INLINE i64 Launch<Buffers, Threads>::blocks() {
+  return block_count(Threads);
+}
+/// One of several kernels that a launch runs beside each other: its buffers and sizes follow those of the kernels
+/// before it, and it has some of the blocks.
+template <class Whole>
+struct LaunchPart {
+  const Whole& whole;
+  int first_buffer, first_size;
+  i64 at, count;
+  static constexpr int threads = Whole::threads;
+  WEFT_INLINE i64 block() const { return at; }
+  WEFT_INLINE i64 blocks() const { return count; }
+};
+template <class L>
+WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int first_size, i64 at, i64 count) {
+  return {whole, first_buffer, first_size, at, count};
+}
+
 template <class T>
 WEFT_INLINE T shuffle_xor(T v, int mask) {
   if constexpr (sizeof(T) == 8) {
@@ -292,7 +319,7 @@ WEFT_INLINE T shuffle_xor(T v, int mask) {
 /// Runs body(task) for this block's share of the tasks [0, total); all threads of the block run every task together.
 template <class L, class Body>
 WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
-  WEFT_NO_UNROLL for (i64 task = block_id(); task < total; task += block_count(launch.threads)) body(task);
+  WEFT_NO_UNROLL for (i64 task = launch.block(); task < total; task += launch.blocks()) body(task);
 }
 /// Runs body(item) for the items [0, total), each on one thread.
 template <class L, class Body>
@@ -313,6 +340,18 @@ WEFT_INLINE void* buffer_at(const L& launch, int i) {
 template <class L>
 WEFT_INLINE const auto& checks(const L& launch) {
   return launch.args;
+}
+template <class Whole>
+WEFT_INLINE i64 size_at(const LaunchPart<Whole>& part, int i) {
+  return size_at(part.whole, part.first_size + i);
+}
+template <class Whole>
+WEFT_INLINE void* buffer_at(const LaunchPart<Whole>& part, int i) {
+  return buffer_at(part.whole, part.first_buffer + i);
+}
+template <class Whole>
+WEFT_INLINE const auto& checks(const LaunchPart<Whole>& part) {
+  return part.whole.args;
 }
 
 /// The launch after this one may begin.
@@ -341,6 +380,10 @@ WEFT_INLINE void wait_for_inputs() {
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
 /// One that calls wait_for_inputs() itself before it reads or writes what other kernels do.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
+/// The body of a kernel that a launch runs beside others: name(LaunchPart).
+#define WEFT_KERNEL_PART(name) \
+  template <class Part>        \
+  static WEFT_INLINE void name([[maybe_unused]] const Part& weft_launch)
 #endif
 
 /// The kernel's buffer `i` as elements of type T.

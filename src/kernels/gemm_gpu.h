@@ -164,10 +164,12 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
 
 #ifdef WEFT_NVIDIA
 /// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
+/// With a split, the blocks of a cluster share the k steps and add up what each found (gemm_wgmma.h).
 template <class T, BlockTile tile, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
                                   const Store& store) {
   using Core = MatrixCore<T>;
+  using Acc = typename Core::Acc;
   constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
   using StageA = Stage<T, tile.rows, tile.depth, threads, A>;
   using StageB = Stage<T, tile.cols, tile.depth, threads, B>;
@@ -181,28 +183,47 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   StageB stage_b;
   stage_a.begin(a, batch, row0, s.m);
   stage_b.begin(b, batch, col0, s.n);
-  const auto start = [&](int slot, i64 k) WEFT_LAMBDA {
-    if (k < s.k) {
-      stage_a.start(a, shared + slot * count, k, s.k);
-      stage_b.start(b, shared + slot * count + a_count, k, s.k);
+  const i64 all = ceil_div(s.k, tile.depth), rank = cluster_rank_of<tile.split>(),
+            end = least(all * (rank + 1) / tile.split * tile.depth, s.k);
+  i64 next = all * rank / tile.split * tile.depth;
+  const auto start = [&](int slot) WEFT_LAMBDA {
+    if (next < end) {
+      stage_a.start(a, shared + slot * count, next, s.k);
+      stage_b.start(b, shared + slot * count + a_count, next, s.k);
     }
+    next += tile.depth;
     end_async_group();
   };
+  i64 k = next;
   barrier();  // an earlier block's sums have been read
-  WEFT_UNROLL for (int i = 0; i + 1 < tile.stages; i++) start(i, i64(i) * tile.depth);
+  WEFT_UNROLL for (int i = 0; i + 1 < tile.stages; i++) start(i);
   int slot = 0;
-  WEFT_NO_UNROLL for (i64 k = 0; k < s.k; k += tile.depth) {
+  WEFT_NO_UNROLL for (; k < end; k += tile.depth) {
     wait_async_groups<tile.stages - 2>();
     barrier();
-    const int last = slot == 0 ? tile.stages - 1 : slot - 1;  // read in the step before
-    start(last, k + i64(tile.stages - 1) * tile.depth);
+    start(slot == 0 ? tile.stages - 1 : slot - 1);  // read in the step before
     const Shared<T> sa = shared + slot * count, sb = sa + a_count;
     multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     slot = slot + 1 == tile.stages ? 0 : slot + 1;
   }
   wait_async_groups<0>();
-  store_sums<Core, tile, fm, fn>(c, (Shared<typename Core::Acc>)weft_dynamic_shared, s, batch, row0 + wave_row,
-                                 col0 + wave_col, store);
+#ifdef WEFT_WGMMA
+  if constexpr (tile.split > 1) {
+    barrier();
+    const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + wave_row * sums_stride<tile> + wave_col;
+    WEFT_UNROLL for (int i = 0; i < fm; i++) {
+      WEFT_UNROLL for (int j = 0; j < fn; j++) {
+        WEFT_UNROLL for (int e = 0; e < Core::c_count; e++) {
+          sums[(i * 16 + Core::row(e)) * sums_stride<tile> + j * 16 + Core::col(e)] = c[i][j].v[e];
+        }
+      }
+    }
+    store_cluster_sums<tile, Acc>(s, batch, row0, col0, int(rank), store);
+    return;
+  }
+#endif
+  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)weft_dynamic_shared, s, batch, row0 + wave_row, col0 + wave_col,
+                                 store);
 }
 #endif
 

@@ -63,11 +63,12 @@ template <BlockTile tile, class Acc>
 WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
   if constexpr (tile.split == 1) return load_sums(from);
-  Vec<Acc, gemm_lanes> v{};
-  WEFT_NO_UNROLL for (int peer = 0; peer < tile.split; peer++) {
+  Vec<Acc, gemm_lanes> v{}, theirs[tile.split];  // all on their way at once, added up in order
+  WEFT_UNROLL for (int peer = 0; peer < tile.split; peer++) {
     const u32 there = address_in_peer(shared_address(from), peer);
-    v += join(load_of_peer<Acc>(there), load_of_peer<Acc>(there + 16));
+    theirs[peer] = join(load_of_peer<Acc>(there), load_of_peer<Acc>(there + 16));
   }
+  WEFT_UNROLL for (int peer = 0; peer < tile.split; peer++) v += theirs[peer];
   return v;
 }
 
@@ -93,6 +94,16 @@ WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i
   }
 }
 
+/// Adds up what the blocks of a cluster left in shared memory; block `rank` stores its part of the rows.
+template <BlockTile tile, class Acc, class Store>
+WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int rank,
+                                    const Store& store) {
+  constexpr int part = (tile.rows + tile.split - 1) / tile.split;
+  cluster_barrier();
+  store_shared_sums<tile, Acc>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)), store);
+  cluster_barrier();  // the others may still read these sums
+}
+
 /// One block of C, or this block's part of its k steps.
 template <class T, BlockTile tile, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
@@ -108,7 +119,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   const int group = thread_id() / 128, group_row = group / groups_n * fm * 64, group_col = group % groups_n * n;
   const u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
   typename Core::Sums c[fm] = {};
-  const int all = int(ceil_div(s.k, depth)), rank = tile.split > 1 ? cluster_rank() : 0;
+  const int all = int(ceil_div(s.k, depth)), rank = cluster_rank_of<tile.split>();
   const int first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
@@ -162,10 +173,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     }
   }
   if constexpr (tile.split > 1) {
-    cluster_barrier();
-    constexpr int part = (tile.rows + tile.split - 1) / tile.split;
-    store_shared_sums<tile, Acc>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)), store);
-    cluster_barrier();  // the others may still read these sums
+    store_cluster_sums<tile, Acc>(s, batch, row0, col0, rank, store);
   } else {
     barrier();
     store_shared_sums<tile, Acc>(s, batch, row0, col0, 0, tile.rows, store);

@@ -12,8 +12,8 @@
 ///     row_slots, slot(i) how many rows a lane has elements of, and which of them element i belongs to
 ///     row_lanes          lanes that share their rows: those whose numbers differ in the low bits only
 ///
-/// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80; f32 and f64 without a matrix unit of full
-/// precision use the vector units (VectorCore).
+/// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80, where f32 is three products of TF32; types
+/// without a matrix unit of their precision use the vector units (VectorCore).
 
 #include "vec.h"
 
@@ -206,6 +206,13 @@ WEFT_INLINE void wait_async_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
 }
 
+/// Which of the `Split` blocks of a cluster this is.
+template <int Split>
+WEFT_INLINE int cluster_rank_of() {
+  if constexpr (Split > 1) return int(__nvvm_read_ptx_sreg_cluster_ctarank());
+  else return 0;
+}
+
 /// mma.sync m16n8, two side by side. In 32-bit words (2 f16 or 4 i8 of one k): lane l holds words l % 4 and l % 4 + 4
 /// of rows l / 4 and l / 4 + 8, and two columns of the same rows.
 template <class Element, class Sum>
@@ -261,6 +268,49 @@ struct MatrixCore<bf16> : MmaSync<bf16, f32> {
 template <>
 struct MatrixCore<i8> : MmaSync<i8, i32> {
   static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k32.row.col.s32.s8.s8.s32", "r") }
+};
+/// c += a b in TF32, which has 11 bits.
+WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// Full precision from three products of TF32: x = high + low to 22 bits, and what low by low would add is below the
+/// rounding of f32. The unit rounds its sums towards zero, so what it adds up is one k step, smallest first, and the
+/// vector units add up the steps (Ootomo, Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An
+/// infinite operand gives NaN.
+template <>
+struct MatrixCore<f32> : MmaSync<f32, f32> {
+  using Words = MmaSync<f32, f32>;
+  struct A {
+    u32 high[4], low[4];
+  };
+  using B = A;
+  static WEFT_INLINE u32 to_tf32(f32 x) {
+    u32 bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+  }
+  static WEFT_INLINE A split(const u32 (&w)[4]) {
+    A parts;
+    WEFT_UNROLL for (int i = 0; i < 4; i++) {
+      const f32 x = __builtin_bit_cast(f32, w[i]);
+      parts.high[i] = to_tf32(x);
+      parts.low[i] = to_tf32(x - __builtin_bit_cast(f32, parts.high[i]));
+    }
+    return parts;
+  }
+  static WEFT_INLINE A load_a(const WEFT_SHARED_SPACE f32* p, int stride) { return split(Words::load_a(p, stride).w); }
+  static WEFT_INLINE B load_b(const WEFT_SHARED_SPACE f32* p, int stride) { return split(Words::load_b(p, stride).w); }
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) {
+    WEFT_UNROLL for (int h = 0; h < 2; h++) {
+      f32 step[4] = {0, 0, 0, 0};
+      multiply_tf32(a.low, b.high[2 * h], b.high[2 * h + 1], step);
+      multiply_tf32(a.high, b.low[2 * h], b.low[2 * h + 1], step);
+      multiply_tf32(a.high, b.high[2 * h], b.high[2 * h + 1], step);
+      WEFT_UNROLL for (int i = 0; i < 4; i++) c.v[4 * h + i] += step[i];
+    }
+  }
 };
 #endif
 

@@ -5,7 +5,7 @@
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
 /// runs once. GPU: a wave or a whole block takes a row (`Team`); `Held`
-/// pieces of it stay in each thread's registers, 0: it is loaded again for each pass, from its cache.
+/// pieces of it stay in each thread's registers (`Fill`), 0: it is loaded again for each pass, from its cache.
 /// Sums are taken in a fixed order on each device: by lanes, by blocks of a row, by halves.
 
 #include "math.h"
@@ -16,6 +16,9 @@ namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a wave suits rows up to about 1,024 elements.
 enum class Team { wave, block };
+/// How the last of the `Held` pieces of a row that a GPU's threads keep is filled, the others being whole: in all
+/// threads; in some, in others not at all; in any way. Loads without a condition are on their way at the same time.
+enum class Fill { whole, vectors, any };
 
 struct Sum {
   template <class V>
@@ -142,7 +145,7 @@ WEFT_INLINE Acc fold_row(i64 cols, const F& f) {
 /// One row, kept in scratch as Acc.
 template <class Acc, int N>
 struct Row {
-  static constexpr bool kept = true;
+  static constexpr bool kept = true, in_registers = false;
   Acc* at;
   i64 cols;
 
@@ -172,7 +175,7 @@ struct Row {
 };
 
 /// Runs body(row number, Row) for the rows of this call's tasks; tasks::row_tasks, tasks::row_scratch.
-template <class Acc, int N, Team, int Held = 0, class L, class Load, class Body>
+template <class Acc, int N, Team, int Held = 0, Fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
   WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) {
@@ -187,7 +190,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 /// Combines `v` over the threads of a team; every thread gets the result. All threads of the block call it.
 template <class Op, Team team, int Threads, class T>
 WEFT_INLINE T team_reduce(T v) {
-  WEFT_NO_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) v = combine<Op>(v, shuffle_xor(v, mask));
+  WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) v = combine<Op>(v, shuffle_xor(v, mask));
   if constexpr (team == Team::block && Threads > wave_size) {
     constexpr int waves = Threads / wave_size;
     WEFT_SHARED T partial[waves];
@@ -201,36 +204,40 @@ WEFT_INLINE T team_reduce(T v) {
 }
 
 /// One row, shared by a team; loaded once where `Held` pieces a thread hold all of it, else anew by each pass.
-template <class Acc, int N, Team team, int Threads, int Held, class Load>
+template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
-  static constexpr bool kept = Held > 0;
+  static constexpr bool kept = Held > 0, in_registers = kept;
   static constexpr int size = team == Team::wave ? wave_size : Threads;
   const Load& load;
   i64 row, cols;
   Vec<Acc, N> held[Held > 0 ? Held : 1];
 
   WEFT_INLINE Row(const Load& from, i64 at, i64 length) : load(from), row(at), cols(length) {
-    if constexpr (Held > 0) {
-      WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = part(first_col() + i * size * N);
+    WEFT_UNROLL for (int i = 0; i < Held; i++) {
+      held[i] = Vec<Acc, N>{};
+      at_piece(i, [&](i64 col, auto lanes) WEFT_LAMBDA { held[i] = load(row, col, lanes); });
     }
   }
   static WEFT_INLINE i64 first_col() { return (thread_id() % size) * N; }
-  WEFT_INLINE Vec<Acc, N> part(i64 col) const {
-    if (col + N <= cols) return load(row, col, Full{});
-    if (col < cols) return load(row, col, Part{int(cols - col)});
-    return Vec<Acc, N>{};
+  /// Runs f(col, lanes) for what the row has at piece `i` of this thread.
+  template <class F>
+  WEFT_INLINE void at_piece(int i, const F& f) const {
+    const i64 col = first_col() + i * (size * N);
+    if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
+    else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
   /// True for the one thread of the team that writes what a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// The first element; 0 of an empty row.
-  WEFT_INLINE Acc first() const { return lane(load(row, 0, Part{int(least(cols, 1))}), 0); }
+  WEFT_INLINE Acc first() const {
+    if constexpr (Held > 0 && fill != Fill::any) return lane(load(row, 0, Full{}), 0);
+    else return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
+  }
   template <class F>
   WEFT_INLINE void each(const F& f) const {
     if constexpr (Held > 0) {
       WEFT_UNROLL for (int i = 0; i < Held; i++) {
-        const i64 col = first_col() + i * size * N;
-        if (col + N <= cols) f(held[i], col, Full{});
-        else if (col < cols) f(held[i], col, Part{int(cols - col)});
+        at_piece(i, [&](i64 col, auto lanes) WEFT_LAMBDA { f(held[i], col, lanes); });
       }
     } else {
       WEFT_NO_UNROLL for (i64 col = first_col(); col < cols; col += size * N) {
@@ -254,39 +261,53 @@ struct Row {
 };
 
 /// Runs body(row number, Row) for all rows, a team a row. Blocks: ceil_div(rows, teams of a block), or fewer.
-template <class Acc, int N, Team team, int Held = 0, class L, class Load, class Body>
+template <class Acc, int N, Team team, int Held = 0, Fill fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   constexpr int threads = L::threads, teams = team == Team::wave ? threads / wave_size : 1;
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::wave ? thread_id() / wave_size : 0);
-    if (row < rows) body(row, Row<Acc, N, team, threads, Held, Load>(load, row, cols));  // whole waves, or the block
+    if (row < rows)
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves, or the block
   });
 }
 #endif
 
+/// e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which a rounded product with
+/// log2(e) is exact enough.
+template <bool narrow, class V>
+WEFT_INLINE V exp_of_difference(V d) {
+#ifdef WEFT_NVIDIA
+  if constexpr (narrow && !is_f64<V>) return unit_exp2(d * constant<V>(1.44269504088896340736));
+#endif
+  return exp(d);
+}
+
 /// e^(x - max) / sum. A row whose largest value is infinite gives NaN, as IEEE arithmetic has it.
-template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, bool narrow = false, class L,
+          class Load, class Store>
 WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
     if constexpr (decltype(x)::kept) {
-      x.replace([&](V v) WEFT_LAMBDA { return exp(v - top); });
+      x.replace([&](V v) WEFT_LAMBDA { return exp_of_difference<narrow>(v - top); });
       const V scale = splat<Acc, N>(Acc(1) / x.template fold<Sum>([](V v) WEFT_LAMBDA { return v; }));
       x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, v * scale, lanes); });
     } else {
-      const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
+      const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp_of_difference<narrow>(v - top); });
       const V scale = splat<Acc, N>(Acc(1) / sum);
-      x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, exp(v - top) * scale, lanes); });
+      x.each([&](V v, i64 col, auto lanes)
+                 WEFT_LAMBDA { store(row, col, exp_of_difference<narrow>(v - top) * scale, lanes); });
     }
   });
 }
 
 /// x - max - log(sum e^(x - max))
-template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
+          class Store>
 WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
     const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
     const V rest = splat<Acc, N>(log(sum));
@@ -296,36 +317,42 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
 
 /// (x - mean) / sqrt(variance + epsilon), in two passes; scale and bias belong to the store. Where they are outputs
 /// too, finish(row, mean, inverse deviation) takes them.
-template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store, class Finish>
+template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
+          class Store, class Finish>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,
                             const Finish& finish) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     // All counted from the first element, so that a mean far from zero costs no accuracy.
     const Acc origin = x.first();
     const V from = splat<Acc, N>(origin);
-    const Acc mean = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return v - from; }) / Acc(cols);
+    const auto moved = [&](V v) WEFT_LAMBDA { return v - from; };
+    constexpr bool kept = decltype(x)::in_registers;
+    if constexpr (kept) x.replace(moved);
+    const Acc mean = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return kept ? v : moved(v); }) / Acc(cols);
     const V middle = splat<Acc, N>(mean);
-    const Acc square = x.template fold<Sum>([&](V v) WEFT_LAMBDA {
-      const V d = (v - from) - middle;
-      return d * d;
-    });
+    const auto centred = [&](V v) WEFT_LAMBDA { return (kept ? v : moved(v)) - middle; };
+    if constexpr (kept) x.replace(centred);
+    const auto apart = [&](V v) WEFT_LAMBDA { return kept ? v : centred(v); };
+    const Acc square = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return apart(v) * apart(v); });
     const Acc inverse = rsqrt(square / Acc(cols) + epsilon);
     if (x.leads()) finish(row, origin + mean, inverse);
     const V scale = splat<Acc, N>(inverse);
-    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, ((v - from) - middle) * scale, lanes); });
+    x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, apart(v) * scale, lanes); });
   });
 }
-template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
+          class Store>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
-  layer_norm<Acc, N, team, Held>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
+  layer_norm<Acc, N, team, Held, fill>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
 }
 
 /// x / sqrt(mean of squares + epsilon); the scale belongs to the store.
-template <class Acc, int N, Team team = Team::block, int Held = 0, class L, class Load, class Store>
+template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
+          class Store>
 WEFT_INLINE void rms_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {
   using V = Vec<Acc, N>;
-  for_rows<Acc, N, team, Held>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
+  for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const Acc square = x.template fold<Sum>([](V v) WEFT_LAMBDA { return v * v; });
     const V scale = splat<Acc, N>(rsqrt(square / Acc(cols) + epsilon));
     x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, v * scale, lanes); });

@@ -24,7 +24,7 @@ struct GpuTile {
 std::string tile_text(const GpuTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
 std::string describe(const GpuTile& tile);
-/// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA, 16-bit and 8-bit elements).
+/// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA).
 int shared_bytes(const GpuTile& tile, DType type);
 /// Compute units that a kernel should fill: of the chip's usual model.
 int compute_units(const Chip& chip);

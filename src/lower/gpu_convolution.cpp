@@ -53,16 +53,18 @@ View padded_channels(Lowering& lowering, const View& from, Value value, const Di
   return result;
 }
 
+/// What stands outside the images, as often as a vector has lanes; nothing where it is zero.
+std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
+  if (convolution.inputs.size() < 3) return std::nullopt;
+  Value value = convolution.inputs[2];
+  View one = lowering.view_of(value);
+  return lowering.copy_of({one.buffer, one.dtype, {lanes}, {0}, one.offset}, value, "a vector of the zero point");
+}
+
 }  // namespace
 
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w) {
   const Instruction& i = *region.anchor;
-  if (i.inputs.size() > 2) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E149",
-                 .what = "a convolution that pads with a zero point has no kernel on a GPU",
-                 .where = i.source});
-  }
   if (!w.rows().is_constant() || w.rows().value() > INT32_MAX) {
     lowering.add_check({.equal = false,
                         .a = w.rows(),
@@ -73,8 +75,9 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   DType type = lowering.product_type(i), sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
   int lanes = 128 / bits(type);
   View weights = turned_weights(lowering, w, i.inputs[1], type), x;
-  bool few = bits(type) <= 16 && type != DType::i16 && w.channels_in.is_constant() && w.channels_in.value() < lanes &&
-             known_equal(w.groups, 1);
+  bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
+                   (type == DType::f32 && lowering.chip().kind == ChipKind::nvidia);  // what matrix units multiply
+  bool few = is_narrow && w.channels_in.is_constant() && w.channels_in.value() < lanes && known_equal(w.groups, 1);
   if (few) {
     x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], lanes, type);
     weights = padded_channels(lowering, weights, i.inputs[1], lanes, type);
@@ -88,13 +91,14 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   GpuTile tile =
       *choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out, w.channels_in * product(w.kernel),
                               is_constant(lowering, weights), "convolution"});
+  std::optional<View> outside = outside_vector(lowering, i, lanes);
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = gemm_lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", whole, ", ", !many, ">(WEFT_LAUNCH, s, raw(",
-              a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
+  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", whole, ", ", !many, ", ",
+              outside.has_value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
       "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
@@ -103,7 +107,7 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                       .coordinates = {"row", "channel"},
                       .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum);
-  kernel.line("});");
+  kernel.line(outside ? cat("}, raw(", kernel.buffer(outside->buffer, outside->dtype, false), "));") : "});");
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
                   shared_bytes(tile, type), tile.split);
   if (tile.ahead) kernel.set_waits_itself();

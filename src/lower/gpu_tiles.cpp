@@ -19,6 +19,15 @@ std::vector<GpuTile> tiles_for(DType type, int wave) {
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
 }
 
+/// Those of f32 on NVIDIA, where its products are three of TF32 (kernels/matrix_core.h).
+std::vector<GpuTile> tf32_tiles() {
+  return {{128, 64, 32, 4, 2, 3},
+          {64, 64, 32, 2, 2, 4},
+          {32, 64, 32, 2, 2, 4},
+          {32, 32, 32, 2, 2, 4},
+          {16, 64, 32, 1, 4, 4}};
+}
+
 /// The problem in numbers.
 struct Numbers {
   int64_t batch, m, n, k;
@@ -51,16 +60,19 @@ std::vector<GpuTile> group_tiles(DType type) {
 /// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
 /// from the second-level cache, latency), whose constants were fitted to an H200 (bench/gpu_tiles.py).
 double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
-  constexpr double flops_per_cycle = 3800, unit_bytes = 82, chip_bytes = 9900, latency = 1700, step_cost = 190;
+  constexpr double unit_bytes = 82, chip_bytes = 9900, latency = 1700, step_cost = 190;
   constexpr double start = 800, cluster_start = 2000, cluster_each = 900, block_start = 2400, sum_bytes = 13;
-  double step_flops = 2.0 * t.rows * t.cols * t.depth * (bits(type) / 16.0), step_bytes = (t.rows + t.cols) * 128.0;
+  double flops_per_cycle = t.groups ? 3800 : 300;  // of f32 by three products
+  double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
+  double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
   auto blocks = static_cast<double>(p.blocks(t));
   double most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
   double at_once = std::clamp(std::floor(227.0 * 1024 / (shared_bytes(t, type) + 1024)), 1.0, most);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
   double way = step_bytes / std::min(unit_bytes, chip_bytes / std::min<double>(units, blocks));
-  double step = std::max({step_flops / flops_per_cycle * each, way * each, latency / (t.stages - 2)}) + step_cost;
+  double step = std::max({step_flops / flops_per_cycle * each, way * each, latency / (t.stages - (t.groups ? 2 : 1))}) +
+                step_cost;
   double sums = t.rows * t.cols * 4.0 / sum_bytes / t.split * each;
   double cluster = t.split > 1 ? cluster_start + cluster_each * (t.split - 1) : 0;
   return start + cluster + waves * (steps * step + sums + block_start);
@@ -72,14 +84,14 @@ struct RankedTile {
   double cost;
 };
 
-std::vector<RankedTile> ranked_group_tiles(const Numbers& p, DType type, int units, bool ahead) {
+/// By the model of cycles; without tiles that make rows that are not there, or share a k that is too short for it.
+std::vector<RankedTile> ranked_by_cycles(const std::vector<GpuTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
-  for (GpuTile tile : group_tiles(type)) {
-    bool wasteful = (tile.rows > 64 && tile.rows >= 2 * p.m) || (tile.cols > 16 && tile.cols >= 2 * p.n);
+  for (const GpuTile& tile : tiles) {
+    bool wasteful =
+        tile.groups && ((tile.rows > 64 && tile.rows >= 2 * p.m) || (tile.cols > 16 && tile.cols >= 2 * p.n));
     bool idle = tile.split > 1 && p.k < int64_t{tile.split} * tile.depth;
-    if (wasteful || idle) continue;
-    tile.ahead = ahead;
-    ranked.push_back({tile, cycles(p, tile, type, units)});
+    if (!wasteful && !idle) ranked.push_back({tile, cycles(p, tile, type, units)});
   }
   return ranked;
 }
@@ -103,6 +115,18 @@ std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& 
   return ranked;
 }
 
+/// Of f32 on sm_90a, where blocks of a cluster may share k.
+std::vector<GpuTile> shared_tf32_tiles() {
+  std::vector<GpuTile> tiles;
+  for (GpuTile tile : tf32_tiles()) {
+    for (int split : {1, 2, 4, 8}) {
+      tile.split = split;
+      tiles.push_back(tile);
+    }
+  }
+  return tiles;
+}
+
 }  // namespace
 
 int64_t typical_size(const Dim& size) {
@@ -120,8 +144,10 @@ std::string describe(const GpuTile& t) {
 }
 
 int shared_bytes(const GpuTile& t, DType type) {
-  if (t.groups) return std::max(t.stages * (t.rows + t.cols) * 128, t.rows * (t.cols + 8) * 4);
-  return t.stages == 1 ? 0 : t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16);
+  int sums = t.rows * (t.cols + 8) * 4;
+  if (t.groups) return std::max(t.stages * (t.rows + t.cols) * 128, sums);
+  if (t.stages == 1) return 0;
+  return std::max(t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16), t.split > 1 ? sums : 0);
 }
 
 int compute_units(const Chip& chip) {
@@ -143,13 +169,21 @@ std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& p) {
   Numbers numbers{typical_size(p.batch), typical_size(p.m), typical_size(p.n), typical_size(p.k)};
   int units = compute_units(lowering.chip());
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
-  bool passes_registers = p.direct && narrow && lowering.chip().kind == ChipKind::nvidia;
+  bool has_groups = p.direct && lowering.chip().arch == "sm_90a",
+       copies_past = p.direct && lowering.chip().kind == ChipKind::nvidia;
   std::vector<RankedTile> ranked;
-  if (passes_registers && lowering.chip().arch == "sm_90a") {
-    ranked = ranked_group_tiles(numbers, p.type, units, p.ahead);
+  if (has_groups && narrow) {
+    std::vector<GpuTile> tiles = group_tiles(p.type);
+    for (GpuTile& tile : tiles) tile.ahead = p.ahead;
+    ranked = ranked_by_cycles(tiles, numbers, p.type, units);
+  } else if (has_groups && p.type == DType::f32) {
+    ranked = ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
   } else {
-    std::vector<GpuTile> tiles = tiles_for(p.type, lowering.wave());
-    for (GpuTile& tile : tiles) tile.stages = passes_registers ? 4 : 1;
+    bool is_tf32 = copies_past && p.type == DType::f32;
+    std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.wave());
+    if (copies_past && narrow) {
+      for (GpuTile& tile : tiles) tile.stages = 4;
+    }
     ranked = ranked_tiles(std::move(tiles), numbers, units);
   }
   std::vector<Candidate> candidates;

@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/glob.h"
+#include "base/knobs.h"
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "lower/lower.h"
+#include "lower/merge_launches.h"
 #include "ops/block_dot.h"
 #include "ops/boxes.h"
 #include "ops/custom.h"
@@ -107,6 +109,7 @@ Plan Lowering::run() {
   bind_parameters(main);
   lower_module(main, output_buffers(main));
   for (int64_t code = 0; code < texts_.size(); ++code) plan_.texts.push_back(texts_.text(code));
+  if (on_gpu() && !knobs().checked) merge_launches(plan_, apart_);
   return std::move(static_cast<Plan&>(plan_));
 }
 
@@ -370,6 +373,7 @@ View Lowering::new_result(Value value) {
   if (auto part = part_of_concat(value)) {
     auto& views = views_[value.def];
     views.resize(value.def->types.size());
+    part_buffers_.insert(part->buffer);
     return views[value.index] = *part;
   }
   auto slot = region_load_time_ ? std::nullopt : slot_of(value);
@@ -408,6 +412,7 @@ void Lowering::copy_into(Value value, const View& to, const std::string& reason)
 
 void Lowering::copy_apart(Value value, const View& to, const std::string& reason) {
   View from = view_of(value);
+  part_buffers_.insert(to.buffer);
   copy(from, to, value, reason, region_load_time_);
   PlanStep& step = (region_load_time_ ? plan_.load_steps : plan_.steps).back();
   const Shape& all = plan_.buffers[static_cast<size_t>(from.buffer)].shape;
@@ -439,6 +444,8 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
     step.decision = region_decision_;
     if (!choice_reason_.empty()) step.reason += cat("; ", std::exchange(choice_reason_, {}));
   }
+  bool is_apart = std::ranges::all_of(step.outputs, [&](int id) { return part_buffers_.contains(id); });
+  if (!load_time && is_apart) apart_.insert(plan_.steps.size());
   (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
 }
 
@@ -482,6 +489,7 @@ void Lowering::lower_region(const Region& region) {
   region_source_ = source_of(region);
   region_decision_ = -1;
   choice_reason_.clear();
+  part_buffers_.clear();
   region_load_time_ = true;
   for_each_member(region, [&](const Instruction& i) {
     for (const Value& input : i.inputs) {

@@ -111,6 +111,9 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type);
 
+  /// The output buffer that a value's region writes it to at once, if it is an output.
+  std::optional<int> slot_of(Value value) const;
+
  private:
   void bind_parameters(const Module& main);
   std::vector<int> output_buffers(const Module& main);
@@ -124,7 +127,6 @@ class Lowering {
   void pack(const View& wide, int output, Value value);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   int new_buffer(PlanBuffer buffer);
-  std::optional<int> slot_of(Value value) const;
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
 
@@ -139,8 +141,10 @@ class Lowering {
   std::unordered_map<const Instruction*, std::vector<View>> views_;
   std::unordered_map<const Instruction*, View> stored_;             // constants
   std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
-  std::set<int> written_;                                           // slots that have their value
-  std::set<std::string> run_time_, pending_;                        // symbols set by steps; those not set yet
+  std::set<int> part_buffers_;                // where this region writes places that no other step writes
+  std::set<size_t> apart_;                    // steps that write to such places alone
+  std::set<int> written_;                     // slots that have their value
+  std::set<std::string> run_time_, pending_;  // symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time_;
   std::string region_source_;
   int region_decision_ = -1;   // of PlanDraft::decisions

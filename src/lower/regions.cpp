@@ -111,7 +111,17 @@ class Grouping {
     for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
   }
 
+  /// Bytes that a product reads, and that are stored for it: what widens them does so where it is used.
+  static bool is_stored_byte(Value value) {
+    bool is_byte = value.dtype() == DType::i8 || value.dtype() == DType::u8;
+    return is_byte && std::ranges::any_of(value.def->users, [](const Instruction* user) {
+             bool is_product = user->is<Dot>() || user->is<Convolution>();
+             return is_product || (is_view_op(user->op) && is_stored_byte({const_cast<Instruction*>(user), 0}));
+           });
+  }
+
   bool join(Instruction& i) {
+    if (i.is<Convert>() && is_stored_byte(i.inputs[0])) return false;
     std::vector<int> candidates;
     for (const Value& input : i.inputs) {
       int id = direct_region_of(input);

@@ -119,6 +119,13 @@ void emit_store(Lowering& lowering, KernelBuilder& kernel, Region region, const 
   kernel.line("    });");
 }
 
+/// Whether all that the region stores of its rows lies in 16 bits or fewer.
+bool stores_narrow(const Lowering& lowering, const Region& region) {
+  return std::ranges::all_of(region.outputs, [&](const Value& value) {
+    return bits(lowering.slot_of(value) ? value.dtype() : lowering.stored_type(value.dtype())) <= 16;
+  });
+}
+
 PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   KernelBuilder kernel("row.h");
   std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc), name = "softmax";
@@ -130,13 +137,16 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
   }
   bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
   int lanes = acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of what lies in memory
+  KeptRow kept = kept_row(lowering, shape.cols, lanes);
+  bool rounds = name == "softmax" && kept.held > 0 && stores_narrow(lowering, region);
   kernel.line("constexpr int W = ", lowering.on_gpu() ? cat(lanes) : register_lanes_text(acc), ";");
-  kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols), held_text(lowering, shape.cols, lanes),
-              ">(WEFT_LAUNCH, ", rows, ", ", cols, epsilon, ",");
+  kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols, kept), rounds ? ", true" : "", ">(WEFT_LAUNCH, ",
+              rows, ", ", cols, epsilon, ",");
   emit_load(lowering, kernel, region, shape, acc);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, shape, acc);
-  set_row_grid(lowering, kernel, shape.rows, shape.cols, cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"));
+  set_row_grid(lowering, kernel, shape.rows, shape.cols, cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"),
+               kept);
   return kernel.finish(lowering.plan(), name);
 }
 
@@ -202,25 +212,31 @@ int gpu_lanes(DType type) { return bits(type) > 32 ? 2 : 4; }
 
 static bool takes_wave(const Dim& cols) { return cols.is_constant() && cols.value() <= 1024; }
 
-std::string team_text(const Lowering& lowering, const Dim& cols) {
+std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept) {
   if (!lowering.on_gpu()) return "";
-  return takes_wave(cols) ? ", Team::wave" : ", Team::block";
+  std::string team = takes_wave(cols) ? ", Team::wave" : ", Team::block";
+  return kept.held > 0 ? cat(team, ", ", kept.held, ", Fill::", kept.fill) : team;
 }
 
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
-                  std::string scratch) {
-  constexpr int threads = 256;
+                  std::string scratch, const KeptRow& kept) {
   if (lowering.on_gpu())
-    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, threads / lowering.wave()) : rows, threads);
+    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, kept.threads / lowering.wave()) : rows, kept.threads);
   kernel.set_tasks(cat("tasks::row_tasks(", kernel.size(rows), ", ", kernel.size(cols), ")"), std::move(scratch));
 }
 
-std::string held_text(const Lowering& lowering, const Dim& cols, int lanes) {
-  constexpr int threads = 256, most_held = 8;
-  if (!lowering.on_gpu() || !cols.is_constant()) return "";
-  int64_t at_once = int64_t{takes_wave(cols) ? lowering.wave() : threads} * lanes;
-  int64_t held = (cols.value() + at_once - 1) / at_once;
-  return held <= most_held ? cat(", ", held) : "";
+KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
+  KeptRow kept;
+  if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
+  constexpr int most_held = 8;
+  int64_t pieces = (cols.value() + lanes - 1) / lanes;
+  // Some loads of each thread on their way at once; fewer threads than that cost less to add up over.
+  if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
+  int64_t at_once = takes_wave(cols) ? lowering.wave() : kept.threads, held = (pieces + at_once - 1) / at_once;
+  if (held > most_held) return {};
+  kept.held = static_cast<int>(held);
+  kept.fill = cols.value() % (at_once * lanes) == 0 ? "whole" : cols.value() % lanes == 0 ? "vectors" : "any";
+  return kept;
 }
 
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& c, int ways) {

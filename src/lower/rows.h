@@ -15,14 +15,20 @@ std::string register_lanes_text(DType type);
 /// The operation of kernels/row.h that combines elements; a mean is a sum that is divided afterwards.
 const char* combine_text(ReduceFn fn);
 
-/// The text of the `Team` argument of row kernels, with the comma before it: on a GPU a wave for rows that are known to
-/// be short, else a block; nothing on a CPU.
-std::string team_text(const Lowering& lowering, const Dim& cols);
-/// The text of their `Held` argument after it: pieces of `lanes` that a thread of a GPU keeps of a row of known length.
-std::string held_text(const Lowering& lowering, const Dim& cols, int lanes);
+/// How the threads of a GPU keep a row of known length (kernels/row.h).
+struct KeptRow {
+  int threads = 256;         ///< of a block
+  int held = 0;              ///< pieces of a row that a thread keeps; 0: none
+  const char* fill = "any";  ///< how the last of them is filled
+};
+/// In pieces of `lanes`; nothing is kept on a CPU, of rows of unknown length and of long ones.
+KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);
+/// The text of the `Team` argument of row kernels and those after it, with the comma before it: on a GPU a wave for
+/// rows that are known to be short, else a block; nothing on a CPU.
+std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
 /// How kernels over rows are launched: tasks::row_tasks on a CPU, a team for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
-                  std::string scratch = "0");
+                  std::string scratch = "0", const KeptRow& kept = {});
 /// Lanes of one register of this type on a GPU, as a number.
 int gpu_lanes(DType type);
 /// The same for kernels over columns of [outer, n, inner], with vectors of `lanes` along inner.

@@ -121,38 +121,48 @@ Value scaled(Module& module, Value product, Value scale) {
   return apply(module, Fn::mul, {convert(module, product, DType::f32), scale});
 }
 
-/// x as u8, and what its zero point is then.
-Steps as_unsigned(Module& module, Steps s) {
-  if (s.x.dtype() == DType::u8) return {s.x, s.scale, s.zero ? s.zero : constant(module, DType::u8, 0)};
+/// What a product multiplies: 16 bits by 8 or 16, u8 by i8, i8 by i8.
+enum class Factors { shorts, mixed_bytes, signed_bytes };
+
+/// x as bytes of `type`, and what its zero point is then. From u8 to i8 everything moves by -128, back by 128.
+Steps as_bytes(Module& module, Steps s, DType type) {
+  if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
+  double by = type == DType::u8 ? 128 : -128;
   auto moved = [&](Value value) {
-    return convert(module, apply(module, Fn::add, convert(module, value, DType::i16), 128), DType::u8);
+    return convert(module, apply(module, Fn::add, convert(module, value, DType::i16), by), type);
   };
-  return {moved(s.x), s.scale, s.zero ? moved(s.zero) : constant(module, DType::u8, 128)};
+  std::optional<double> zero = s.zero ? splat_number(s.zero) : 0.0;
+  return {moved(s.x), s.scale, zero ? constant(module, type, *zero + by) : moved(s.zero)};
 }
 
-/// product - zero * (the sums of the weights), which have the sizes `dims`.
-Value corrected(Module& module, Value product, const Steps& x, Value weight, std::vector<int64_t> axes,
-                const Dims& dims) {
-  if (splat_number(x.zero) == 0.0) return product;
+/// zero * (the sums of the weights), which have the sizes `dims`; null where that is nothing.
+Value zero_share(Module& module, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
+  if (splat_number(x.zero) == 0.0) return {};
   Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
   Value zero = convert(module, along(module, x.zero, -1, 0), DType::i32);
-  return apply(module, Fn::sub, {product, apply(module, Fn::mul, {reshape(module, sums, dims), zero})});
+  return apply(module, Fn::mul, {reshape(module, sums, dims), zero});
 }
 
+Value without(Module& module, Value product, Value share) {
+  return share ? apply(module, Fn::sub, {product, share}) : product;
+}
+
+DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
+
 /// The integer product of a and b, in bytes where that is asked for and possible.
-Value dot_of_integers(Module& module, const Steps& a, const Steps& b, bool bytes) {
+Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors factors) {
   Value weight = as_weight(module, b);
-  if (!bytes || a.axis >= 0 || weight.dtype() != DType::i8)
+  if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
     return module.append(Dot{.type = DType::i32}, {without_zero(module, a), weight});
-  Steps x = as_unsigned(module, a);
-  Value product = module.append(Dot{.type = DType::i32}, {x.x, weight});
+  Steps x = as_bytes(module, a, byte_type(factors));
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
-  return corrected(module, product, x, weight, {rank - 2}, dims);
+  Value share = zero_share(module, x, weight, {rank - 2}, dims);  // before the product, whose kernel takes it off
+  return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
 
-template <bool bytes>
+template <Factors factors>
 std::optional<Value> integer_dot(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
   if (!op || op->type != DType::f32) return std::nullopt;
@@ -161,7 +171,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   int64_t rank = i.types[0].shape.rank();
   bool keeps_sum = (a->axis < 0 || a->axis == rank - 2) && (b->axis < 0 || b->axis == rank - 1);
   if (!keeps_sum || !fits_i32(*a, *b, i.inputs[0].dims().back())) return std::nullopt;
-  Value product = dot_of_integers(module, *a, *b, bytes);
+  Value product = dot_of_integers(module, *a, *b, factors);
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
@@ -185,24 +195,26 @@ Value with_whole_channels(Module& module, Value x, const Convolution& op, int64_
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-Value convolution_of_integers(Module& module, Convolution op, const Steps& x, const Steps& w, bool bytes) {
+Value convolution_of_integers(Module& module, Convolution op, const Steps& x, const Steps& w, Factors factors) {
   op.type = DType::i32;
   Value weight = as_weight(module, w);
   const Dims& dims = weight.dims();
   bool is_depthwise = known_equal(dims[1], 1) && op.groups > 1;
   auto whole = [&](Value value, int64_t group) { return with_whole_channels(module, value, op, group); };
-  if (!bytes || weight.dtype() != DType::i8 || op.transposed || is_depthwise)
+  if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise)
     return module.append(op, {whole(without_zero(module, x), 2), whole(weight, 2)});
-  Steps u = as_unsigned(module, x);
-  Value product = module.append(op, {whole(u.x, 4), whole(weight, 4), along(module, u.zero, -1, 0)});
+  Steps u = as_bytes(module, x, byte_type(factors));
+  int64_t group = factors == Factors::mixed_bytes ? 4 : 1;
   std::vector<int64_t> axes;
   for (int64_t axis = 1; axis < weight.rank(); ++axis) axes.push_back(axis);
   Dims channel(dims.size() - 1, 1);
   channel[0] = dims[0];
-  return corrected(module, product, u, weight, axes, channel);
+  Value share = zero_share(module, u, weight, axes, channel);
+  Value product = module.append(op, {whole(u.x, group), whole(weight, group), along(module, u.zero, -1, 0)});
+  return without(module, product, share);
 }
 
-template <bool bytes>
+template <Factors factors>
 std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   bool fits = op && op->type == DType::f32 && op->layout == Layout::channels_first && i.inputs.size() == 2;
@@ -210,7 +222,7 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   auto x = steps_of(module, i.inputs[0]), w = steps_of(module, i.inputs[1]);
   if (!x || !w || x->axis >= 0 || (w->axis >= 0 && w->axis != output_axis(*op))) return std::nullopt;
   if (!fits_i32(*x, *w, terms_of_sum(*op, i.inputs[1].dims()))) return std::nullopt;
-  Value product = convolution_of_integers(module, *op, *x, *w, bytes);
+  Value product = convolution_of_integers(module, *op, *x, *w, factors);
   int64_t channel = w->axis < 0 ? -1 : 1;
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
 }
@@ -263,6 +275,27 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   if (!zero(from) || zero(from) != zero(i)) return std::nullopt;
   double scale = *splat_number(i.inputs[1]);
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
+}
+
+/// What was quantised to u8 and is read as the numbers that it stands for, in i8.
+std::optional<Value> signed_steps(Module& module, Instruction& i) {
+  const auto* op = i.as<Dequantize>();
+  const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
+  if (!made || made->to != DType::u8 || made->block > 0 || op->block > 0) return std::nullopt;
+  Quantize quantize = *made;
+  quantize.to = DType::i8;
+  auto moved = [&](const Instruction& from, Value x) {
+    Value zero = from.inputs.size() > 2 ? from.inputs[2] : Value{}, scale = from.inputs[1];
+    Value signed_zero = as_bytes(module, {zero ? zero : constant(module, DType::u8, 0), scale, zero}, DType::i8).zero;
+    if (signed_zero.rank() != scale.rank()) signed_zero = broadcast(module, signed_zero, scale.dims());
+    return std::vector<Value>{x, scale, signed_zero};
+  };
+  Instruction& source = *i.inputs[0].def;
+  Value x = [&] {
+    ReplaceScope scope(module, source);
+    return module.append(quantize, moved(source, source.inputs[0]));
+  }();
+  return module.append(*op, moved(i, x));
 }
 
 // --- sums of scaled integers
@@ -369,15 +402,23 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
 }  // namespace
 
 bool integer_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<false>, integer_convolution<false>, narrowed, integer_pool,
-                                         unchanged};
+  static constexpr Rewrite rewrites[] = {integer_dot<Factors::shorts>, integer_convolution<Factors::shorts>, narrowed,
+                                         integer_pool, unchanged};
   return rewrite_each(module, rewrites);
 }
 
 bool byte_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<true>, integer_convolution<true>, narrowed, integer_pool,
-                                         unchanged};
+  static constexpr Rewrite rewrites[] = {integer_dot<Factors::mixed_bytes>, integer_convolution<Factors::mixed_bytes>,
+                                         narrowed, integer_pool, unchanged};
   return rewrite_each(module, rewrites);
+}
+
+bool signed_products(Module& module) {
+  static constexpr Rewrite to_signed[] = {signed_steps};
+  static constexpr Rewrite rewrites[] = {integer_dot<Factors::signed_bytes>, integer_convolution<Factors::signed_bytes>,
+                                         narrowed, integer_pool, unchanged};
+  bool changed = rewrite_each(module, to_signed);
+  return rewrite_each(module, rewrites) || changed;
 }
 
 bool fold_scales(Module& module) {

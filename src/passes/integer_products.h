@@ -24,6 +24,9 @@ bool integer_products(Module& module);
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 bool byte_products(Module& module);
 
+/// The same for matrix units that multiply i8 by i8: what was quantised to u8 is quantised to i8, all moved by 128.
+bool signed_products(Module& module);
+
 /// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into
 /// one factor for each term, and the sum is taken in f64. A rounding in f32 would go the other way for some elements
 /// in a million, and a deep network carries each of them into a third of its answers.

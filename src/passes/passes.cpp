@@ -69,9 +69,10 @@ constexpr Stage stages[] = {
     {"raise", raise},
 };
 constexpr NamedPass others[] = {
-    {"raise_composites", raise_composites}, {"integer_products", integer_products}, {"byte_products", byte_products},
-    {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},   {"channels_last", channels_last},
-    {"mask_ranges", mask_ranges},
+    {"raise_composites", raise_composites}, {"integer_products", integer_products},
+    {"byte_products", byte_products},       {"signed_products", signed_products},
+    {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},
+    {"channels_last", channels_last},       {"mask_ranges", mask_ranges},
 };
 
 }  // namespace

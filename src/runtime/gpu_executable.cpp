@@ -148,6 +148,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     for (Tensor& constant : plan_.constants) constant.data = {};
     origin_ = {};
   }
+  std::vector<std::string> notes() const override { return donation_notes(plan_); }
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps)
@@ -394,8 +395,18 @@ class GpuContext final : public Context {
       const Port& port = plan().outputs[index];
       bool given =
           options.allocate_output || (index < options.output_memory.size() && options.output_memory[index].data());
+      std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
+      const Tensor* donated =
+          options.on_device && !given ? donated_input(plan(), inputs, index, static_cast<size_t>(bytes_[i])) : nullptr;
+      if (donated) {
+        memory_[i] = const_cast<std::byte*>(donated->data.data());
+        outputs[index] = {.dtype = port.type.shape.dtype,
+                          .dims = std::move(dims),
+                          .data = donated->data.part(0, static_cast<size_t>(bytes_[i]))};
+        continue;
+      }
       if (options.on_device && !given) refuse_missing_output(port.name);
-      MutableTensor place = place_output(options, index, port, values_.dims(port.type.shape.dims));
+      MutableTensor place = place_output(options, index, port, std::move(dims));
       bool in_place = options.on_device && inputs_in_the_way(plan(), inputs, index, place.tensor.data).empty();
       memory_[i] = in_place ? place.data : arena_.data() + bucket_->plan.offsets[i];
       if (!in_place) fetched_.push_back({i, place.data});
@@ -409,6 +420,14 @@ class GpuContext final : public Context {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E313",
                  .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
+  }
+
+  /// A step that only brings an operand to where it lies already, whatever the sizes are.
+  bool is_needless(const PlanStep& step) const {
+    if (step.moves < 0) return false;
+    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    return memory_[from] == memory_[to] &&
+           (step.moves_apart || known_equal(plan().buffers[from].bytes, plan().buffers[to].bytes));
   }
 
   void launch_step(size_t i, bool overlap) const {
@@ -428,6 +447,7 @@ class GpuContext final : public Context {
       stream_.fill(faults_.data(), 0, faults_.bytes());
       bool is_ours = false;  // the launch before: then this one may begin while that runs
       for (size_t i = 0; i < plan().steps.size(); ++i) {
+        if (is_needless(plan().steps[i])) continue;
         launch_step(i, is_ours);
         if (bucket_->plan.blocks[i] > 0) is_ours = plan().steps[i].kind == StepKind::kernel;
       }
@@ -451,7 +471,7 @@ class GpuContext final : public Context {
     for (size_t i = 0; i < steps.size(); ++i) {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
-      launch_step(i, false);
+      if (!is_needless(steps[i])) launch_step(i, false);
       if (options.observe) show(i, options);
       if (watch.is_needed()) stream_.synchronize();
     }

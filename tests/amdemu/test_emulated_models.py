@@ -68,6 +68,22 @@ def test_main_kernels(chip, tmp_path):
     check_budgets("main kernels in f16", chip, {name: costs(of) for name, of in sorted(families.items())})
 
 
+def test_decoder_with_caches(tmp_path):
+    """Merged launches and attention that ends at the last token, in f16."""
+    model = tmp_path / "decoder.onnx"
+    sys.path.insert(0, str(emulated.ROOT / "bench"))
+    import gpu_decoder
+
+    gpu_decoder.write_model(model, "tiny", 64)
+    for name, array in gpu_decoder.feeds("tiny", 40, 64).items():
+        gpu_decoder.np.save(tmp_path / f"{name}.npy", array)
+    inputs = [word for file in tmp_path.glob("*.npy") for word in ("-i", f"{file.stem}={file}")]
+    sizes = ["--symbol", "batch=1", "--symbol", "room=64"]
+    done, kernels = emulated.counted("gfx1100", tmp_path, "weft", "verify", model, *inputs, *sizes, "--device", "amd:0", "--norm", "1e-2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any("_more_" in kernel["kernel"] for kernel in kernels)
+
+
 def test_order_of_work_does_not_matter(tmp_path):
     """Work groups in turns of a few instructions, and work that runs when it is submitted."""
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile.h"
 #include "compile/places.h"
+#include "lower/merge_launches.h"
 #include "runtime/buckets.h"
 #include "targets/gpu/device.h"
 
@@ -98,6 +99,41 @@ TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not
   CHECK(bucket.holds(buffer_bytes(plan, at(71))));
   CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(65))));  // the second buffer shrinks with n
   CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(81))));
+}
+
+/// A plan of steps that each read some buffers and write one, the last of their list.
+Plan steps_over(const std::vector<std::vector<int>>& steps) {
+  Plan plan;
+  plan.buffers.resize(8);
+  plan.kernels = {{.name = "k_1", .code = "#include \"pointwise.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n"}};
+  plan.sizes = {4};
+  for (const auto& buffers : steps)
+    plan.steps.push_back({.buffers = buffers, .sizes = {0}, .outputs = {buffers.back()}, .blocks = 4});
+  return plan;
+}
+
+TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
+  Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
+  merge_launches(plan, {});
+  REQUIRE(plan.steps.size() == 2);  // the third reads what the first writes; the fourth joins the last that it may
+  CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2});
+  CHECK(plan.steps[0].outputs == std::vector<int>{1, 2});
+  CHECK(plan.steps[0].sizes.size() == 4);
+  CHECK(plan.steps[1].buffers == std::vector<int>{1, 3, 0, 4});
+  CHECK(plan.steps[0].kernel == plan.steps[1].kernel);
+  REQUIRE(plan.kernels.size() == 1);
+  CHECK(plan.kernels[0].code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
+}
+
+TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
+  Plan plan = steps_over({{0, 2}, {1, 2}}), halves = plan;
+  merge_launches(plan, {});
+  CHECK(plan.steps.size() == 2);
+  merge_launches(halves, {0, 1});
+  CHECK(halves.steps.size() == 1);
+  Plan reused = steps_over({{0, 2}, {1, 0}});  // the second writes what the first reads
+  merge_launches(reused, {});
+  CHECK(reused.steps.size() == 2);
 }
 
 }  // namespace

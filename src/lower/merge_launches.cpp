@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/merge_launches.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "lower/gpu.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t most_parts = 8, look_back = 8;
+constexpr int64_t most_blocks = 1024;  // of a part, at the usual sizes: beyond that a launch costs little
+
+/// Steps that will be one launch.
+struct Group {
+  std::vector<size_t> members = {};
+  bool may_grow = false;
+  std::set<int> read = {}, written = {}, written_apart = {};  // buffers
+};
+
+bool meets(const std::set<int>& a, const std::vector<int>& b) {
+  return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
+}
+
+class Merger {
+ public:
+  Merger(Plan& plan, const std::set<size_t>& apart) : plan_(plan), apart_(apart) {}
+
+  void run() {
+    for (size_t i = 0; i < plan_.steps.size(); ++i) place(i);
+    std::vector<PlanStep> steps;
+    for (const Group& group : groups_) steps.push_back(merged(group));
+    plan_.steps = std::move(steps);
+    drop_unused_kernels();
+  }
+
+ private:
+  /// Into the last group that may take it, over those that it has nothing to do with.
+  void place(size_t i) {
+    bool may_join = is_small(plan_.steps[i]), moves = plan_.steps[i].moves >= 0;
+    size_t at = groups_.size();
+    for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
+      Group& group = groups_[at - 1];
+      if (depends(group, i)) break;
+      if (may_join && group.may_grow && group.members.size() < most_parts) return add(group, i);
+    }
+    // What brings an operand to its result comes first, so that others can come together behind it.
+    auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
+    add(*groups_.insert(where, Group{.may_grow = may_join}), i);
+  }
+
+  void add(Group& group, size_t i) {
+    const PlanStep& step = plan_.steps[i];
+    group.members.push_back(i);
+    group.read.insert(step.buffers.begin(), step.buffers.end());
+    group.written.insert(step.outputs.begin(), step.outputs.end());
+    if (apart_.contains(i)) group.written_apart.insert(step.outputs.begin(), step.outputs.end());
+    for (int id : step.outputs) {
+      if (!apart_.contains(i)) group.written_apart.erase(id);
+    }
+  }
+
+  bool depends(const Group& group, size_t i) const {
+    const PlanStep& step = plan_.steps[i];
+    bool is_apart = apart_.contains(i);
+    for (int id : step.buffers) {
+      bool writes = std::ranges::find(step.outputs, id) != step.outputs.end();
+      bool both_apart = writes && is_apart && group.written_apart.contains(id);
+      if (group.written.contains(id) && !both_apart) return true;
+    }
+    std::vector<int> others = step.outputs;
+    if (is_apart) std::erase_if(others, [&](int id) { return group.written_apart.contains(id); });
+    return meets(group.read, others);
+  }
+
+  bool is_small(const PlanStep& step) const {
+    if (step.moves >= 0 || (!step.in_place.empty() && writes_output(step))) return false;
+    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    bool is_plain = kernel.threads == 256 && kernel.shared_bytes == 0 && kernel.cluster == 1 && kernel.occupancy == 0;
+    bool is_simple =
+        std::ranges::any_of(std::initializer_list<std::string_view>{"pointwise.h", "indexed.h", "pad.h"},
+                            [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h)); });
+    return is_plain && is_simple && kernel.code.find(head(kernel, step)) != std::string::npos &&
+           typical_size(step.blocks) <= most_blocks;
+  }
+
+  /// Where a caller may ask for an output in the place of an input.
+  bool writes_output(const PlanStep& step) const {
+    return std::ranges::any_of(
+        step.outputs, [&](int id) { return plan_.buffers[static_cast<size_t>(id)].kind == BufferKind::output; });
+  }
+
+  /// The line that begins the kernel.
+  static std::string head(const PlanKernel& kernel, const PlanStep& step) {
+    return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
+  }
+
+  /// One step for all members; the sizes begin with the blocks of each.
+  PlanStep merged(const Group& group) {
+    if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
+    PlanStep all;
+    std::set<int> named;
+    std::string parts, calls, words;
+    size_t count = group.members.size(), buffers = 0, sizes = count;
+    for (size_t m = 0; m < count; ++m) {
+      const PlanStep& step = plan_.steps[group.members[m]];
+      const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+      if (named.insert(step.kernel).second) parts += as_part(kernel, step);
+      calls += cat("    if (block >= 0 && block < WEFT_SIZE(", m, ")) ", kernel.name, "(launch_part(weft_launch, ",
+                   buffers, ", ", sizes, ", block, WEFT_SIZE(", m, ")));\n    block -= WEFT_SIZE(", m, ");\n");
+      buffers += step.buffers.size(), sizes += step.sizes.size();
+      all.sizes.push_back(size_number(step.blocks));
+      all.blocks = all.blocks + step.blocks;
+      all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
+      words += kernel.name;
+    }
+    for (size_t m : group.members) append(all, plan_.steps[m]);
+    const PlanStep& first = plan_.steps[group.members[0]];
+    const PlanKernel& pattern = plan_.kernels[static_cast<size_t>(first.kernel)];
+    std::string stem = pattern.name.substr(0, pattern.name.rfind('_'));
+    std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
+    all.kernel =
+        kernel_number(name, cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", 256) {\n  i64 all = 0;\n",
+                                "  WEFT_UNROLL for (int i = 0; i < ", count, "; i++) all += WEFT_SIZE(i);\n",
+                                "  wait_for_inputs();\n",
+                                "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(256)) {\n",
+                                "    i64 block = at;\n", calls, "  }\n}\n"));
+    all.source = first.source;
+    all.reason = cat(first.reason, "; one launch for ", count, " kernels");
+    return all;
+  }
+
+  static void append(PlanStep& all, const PlanStep& step) {
+    all.buffers.insert(all.buffers.end(), step.buffers.begin(), step.buffers.end());
+    all.sizes.insert(all.sizes.end(), step.sizes.begin(), step.sizes.end());
+    for (int id : step.outputs) {
+      if (std::ranges::find(all.outputs, id) == all.outputs.end()) all.outputs.push_back(id);
+    }
+  }
+
+  static std::string as_part(const PlanKernel& kernel, const PlanStep& step) {
+    std::string code = kernel.code, from = head(kernel, step);
+    return code.replace(code.find(from), from.size(), cat("WEFT_KERNEL_PART(", kernel.name, ") {"));
+  }
+
+  int size_number(const Dim& dim) {
+    auto found = std::ranges::find(plan_.sizes, dim);
+    if (found == plan_.sizes.end()) found = plan_.sizes.insert(found, dim);
+    return static_cast<int>(found - plan_.sizes.begin());
+  }
+
+  int kernel_number(const std::string& name, const std::string& code) {
+    auto found = std::ranges::find(plan_.kernels, name, &PlanKernel::name);
+    if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, PlanKernel{.name = name, .code = code});
+    return static_cast<int>(found - plan_.kernels.begin());
+  }
+
+  void drop_unused_kernels() {
+    std::map<int, int> numbers;
+    std::vector<PlanKernel> kept;
+    for (auto* steps : {&plan_.load_steps, &plan_.steps}) {
+      for (PlanStep& step : *steps) {
+        if (step.kind != StepKind::kernel) continue;
+        auto [entry, is_new] = numbers.try_emplace(step.kernel, static_cast<int>(kept.size()));
+        if (is_new) kept.push_back(plan_.kernels[static_cast<size_t>(step.kernel)]);
+        step.kernel = entry->second;
+      }
+    }
+    plan_.kernels = std::move(kept);
+  }
+
+  Plan& plan_;
+  const std::set<size_t>& apart_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+void merge_launches(Plan& plan, const std::set<size_t>& apart) {
+  auto is_kernel = [](const PlanStep& step) { return step.kind == StepKind::kernel; };
+  if (std::ranges::all_of(plan.steps, is_kernel)) Merger(plan, apart).run();
+}
+
+}  // namespace weft
