@@ -4,6 +4,7 @@
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/hash.h"
@@ -140,8 +141,12 @@ class Clang : public Codegen {
   }
 
   std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept override {
-    if (chip.kind == ChipKind::nvidia) return {reinterpret_cast<const char*>(object.data()), object.size()};
     std::string text, message;
+    if (chip.kind == ChipKind::nvidia) {
+      text.assign(reinterpret_cast<const char*>(object.data()), object.size());
+      std::ranges::replace(text, '\0', '\n');  // what ends each module
+      return text;
+    }
     if (!run_guarded([&] { text = disassemble_object(object, chip); }, message)) return message;
     return text;
   }

@@ -11,7 +11,7 @@ PTX_ENTRY = re.compile(r"\.visible \.entry (\w+)\(.*?\n\{\n(.*?)\n\}", re.S)
 AMD_KINDS = [("matrix", r"v_(mfma|wmma|smfmac|swmmac)_"), ("flat", r"flat_"), ("scratch", r"scratch_"),
              ("wide_load", r"(global|buffer)_load_(b128|dwordx4)"), ("load", r"(global|buffer)_load_"), ("store", r"(global|buffer)_store_"),
              ("lds", r"ds_"), ("scalar", r"s_"), ("vector", r"v_")]
-PTX_KINDS = [("matrix", r"(mma\.sync|wgmma\.mma_async)"), ("scratch", r"(ld|st)\.local"), ("flat", r"(ld|st)\.(b|u|s|f|v)\d*"),
+PTX_KINDS = [("matrix", r"(mma\.sync|wgmma\.mma_async)"), ("scratch", r"(ld|st)\.local"), ("flat", r"(ld|st)\.(volatile\.)?(v[24]\.)?[bfus]\d+"),
              ("wide_load", r"(ld\.global(\.nc)?\.v4\.[bfu]32|ld\.global(\.nc)?\.v2\.[bfu]64|cp\.async)"), ("load", r"ld\.global"), ("store", r"st\.global"),
              ("lds", r"(ld\.shared|st\.shared|ldmatrix)"), ("vector", r"\w")]
 
@@ -34,6 +34,8 @@ def functions(text, chip):
 def kind(line, chip):
     """What kind of instruction a line is; None for labels, declarations and the like."""
     words = re.sub(r"^\s*(@!?%p\d+\s+)?", "", line)
+    if "wgmma.mma_async" in line:
+        return "matrix"
     if chip.startswith("sm_") and (words.startswith((".", "$", "//", "{", "}")) or not words):
         return None
     if not chip.startswith("sm_") and (not line.startswith("\t") or not words):

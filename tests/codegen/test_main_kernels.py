@@ -21,7 +21,7 @@ HEADROOM = 1.1  # of registers and local memory; waves, spills and private memor
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
 # Copies here turn matrices, whose elements are apart in memory; a reduction takes as many elements at a time as it sums in f32.
 NARROW = ("copy_", "reduce_mean_")
-CASES = [(chip, precision) for chip in main_kernels.AMD for precision in ("f32", "f16")]
+CASES = [(chip, precision) for chip in [*main_kernels.AMD, *main_kernels.NVIDIA] for precision in ("f32", "f16")]
 
 
 def family(name):
