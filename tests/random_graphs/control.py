@@ -131,10 +131,10 @@ def loop(d, name):
     return make_loop(d, d.random.choice((0, 1, 2, 3, 5, 30)), carried, build)
 
 
-def make_loop(d, trips, carried, build):
+def make_loop(d, trips, carried, build, known=0.4):
     """A Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
-    condition, its carried values and its rows."""
-    count = d.given(np.array(trips)) if d.chance(0.6) else d.weight(np.array(trips))
+    condition, its carried values and its rows. `known`: how often the number of trips is a constant."""
+    count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))
     number = Value(names[0], np.array(0), np.array(0), True)
     goes_on = Value(names[1], np.array(True), np.array(True), True)

@@ -45,6 +45,8 @@ def accepts(kind, value):
 
 def operand(d, name, kind):
     value = d.pick(lambda v: accepts(kind, v) and (v.exact or name not in JUMPS) and (name != "Neg" or v.dtype.kind != "u"))
+    if name == "Erf" and value.dtype == np.float64:  # onnx's reference computes it in f32
+        raise Skip
     if name in BOUNDED:
         return d.add("Mul", d.add("Tanh", value), np.array(0.75, value.dtype))
     if name in POSITIVE:

@@ -294,7 +294,7 @@ def same_on_every_trip(d):
         after = body.add("Mul", body.add("Add", state, fixed), f32(0.5))
         return body, body.add("Identity", goes_on, exact=True), [after, body.add("Identity", kept, exact=True)], []
 
-    return make_loop(d, d.random.choice((2, 70)), [start, bias], build)
+    return make_loop(d, d.random.choice((2, 70)), [start, bias], build, known=0.8)
 
 
 # --- expand_grouped, expand_attention

@@ -53,7 +53,9 @@ def wrong_answers(program, given, values, slack=1.0):
 
 def is_smooth(d):
     """Nothing in the graph jumps, so that a little less precision is a little less in the answers."""
-    return all(v.is_float and v.plain.dtype.itemsize == 4 for step in d.steps for v in step.results)
+    of_values = ("Shape", "Size", "Range", "Gather", "Concat", "Unsqueeze", "Squeeze", "Expand", "Reshape", "ConstantOfShape")
+    results = [(step.node.op_type, v) for step in d.steps for v in step.results]
+    return all(v.dtype == "float32" or (v.dtype == "int64" and op in of_values) for op, v in results)
 
 
 def compiled(device, d, model, seen):
@@ -65,7 +67,7 @@ def compiled(device, d, model, seen):
         return weft.compile(model, device=device), True
     except weft.Error as error:
         fixed = d.model({}).SerializeToString()
-        if error.code not in ("E122", "E151", "E159") or fixed == model:
+        if error.code not in ("E122", "E140", "E151", "E159") or fixed == model:
             raise
         program = weft.compile(fixed, device=device)
         seen["refused"].append(f"{error.code} (open sizes) {device}: {error}")
@@ -90,7 +92,7 @@ def check_on(device, d, model, other, seen):
         except weft.Error as error:  # sizes that the program names as different
             if error.code not in ("E301", "E311", "E312"):
                 raise
-    if device == "ref:cpu" and d.seed % 8 == 0 and is_smooth(d):
+    if device == "ref:cpu" and is_open and is_smooth(d):
         narrow = weft.compile(model, device=device, precision="f16")
         note_passes(narrow, seen)
         texts = wrong_answers(narrow, graphs.feeds(d), d.outputs(), NARROW)
