@@ -18,7 +18,8 @@ from cases import cases, draw_case
 from draw import BF16, Drawing, Skip
 from operators import DRAWERS, JUMPS
 
-BUILD = Path(os.environ.get("WEFT_BUILD", Path(__file__).resolve().parents[2] / "build" / "release"))
+RELEASE = Path(__file__).resolve().parents[2] / "build" / "release"
+BUILD = Path(os.environ.get("WEFT_BUILD", RELEASE))
 MOST_TRIES = 400
 TYPES = [np.float32] * 14 + [np.float16, np.float16, BF16, np.float64]
 
@@ -40,7 +41,8 @@ NOT_DRAWN = {
 @functools.cache
 def operators():
     """(domain, name) of all that models may use, but for NOT_DRAWN."""
-    lines = subprocess.run([BUILD / "bin" / "weft", "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
+    command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
+    lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
     return [(domain, name) for domain, name in listed if not why_not_drawn(domain, name)]
 

@@ -26,8 +26,12 @@ def fingerprints(threads, first, count):
     found = []
     for seed in range(first, first + count):
         d = draw_graph(seed)
+        sizes = open_sizes(d)
         try:
-            model = weft.compile(d.model(open_sizes(d)).SerializeToString(), device="cpu", threads=threads)
+            try:
+                model = weft.compile(d.model(sizes).SerializeToString(), device="cpu", threads=threads)
+            except weft.ModelError:  # an attribute goes with one size only
+                model = weft.compile(d.model({}).SerializeToString(), device="cpu", threads=threads)
             answers = model.run(feeds(d))
             again = model.run(feeds(d))
         except weft.UnsupportedError:
