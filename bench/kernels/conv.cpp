@@ -62,7 +62,7 @@ void bench(const Case& c) {
   const Rate rate = best_rate(2.0 * s.rows() * c.out * c.in * s.taps(), [&] {
     conv<MacF32, native_tile, mode>(Launch<>{&args, 0, blocks.tasks}, s, from, weights, 0.0f,
                                     [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-                                      v += load<native_tile.lanes>(b + col, lanes);
+                                      v += load<lanes_of<decltype(v)>>(b + col, lanes);
                                       v = v > 0 ? v : decltype(v)(0);
                                       store(to + row * channels + col, v, lanes);
                                     });

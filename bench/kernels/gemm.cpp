@@ -65,7 +65,7 @@ __attribute__((noinline)) void run(const Case& s, Buffers& x, i64 begin, i64 end
       DirectRows{[&](i64 at) WEFT_LAMBDA { return a + at * m * k; }, k},
       [&](i64 at) WEFT_LAMBDA { return b + at * packed; },
       [&](i64 at, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-        v += load<native_tile.lanes>(bias + col, lanes);
+        v += load<lanes_of<decltype(v)>>(bias + col, lanes);
         store(c + (at * m + row) * n + col, v > 0 ? v : decltype(v)(0), lanes);
       });
 }

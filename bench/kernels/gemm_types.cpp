@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h with narrow types: A converted to scratch, B stored in 16 or 8 bits. CPU seconds.
+/// Measures src/kernels/gemm.h with narrow types: A converted to scratch, B stored in 16 or 8 bits; and integers of 16
+/// bits, A read in place, by pairs and by quads. CPU seconds.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/gemm_types.cpp
 #include <cstdio>
 
@@ -38,6 +39,48 @@ void bench(const char* what, i64 m, i64 n, i64 k) {
          rate.gflops, rate.gflops / rate.peak * 100);
 }
 
+template <class T>
+std::vector<T, Aligned<T>> room(i64 count) {
+  return std::vector<T, Aligned<T>>(static_cast<size_t>(count), T(1));
+}
+
+/// Integers, with an epilogue that scales the sums and stores 16 bits.
+template <class Mac, GemmTile tile>
+double integers(i64 m, i64 n, i64 k) {
+  using Unit = typename Mac::Unit;
+  const i64 units = tasks::gemm_units(k, Mac::group);
+  const auto a = room<weft::i16>(m * k);
+  const auto b = room<typename Mac::B>(tasks::packed_b_elements(tile, Mac::group, n, k, Mac::header));
+  auto y = room<weft::i16>(m * n);
+  auto scratch = room<char>(tasks::gemm_scratch(tile, 1, m, n, units, false, 8));
+  const Floats scales = numbers(n);
+  const weft::LaunchArgs args{.scratch = scratch.data()};
+  const i64 all = tasks::gemm_blocks(tile, 1, m, n, units).tasks;
+  const auto scaled = [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
+    const auto x = convert<f32>(v) * load<lanes_of<decltype(v)>>(scales.data() + col, lanes);
+    store(y.data() + row * n + col, convert<weft::i16>(convert<weft::i32>(x)), lanes);
+  };
+  return best_rate(
+             double(m * n * k),
+             [&] {
+               gemm<Mac, tile>(
+                   Launch<>{&args, 0, all}, {1, m, n, k},
+                   DirectRows{[&](i64) WEFT_LAMBDA { return reinterpret_cast<const Unit*>(a.data()); }, k / Mac::group},
+                   [&](i64) WEFT_LAMBDA { return b.data(); }, scaled);
+             })
+      .gflops;
+}
+
+void bench_integers(i64 m, i64 n, i64 k) {
+  printf("G products: %5ld x %5ld x %5ld  pairs %5.1f, of bytes %5.1f", long(m), long(n), long(k),
+         integers<MacInt16<weft::i16>, native_tile>(m, n, k), integers<MacInt16<i8>, native_tile>(m, n, k));
+#if !defined(__aarch64__)
+  printf("  quads %5.1f, of bytes %5.1f", integers<MacQuads<weft::i16>, tasks::quad_tile>(m, n, k),
+         integers<MacQuads<i8>, tasks::quad_tile>(m, n, k));
+#endif
+  printf("\n");
+}
+
 void bench_all(i64 m, i64 n, i64 k) {
   bench<MacF32, f32>("f32", m, n, k);
   bench<MacF16, f16>("f16", m, n, k);
@@ -47,4 +90,9 @@ void bench_all(i64 m, i64 n, i64 k) {
 
 }  // namespace
 
-int main() { bench_all(128, 768, 768), bench_all(3136, 64, 256), bench_all(1, 4096, 4096); }
+int main() {
+  bench_all(128, 768, 768), bench_all(3136, 64, 256), bench_all(1, 4096, 4096);
+  bench_integers(3136, 256, 64), bench_integers(3136, 64, 256), bench_integers(784, 128, 512);
+  bench_integers(196, 1024, 256), bench_integers(196, 256, 1024), bench_integers(49, 2048, 512);
+  bench_integers(49, 512, 2048);
+}

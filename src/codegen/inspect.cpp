@@ -77,10 +77,11 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
   }
 }
 
-/// The memory functions and the sanitizers' runtime come from the process, the bounds of a section from the linker.
+/// The memory functions and the sanitizers' runtime come from the process, the bounds of a section from the linker, and
+/// functions of the kernel library from a part that kernels share (WEFT_SHARED).
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
-  constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_"};
+  constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_", "_ZN4weft6kernel"};
   if (name.empty()) return true;
   if (!is_cpu(kind)) return false;
   auto starts = [&](const char* prefix) { return name.starts_with(prefix); };

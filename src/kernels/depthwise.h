@@ -106,8 +106,14 @@ __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, cons
   }
   return least(c, t.channels);
 }
+/// The same, whether or not windows reach out of the image; for WEFT_SHARED.
 template <int taps, int stride, class Acc, class X, class W>
-WEFT_INLINE i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
+struct DepthwiseTiles {
+  static i64 run(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
+};
+template <int taps, int stride, class Acc, class X, class W>
+__attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const DepthwiseTile& t,
+                                                                           const DepthwiseLine<X, W>& line, Acc* out) {
   const bool inside = t.low <= 0 && t.high >= (depthwise_pixels - 1) * stride + taps;
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
@@ -143,11 +149,11 @@ template <class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   const i64 taps = s.kernel[2], stride = s.stride[2];
   if (line.lines < 0) return 0;
-  if (taps == 3 && stride == 1) return depthwise_tile<3, 1>(t, line, out);
-  if (taps == 3 && stride == 2) return depthwise_tile<3, 2>(t, line, out);
-  if (taps == 5 && stride == 1) return depthwise_tile<5, 1>(t, line, out);
-  if (taps == 5 && stride == 2) return depthwise_tile<5, 2>(t, line, out);
-  return taps == 7 && stride == 1 ? depthwise_tile<7, 1>(t, line, out) : 0;
+  if (taps == 3 && stride == 1) return DepthwiseTiles<3, 1, Acc, X, W>::run(t, line, out);
+  if (taps == 3 && stride == 2) return DepthwiseTiles<3, 2, Acc, X, W>::run(t, line, out);
+  if (taps == 5 && stride == 1) return DepthwiseTiles<5, 1, Acc, X, W>::run(t, line, out);
+  if (taps == 5 && stride == 2) return DepthwiseTiles<5, 2, Acc, X, W>::run(t, line, out);
+  return taps == 7 && stride == 1 ? DepthwiseTiles<7, 1, Acc, X, W>::run(t, line, out) : 0;
 }
 
 /// The lines of taps for the line of output that holds pixel p; none (-1) where the width is dilated or they are many.

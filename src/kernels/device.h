@@ -23,6 +23,9 @@
 #define WEFT_GPU 1
 #endif
 
+/// Leaves a class of kernel functions to a part that is compiled once for all kernels that name it; `header` has it.
+#define WEFT_SHARED(header, ...) extern template struct weft::kernel::__VA_ARGS__;
+
 #define WEFT_INLINE __attribute__((always_inline)) inline
 #define WEFT_LAMBDA __attribute__((always_inline))
 #define WEFT_UNROLL _Pragma("clang loop unroll(full)")

@@ -121,6 +121,10 @@ template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   constexpr int N = lanes_of<V>;
 #if defined(__AVX__)
+  if constexpr (is_same<Elem<V>, f64> && N > 8) {
+    return join(nearest_small<To>(low_lanes<N / 2>(x), low_lanes<N / 2>(low), low_lanes<N / 2>(high)),
+                nearest_small<To>(high_lanes<N / 2>(x), high_lanes<N / 2>(low), high_lanes<N / 2>(high)));
+  }
   if constexpr (is_same<Elem<V>, f64> && N == 8) {
     using Four = Vec<f64, 4>;
     const Four first = __builtin_shufflevector(x, x, 0, 1, 2, 3), second = __builtin_shufflevector(x, x, 4, 5, 6, 7);

@@ -63,7 +63,8 @@ WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 
   }
 }
 
-/// Hands a finished tile to the epilogue: one place per kernel for full vectors and one for the last columns.
+/// Hands a finished tile to the epilogue: whole rows of it at once, so that the steps of one vector do not wait for
+/// each other alone, and the last columns vector by vector.
 template <GemmTile tile, class Acc, class Store>
 WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 n, const Acc* acc,
                             i64 stride) {
@@ -71,9 +72,7 @@ WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i6
   const i64 cols = n - col;
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, acc += stride) {
     if (cols >= tile.nr()) {
-      WEFT_UNROLL for (int j = 0; j < tile.nv; ++j) {
-        store(batch, row + i, col + j * L, load<L>(acc + j * L, Full{}), Full{});
-      }
+      store(batch, row + i, col, load<tile.nr()>(acc, Full{}), Full{});
       continue;
     }
     WEFT_NO_UNROLL for (i64 j = 0; j < cols; j += L) {
@@ -175,6 +174,11 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   const auto panel_of = [&](i64 col) WEFT_LAMBDA {
     return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
   };
+  MicroCall<typename Near::Near> call{.segments = step.segments,
+                                      .a_offset = step.offset,
+                                      .stride = stride,
+                                      .ahead = !Near::used && block.rows <= 9 * tile.mr ? 4096 : 0,
+                                      .first = step.first};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;
     if constexpr (Near::used) {
@@ -186,6 +190,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const i64 count = tasks::at_most(tile.rows(which), left);
       const auto rows = pointers(index, row, left);
       const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
+      call.rows = rows.at;
+      call.length = length;
       for (i64 col = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
@@ -194,20 +200,14 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
         next = col + tile.nr();
         if (is_thin && col + (thin_panels - 1) * tile.nr() < end) {
           next = col + thin_panels * tile.nr();
-          micro_thin<Mac, tile>(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
-                                acc, step.first, row_terms);
+          Micro<Mac, tile>::thin(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
+                                 acc, step.first, row_terms);
         } else {
-          const i64 ahead = !Near::used && block.rows <= 9 * tile.mr ? 4096 : 0;
-          const auto run = [&](auto which_mac, const auto* from) WEFT_LAMBDA {
-            run_micro<decltype(which_mac), tile>(which, block.cols - col, rows.at, step.segments, length, step.offset,
-                                                 from, acc, stride, step.first, ahead, row_terms);
-          };
-          if constexpr (Near::used) {
-            if (is_thin) near_panel = near.fill(panel, units);
-            run(typename Near::Near{}, near_panel);
-          } else {
-            run(Mac{}, panel);
-          }
+          call.acc = acc;
+          call.terms = row_terms;
+          if constexpr (Near::used) call.b = is_thin ? near.fill(panel, units) : near_panel;
+          else call.b = panel;
+          Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
         }
         if (!step.last) continue;
         for (i64 at = col; at < next; at += tile.nr()) finish(row, count, at, acc + (at - col), stride);
@@ -274,8 +274,8 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
 }
 
 /// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null
-/// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col,
-/// Vec<Acc, lanes>, lanes)` takes each finished vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
+/// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col, v, lanes)` takes each finished
+/// row of a tile, or the last columns vector by vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
 template <class Mac, GemmTile tile, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);

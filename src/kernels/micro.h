@@ -295,23 +295,43 @@ struct MacInt8 {
   }
 };
 
-/// Sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with the next `length` units of
-/// the panel. The tile goes to acc[i * stride + ...] (elements), added to what is there unless `first`. `ahead` is how
-/// many bytes further the panel is asked for: 0 where it lies in the cache already. `terms`: of these units of the
-/// rows, for a Mac with headers. `vectors_now` below tile.nv leaves the panel's last columns out.
+/// What an inner kernel does: sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with
+/// the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to what is there
+/// unless `first`. `ahead` is how many bytes further the panel is asked for: 0 where it lies in the cache already.
+/// `terms`: of these units of the rows, for a Mac with headers.
+template <class Mac>
+struct MicroCall {
+  const typename Mac::Unit* const* rows = nullptr;
+  i64 segments = 1, length = 0, a_offset = 0;
+  const typename Mac::B* b = nullptr;
+  typename Mac::Acc* acc = nullptr;
+  i64 stride = 0;
+  const typename Mac::Acc* terms = nullptr;
+  i64 ahead = 0;
+  bool first = true;
+};
+
+/// For `rows_now` rows; `vectors_now` below tile.nv leaves the panel's last columns out. The parameters are those of
+/// Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
-__attribute__((noinline)) static void micro(const typename Mac::Unit* const* rows, i64 segments, i64 length,
-                                            i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride,
-                                            bool first, i64 ahead, [[maybe_unused]] const typename Mac::Acc* terms) {
+__attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
+  const auto* const* rows = call.rows;
+  const i64 segments = call.segments, length = call.length, a_offset = call.a_offset, stride = call.stride,
+            ahead = call.ahead;
+  const auto* b = call.b;
+  auto* acc = call.acc;
+  const bool first = call.first;
   constexpr int L = tile.lanes, NV = vectors_now, R = rows_now;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
-#pragma unroll
-  for (int i = 0; i < R; ++i) {
-#pragma unroll
-    for (int j = 0; j < NV; ++j) c[i][j] = Sum(0);
-  }
-  if (!first) {
+  if (first) {
+    WEFT_UNROLL for (int i = 0; i < R; ++i) {
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
+        if constexpr (Mac::header > 0) c[i][j] = load<L>(Mac::template header_of<tile>(b) + j * L, Full{});
+        else c[i][j] = Sum(0);
+      }
+    }
+  } else {
 #pragma unroll
     for (int i = 0; i < R; ++i) {
 #pragma unroll
@@ -319,13 +339,7 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
     }
   }
   if constexpr (Mac::header > 0) {
-    const auto* head = Mac::template header_of<tile>(b);
-    WEFT_UNROLL for (int i = 0; i < R; ++i) {
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
-        if (first) c[i][j] = load<L>(head + j * L, Full{});
-        c[i][j] -= Sum(terms[i]);
-      }
-    }
+    WEFT_UNROLL for (int i = 0; i < R; ++i) { WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] -= Sum(call.terms[i]); }
   }
 #pragma clang loop unroll(disable)
   for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
@@ -355,41 +369,6 @@ __attribute__((noinline)) static void micro(const typename Mac::Unit* const* row
 /// Panels that one row of A takes at a time: enough sums to hide the latency of the additions, and more than one stream
 /// of memory.
 inline constexpr int thin_panels = 4;
-
-/// One row of A by thin_panels panels, `panel_stride` elements apart, over `length` units; the sums of all panels
-/// follow each other in `acc` and are added to what is there unless `first`. As `micro`, each sum takes k in rising
-/// order.
-template <class Mac, GemmTile tile>
-__attribute__((noinline)) static void micro_thin(const typename Mac::Unit* a, i64 length, const typename Mac::B* b,
-                                                 i64 panel_stride, typename Mac::Acc* acc, bool first,
-                                                 [[maybe_unused]] const typename Mac::Acc* terms) {
-  constexpr int L = tile.lanes, NV = tile.nv, P = thin_panels;
-  using Sum = Vec<typename Mac::Acc, L>;
-  Sum c[P][NV];
-  WEFT_UNROLL for (int p = 0; p < P; ++p) {
-    WEFT_UNROLL for (int j = 0; j < NV; ++j) { c[p][j] = first ? Sum(0) : load<L>(acc + (p * NV + j) * L, Full{}); }
-  }
-  if constexpr (Mac::header > 0) {
-    WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      const auto* head = Mac::template header_of<tile>(b + p * panel_stride);
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
-        if (first) c[p][j] = load<L>(head + j * L, Full{});
-        c[p][j] -= Sum(terms[0]);
-      }
-    }
-  }
-  WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
-    const auto av = Mac::template splat<L>(a[k]);
-    WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      decltype(Mac::template splat<L>(a[0])) bv[NV];
-      Mac::template load_b<L, NV>(b + p * panel_stride, bv);
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
-    }
-  }
-  WEFT_UNROLL for (int p = 0; p < P; ++p) {
-    WEFT_UNROLL for (int j = 0; j < NV; ++j) store(acc + (p * NV + j) * L, c[p][j], Full{});
-  }
-}
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
 /// time. A count above `left` repeats the last row. Cost: FMAs, but not less than their latency (4 cycles).
@@ -425,27 +404,67 @@ WEFT_INLINE int next_rows(i64 left) {
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 
-/// Calls the micro kernel compiled for tile.rows(which) rows; `cols` of the panel's columns count.
+/// The inner kernels of one Mac and tile, which do not depend on the kernel around them: a generated kernel may leave
+/// them to a part that is compiled once for all (WEFT_SHARED).
 template <class Mac, GemmTile tile>
-WEFT_INLINE void run_micro(int which, i64 cols, const typename Mac::Unit* const* rows, i64 segments, i64 length,
-                           i64 a_offset, const typename Mac::B* b, typename Mac::Acc* acc, i64 stride, bool first,
-                           i64 ahead, const typename Mac::Acc* terms = nullptr) {
+struct Micro {
+  using Unit = typename Mac::Unit;
+  using B = typename Mac::B;
+  using Acc = typename Mac::Acc;
+
+  /// `micro` for tile.rows(which) rows; `cols` of the panel's columns count.
+  static void run(const MicroCall<Mac>& call, int which, i64 cols);
+  /// One row of A by thin_panels panels, `panel_stride` elements apart, over `length` units; the sums of all panels
+  /// follow each other in `acc` and are added to what is there unless `first`. As `micro`, each sum takes k in rising
+  /// order.
+  static void thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc, bool first, const Acc* terms);
+};
+
+template <class Mac, GemmTile tile>
+__attribute__((noinline)) void Micro<Mac, tile>::thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc,
+                                                      bool first, [[maybe_unused]] const Acc* terms) {
+  constexpr int L = tile.lanes, NV = tile.nv, P = thin_panels;
+  using Sum = Vec<typename Mac::Acc, L>;
+  Sum c[P][NV];
+  if (first) {
+    WEFT_UNROLL for (int p = 0; p < P; ++p) {
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
+        if constexpr (Mac::header > 0)
+          c[p][j] = load<L>(Mac::template header_of<tile>(b + p * panel_stride) + j * L, Full{});
+        else c[p][j] = Sum(0);
+      }
+    }
+  } else {
+    WEFT_UNROLL for (int p = 0; p < P; ++p) {
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = load<L>(acc + (p * NV + j) * L, Full{});
+    }
+  }
+  if constexpr (Mac::header > 0) {
+    WEFT_UNROLL for (int p = 0; p < P; ++p) { WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] -= Sum(terms[0]); }
+  }
+  WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
+    const auto av = Mac::template splat<L>(a[k]);
+    WEFT_UNROLL for (int p = 0; p < P; ++p) {
+      decltype(Mac::template splat<L>(a[0])) bv[NV];
+      Mac::template load_b<L, NV>(b + p * panel_stride, bv);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
+    }
+  }
+  WEFT_UNROLL for (int p = 0; p < P; ++p) {
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) store(acc + (p * NV + j) * L, c[p][j], Full{});
+  }
+}
+
+template <class Mac, GemmTile tile>
+__attribute__((noinline)) void Micro<Mac, tile>::run(const MicroCall<Mac>& call, int which, i64 cols) {
+  auto* chosen = &micro<Mac, tile, tile.mr>;
   if constexpr (has_plain_panels<Mac> && tile.nv > 1) {
-    if (which == 0 && cols <= tile.lanes)
-      return micro<Mac, tile, tile.mr, 1>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
+    if (cols <= tile.lanes) chosen = &micro<Mac, tile, tile.mr, 1>;
   }
-  if (which == 0)
-    return micro<Mac, tile, tile.mr>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
-  if constexpr (tile.rows2 > 0) {
-    if (which == 1)
-      return micro<Mac, tile, tile.rows2>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
-  }
-  if constexpr (tile.rows3 > 0) {
-    if (which == 2)
-      return micro<Mac, tile, tile.rows3>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
-  }
-  if constexpr (tile.rows4 > 0)
-    micro<Mac, tile, tile.rows4>(rows, segments, length, a_offset, b, acc, stride, first, ahead, terms);
+  if constexpr (tile.rows2 > 0) chosen = which == 1 ? &micro<Mac, tile, tile.rows2> : chosen;
+  if constexpr (tile.rows3 > 0) chosen = which == 2 ? &micro<Mac, tile, tile.rows3> : chosen;
+  if constexpr (tile.rows4 > 0) chosen = which == 3 ? &micro<Mac, tile, tile.rows4> : chosen;
+  [[clang::musttail]] return chosen(call, which, cols);
 }
 
 }  // namespace weft::kernel

@@ -243,8 +243,16 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
         const int which = next_rows<tile>(left);
         const i64 count = least(tile.rows(which), left);
         const auto rows = tile_rows<Mac, tile>(v + at * stride, stride, left);
-        run_micro<Mac, tile>(which, cols, rows.at, 1, length, k, panel, sums + at * row, row, k == 0, ahead,
-                             Mac::header > 0 ? terms + at : nullptr);
+        const MicroCall<Mac> call{.rows = rows.at,
+                                  .length = length,
+                                  .a_offset = k,
+                                  .b = panel,
+                                  .acc = sums + at * row,
+                                  .stride = row,
+                                  .terms = Mac::header > 0 ? terms + at : nullptr,
+                                  .ahead = ahead,
+                                  .first = k == 0};
+        Micro<Mac, tile>::run(call, which, cols);
         at += count;
       }
       panel += length * nr * Mac::group;

@@ -172,7 +172,10 @@ void lower_attention(Lowering& lowering, const Region& region) {
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));
   };
-  if (!lowering.on_gpu()) kernel.line("constexpr auto tile = native_tile;");
+  if (!lowering.on_gpu()) {
+    kernel.share("micro.h", "Micro<MacF32, native_tile>");
+    kernel.line("constexpr auto tile = native_tile;");
+  }
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
   kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,

@@ -129,6 +129,7 @@ View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
 /// The store lambda: `row` counts output pixels of all images, `channel` all channels.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
+  kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
   lowering.emit_epilogue(kernel, region,
                          {.dims = region.dims, .group_begin = {0, rank - 1}, .coordinates = {"row", "channel"}}, "acc",
                          sum);
@@ -143,8 +144,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   std::string m = rows_text(kernel, w), n = kernel.number(w.channels_out), k = kernel.number(w.channels_in);
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false),
               offset = kernel.number(x.offset);
+  mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
     kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return ", mac.units_at(cat("raw(", a, ") + ", offset)), "; }, ",
@@ -167,11 +168,19 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
+/// The tiles that kernels/depthwise.h has for kernels of a known width and stride.
+void share_tiles(KernelBuilder& kernel, DType sum, DType x, DType weights) {
+  for (const char* form : {"3, 1", "3, 2", "5, 1", "5, 2", "7, 1"}) {
+    kernel.share("depthwise.h", cat("DepthwiseTiles<", form, ", ", kernel_type(sum), ", ", kernel_type(x), ", ",
+                                    kernel_type(weights), ">"));
+  }
+}
+
 void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, DType sum) {
   View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
-  kernel.line("constexpr int W = native_lanes;");
+  if (!lowering.on_gpu()) share_tiles(kernel, sum, x.dtype, weights.dtype);
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("depthwise<", sum, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
@@ -197,8 +206,8 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], choice);
   KernelBuilder kernel("winograd.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
+  mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line("constexpr int W = tile.lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("winograd<", mac.name, ", tile, ", choice.form, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
               kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
@@ -222,8 +231,8 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   std::string mode = mode_of(w, mac, x);
   KernelBuilder kernel("conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
+  mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line("constexpr int W = tile.lanes;");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
               kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");

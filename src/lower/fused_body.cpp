@@ -192,6 +192,9 @@ bool FusedBody::is_whole(const Access& access) const {
 
 std::string FusedBody::load(const Access& access) {
   std::string at = address(access), stride = kernel_.size(access.strides.back());
+  auto is_zero = [](const Dim& dim) { return known_equal(dim, 0); };
+  if (iteration_.loads_early && std::ranges::all_of(access.strides, is_zero))
+    return cat("splat<", kernel_type(access.view.dtype), ", W>(", kernel_.once(cat("load_uniform<1>(", at, ")")), ")");
   if (stride == "0") return cat("load_uniform<W>(", at, ")");
   if (stride == "1") return cat(is_whole(access) ? "load_whole<W>(" : "load<W>(", at, ", lanes)");
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");

@@ -17,6 +17,7 @@ struct Iteration {
   std::vector<size_t> group_begin;  ///< the first axis of each coordinate, rising from 0; coordinates cover all axes
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the last coordinate is a multiple of the lanes
+  bool loads_early = false;              ///< what is the same everywhere is loaded when the kernel begins
 };
 
 /// Writes the elementwise part of a region: loads of what comes from outside, one statement for each instruction, and

@@ -55,6 +55,16 @@ std::string KernelBuilder::number(const Dim& dim) {
   return cat("s", sizes_.size() - 1);
 }
 
+void KernelBuilder::share(const std::string& header, const std::string& functions) {
+  shared_ += cat("WEFT_SHARED(\"", header, "\", ", functions, ")\n");
+}
+
+std::string KernelBuilder::once(const std::string& expression) {
+  std::string name = cat("u", constants_++);
+  head_ += cat("  const auto ", name, " = ", expression, ";\n");
+  return name;
+}
+
 void KernelBuilder::name_part(std::string_view word) {
   constexpr size_t longest = 60;
   if (words_.size() + word.size() < longest) words_ += cat("_", word);
@@ -75,7 +85,7 @@ void KernelBuilder::set_grid(Dim blocks, int threads, int shared_bytes, int clus
 std::string KernelBuilder::text(const std::string& name) const {
   std::string out =
       cat("#include \"", header_, "\"\n#include \"fused.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n");
-  out += prelude_;
+  out += cat(shared_, prelude_);
   out += blocks_ ? cat("WEFT_KERNEL_AHEAD(", name, ", ", buffers_.size(), ", ", threads_, ") {\n")
                  : cat("WEFT_KERNEL(", name, ") {\n");
   for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -86,7 +96,7 @@ std::string KernelBuilder::text(const std::string& name) const {
   for (size_t i = 0; i < sizes_.size(); ++i)
     out += cat("  [[maybe_unused]] const i64 s", i, " = WEFT_SIZE(", i, ");\n");
   if (blocks_ && !waits_itself_) out += "  wait_for_inputs();\n";
-  out += cat(body_, "}\n");
+  out += cat(head_, body_, "}\n");
   if (blocks_) return out;
   out += cat("WEFT_PLAN(", name, ") {\n");
   for (size_t i = 0; i < sizes_.size(); ++i) out += cat("  [[maybe_unused]] const i64 s", i, " = sizes[", i, "];\n");

@@ -56,6 +56,8 @@ class KernelBuilder {
   /// The same without literals, for what only numbers depend on: offsets, the geometry of windows.
   std::string number(const Dim& dim);
 
+  /// Functions of a header that are compiled once for all kernels that use them: "Micro<MacF32, native_tile>". CPUs.
+  void share(const std::string& header, const std::string& functions);
   /// Declarations before the kernel.
   void set_prelude(std::string text) { prelude_ = std::move(text); }
   /// A statement of the kernel's body.
@@ -63,6 +65,8 @@ class KernelBuilder {
   void line(const Args&... args) {
     body_ += cat("  ", args..., "\n");
   }
+  /// The name of a constant with this value, made when the kernel begins.
+  std::string once(const std::string& expression);
   /// A word for the kernel's readable name.
   void name_part(std::string_view word);
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
@@ -98,11 +102,12 @@ class KernelBuilder {
   };
   std::string text(const std::string& name) const;
 
-  std::string header_, prelude_, body_, words_, tasks_ = "1", scratch_ = "0";
+  std::string header_, shared_, prelude_, head_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
   std::vector<int> in_place_;
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
+  int constants_ = 0;
   int threads_ = 256, shared_bytes_ = 0, cluster_ = 1, occupancy_ = 0;
   bool waits_itself_ = false, notes_faults_ = false;
   KernelKind kind_ = KernelKind::own;

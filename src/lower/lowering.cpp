@@ -514,6 +514,7 @@ void Lowering::lower_region(const Region& region) {
 
 void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration,
                              const std::string& anchor, DType type) {
+  iteration.loads_early = !on_gpu();
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return view_of(value); },
       [&](Value value) { return new_result(value); });

@@ -67,6 +67,11 @@ std::string Mac::units_at(const std::string& address) const {
   return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");
 }
 
+void Mac::share(KernelBuilder& kernel) const {
+  if (name == "MacQuads<i8>") kernel.share("micro.h", cat("Micro<MacQuads<i16>, ", tile_name, ">"));
+  kernel.share("micro.h", cat("Micro<", name, ", ", tile_name, ">"));
+}
+
 Dim Mac::packed_elements(const Dim& columns, const Dim& units) const {
   return ceildiv(columns, tile.nr()) * Dim(tile.nr() * group) * (units + Dim(header));
 }

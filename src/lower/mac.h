@@ -20,6 +20,8 @@ struct Mac {
   /// Bytes of a unit of A, and of the larger of it and a sum.
   int unit_bytes() const { return group * bits(direct) / 8; }
   int scratch_bytes() const { return std::max(unit_bytes(), bits(sum) / 8); }
+  /// Leaves the inner kernels to a part that all kernels of this Mac share.
+  void share(KernelBuilder& kernel) const;
   /// Elements of `columns` columns of packed B with this many units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
   /// The address of elements of A, as text, as one of units.

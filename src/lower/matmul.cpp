@@ -103,12 +103,13 @@ void lower_dot(Lowering& lowering, const Region& region) {
   KernelBuilder kernel("gemm.h");
   std::string batch = kernel.size(p.batch), m = kernel.number(p.m), n = kernel.number(p.n), k = kernel.number(p.k);
   std::string a = rows_of_a(kernel, p, in_place), b = kernel.buffer(packed.buffer, p.mac.packed, false);
+  p.mac.share(kernel);
   kernel.line("constexpr auto tile = ", p.mac.tile_name, ";");
-  kernel.line("constexpr int W = tile.lanes;");
   kernel.line("gemm<", p.mac.name, ", tile>(WEFT_LAUNCH, {", batch, ", ", m, ", ", n, ", ", k, "}, ", a, ",");
   kernel.line("    [&](i64 at) WEFT_LAMBDA { return ", matrix_at(lowering, kernel, dot, b, packed_batch), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
   lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", p.mac.sum);
   kernel.line("});");
   std::string arguments = cat("(", p.mac.tile_name, ", ", batch, ", ", m, ", ", n, ", tasks::gemm_units(", k, ", ",

@@ -186,6 +186,42 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
+/// The sources and, after them, the parts that they share: a line WEFT_SHARED("header", class) of a kernel asks for
+/// one.
+struct WithParts {
+  std::vector<KernelSource> sources;
+  std::vector<size_t> asker;  // of each source, the kernel that asked for it: itself but for parts
+};
+
+void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
+  size_t comma = request.find(", ");
+  check(comma != request.npos, "WEFT_SHARED names a header and a class");
+  std::string code =
+      cat("#include ", request.substr(0, comma), "\nusing namespace weft;\nusing namespace weft::kernel;\n",
+          "template struct weft::kernel::", request.substr(comma + 2), ";\n");
+  if (!known.insert({code, all.sources.size()}).second) return;
+  KernelSource part = all.sources[asker];
+  part.name = cat("shared_", to_string(hash128(code)).substr(0, 6));
+  part.code = std::move(code);
+  all.sources.push_back(std::move(part));
+  all.asker.push_back(asker);
+}
+
+WithParts with_parts(std::span<const KernelSource> sources) {
+  constexpr std::string_view begin = "\nWEFT_SHARED(", end = ")\n";
+  WithParts all{{sources.begin(), sources.end()}, {}};
+  for (size_t i = 0; i < sources.size(); ++i) all.asker.push_back(i);
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    std::string_view code = sources[i].code;
+    for (size_t at = code.find(begin); at != code.npos; at = code.find(begin, at + 1)) {
+      size_t from = at + begin.size();
+      add_part(all, i, code.substr(from, code.find(end, from) - from), known);
+    }
+  }
+  return all;
+}
+
 /// The distinct kernels among the sources.
 struct Distinct {
   std::vector<size_t> source;  // of each distinct kernel, its first source
@@ -249,15 +285,17 @@ CodegenResult link(const std::vector<Piece>& pieces, const Chip& chip, std::span
 BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options,
                    const std::atomic<bool>& given_up) {
   KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
-  Distinct distinct = find_distinct(sources, chip, codegen_build());
+  WithParts all = with_parts(sources);
+  Distinct distinct = find_distinct(all.sources, chip, codegen_build());
   Hash128 key = image_key(distinct.keys, options.exported);
   if (auto image = look_up(cache, key)) {
     count([](BuildCounts& c) { ++c.image_hits; });
     return {.image = std::move(image->bytes), .kernels = std::move(image->kernels)};
   }
-  std::vector<Piece> pieces = make_pieces(sources, chip, distinct, cache, options, given_up);
+  std::vector<Piece> pieces = make_pieces(all.sources, chip, distinct, cache, options, given_up);
   if (given_up) return {};
   BuiltKernels built{.failures = failures_of(pieces, distinct)};
+  for (KernelFailure& failure : built.failures) failure.index = all.asker[failure.index];
   if (!built.failures.empty()) return built;
   Piece image = store(cache, key, link(pieces, chip, options.exported));
   built.image = std::move(image.bytes);

@@ -95,7 +95,7 @@ double worst_error(const ConvSizes& s, X outside) {
   for (i64 half = 0; half < 2; ++half) {
     conv<Mac, tile, mode>(Launch<>{&args, half * (all / 3), half ? all : all / 3}, s, x.data(), packed.data(), outside,
                           [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
-                            for (int i = 0; i < valid_lanes(lanes, tile.lanes); ++i) {
+                            for (int i = 0; i < valid_lanes(lanes, lanes_of<decltype(v)>); ++i) {
                               y[static_cast<size_t>(row * channels + group * s.channels_out + channel + i)] =
                                   static_cast<double>(v[i]);
                             }

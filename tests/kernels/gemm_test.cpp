@@ -73,7 +73,7 @@ double worst_error(const Run& r) {
   std::vector<double> y(static_cast<size_t>(s.batch * s.m * s.n), -1e9);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
   const auto store_sum = [&](i64 batch, i64 row, i64 col, auto v, auto lanes) {
-    for (int i = 0; i < valid_lanes(lanes, tile.lanes); ++i) {
+    for (int i = 0; i < valid_lanes(lanes, lanes_of<decltype(v)>); ++i) {
       y[static_cast<size_t>((batch * s.m + row) * s.n + col + i)] = static_cast<double>(v[i]) + wide(bias[col + i]);
     }
   };

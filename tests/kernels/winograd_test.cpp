@@ -69,7 +69,7 @@ std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const 
   const i64 channels = s.groups * s.channels_out;
   std::vector<double> y(static_cast<size_t>(s.rows() * channels), -1e9);
   const auto keep = [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
-    for (int i = 0; i < valid_lanes(lanes, tile.lanes); ++i) {
+    for (int i = 0; i < valid_lanes(lanes, lanes_of<decltype(v)>); ++i) {
       y[static_cast<size_t>(row * channels + group * s.channels_out + channel + i)] = static_cast<double>(v[i]);
     }
   };

@@ -78,6 +78,19 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
+/// The same answer from the matrix kernels' inner kernel, which it leaves to a shared part; `value` is a multiple of 3.
+KernelSource multiplied_answer(int value) {
+  KernelSource source = answer(value);
+  source.code =
+      cat("#include \"micro.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n",
+          "WEFT_SHARED(\"micro.h\", Micro<MacF32, native_tile>)\nextern \"C\" int ", source.name, "() {\n",
+          "  constexpr int mr = native_tile.mr, nr = native_tile.nr();\n  f32 a[2] = {1, 2}, b[2 * nr], c[mr * nr];\n",
+          "  const f32* rows[mr];\n  for (auto& row : rows) row = a;\n  for (f32& x : b) x = ", value, " / 3;\n",
+          "  MicroCall<MacF32> call{.rows = rows, .length = 2, .b = b, .acc = c, .stride = nr};\n",
+          "  Micro<MacF32, native_tile>::run(call, 0, nr);\n  return int(c[mr * nr - 1]);\n}\n");
+  return source;
+}
+
 int ask(const BuiltKernels& built, int value) {
   return LoadedObject(built.image, "answers").function<int()>(cat("answer", value))();
 }
@@ -316,6 +329,30 @@ TEST_CASE("kernel build: equal kernels compile once, a second build compiles not
   CHECK(counts.compiles == 1);
   CHECK(counts.kernel_hits == 1);
   CHECK(ask(built, 4) == 4);
+}
+
+TEST_CASE("kernel build: a part that kernels share compiles once, for all programs") {
+  Scratch scratch;
+  KernelCache cache(scratch.path, 64 * mebi);
+  BuildOptions options{.threads = 2, .cache = &cache};
+  const KernelSource sources[] = {multiplied_answer(6), answer(1), multiplied_answer(9)};
+  BuiltKernels built;
+  auto counts = during([&] { built = build_kernels(sources, host_chip(), options); });
+  REQUIRE(built.failures.empty());
+  CHECK(counts.compiles == 4);
+  CHECK(ask(built, 6) == 6);
+  CHECK(ask(built, 9) == 9);
+  const KernelSource more = multiplied_answer(12);
+  counts = during([&] { built = build_kernels({&more, 1}, host_chip(), options); });
+  CHECK(counts.compiles == 1);
+  CHECK(ask(built, 12) == 12);
+
+  KernelSource wrong[] = {answer(2), answer(3)};
+  wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED(\"micro.h\", Nothing<int>)\n", wrong[1].code);
+  built = build_kernels(wrong, host_chip(), options);
+  REQUIRE(built.failures.size() == 2);  // the kernel and its part
+  CHECK(built.failures[0].index == 1);
+  CHECK(built.failures[1].index == 1);
 }
 
 TEST_CASE("kernel build: everything that shapes the code is part of the key") {
