@@ -184,9 +184,9 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
 }
 
 /// The few channels of a picture and of its weights become a multiple of what a kernel multiplies at once, so that it
-/// reads them in place.
-Value with_whole_channels(Module& module, Value x, const Convolution& op, int64_t group) {
-  auto channels = x.dims()[1].constant();
+/// reads them in place. The weights say how many they are: those of the picture may have a name.
+Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
+  auto channels = count.constant();
   constexpr int64_t few = 16;
   bool is_whole = !channels || *channels % group == 0 || *channels > few;
   if (is_whole || op.groups > 1 || op.transposed) return x;
@@ -200,7 +200,8 @@ Value convolution_of_integers(Module& module, Convolution op, const Steps& x, co
   Value weight = as_weight(module, w);
   const Dims& dims = weight.dims();
   bool is_depthwise = known_equal(dims[1], 1) && op.groups > 1;
-  auto whole = [&](Value value, int64_t group) { return with_whole_channels(module, value, op, group); };
+  Dim channels = dims[1];
+  auto whole = [&](Value value, int64_t group) { return with_whole_channels(module, value, channels, op, group); };
   if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise)
     return module.append(op, {whole(without_zero(module, x), 2), whole(weight, 2)});
   Steps u = as_bytes(module, x, byte_type(factors));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
@@ -245,7 +246,7 @@ bool is_small_constant(Value value) {
 
 /// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
 std::optional<Tensor> computed(const Instruction& i) {
-  bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i);
+  bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};
   const Shape& shape = i.types[0].shape;
   bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);

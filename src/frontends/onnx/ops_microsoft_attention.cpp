@@ -16,7 +16,8 @@ Values rotary(Call& c) {
   if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
   Expr positions = arg(c, 1), x = arg(c, 0);
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
-  if (known_equal(positions.value.shape().elements(), 1) && !known_equal(sequence, 1)) {  // where all rows start
+  bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
+  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // where all rows start
     positions = broadcast(with_rank(iota(c, sequence) + reshape(positions, {}), 2), {x.dims()[0], sequence});
   }
   int64_t heads = c.integer("num_heads", 0);
