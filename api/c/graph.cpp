@@ -241,8 +241,9 @@ weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* o
   return guarded([&] {
     required(program, "program");
     program_of(graph);
+    CompileOptions asked = to_compile_options(options);  // before the graph is used up
     graph->instructions.clear();
     graph->results.clear();
-    *program = new weft_program(compile(std::move(graph->program), to_compile_options(options)));
+    *program = new weft_program(compile(std::move(graph->program), asked));
   });
 }

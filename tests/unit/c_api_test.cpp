@@ -153,15 +153,17 @@ TEST_CASE("inputs that do not fit are refused") {
 }
 
 TEST_CASE("a compile ends when its caller says so") {
-  weft::Graph graph;
-  weft_value x = graph.input("x", "f32[2]");
-  graph.output("y", graph.append("add", {x, x}));
+  auto code_with = [](const weft::CompileOptions& options) {
+    weft::Graph graph;  // a compile uses it up, however it ends
+    weft_value x = graph.input("x", "f32[2]");
+    graph.output("y", graph.append("add", {x, x}));
+    return code_of([&] { graph.compile(options); });
+  };
   for (const char* device : {"ref", "cpu"}) {
-    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = 1e-9}); }) == "E403");
-    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = -1}); }) == "E210");
-    CHECK(code_of([&] { graph.compile({.device = device, .stop = [] { return true; }}); }) == "E404");
-    CHECK(code_of([&] { graph.compile({.device = device, .deadline_seconds = 1e9, .stop = [] { return false; }}); }) ==
-          "none");
+    CHECK(code_with({.device = device, .deadline_seconds = 1e-9}) == "E403");
+    CHECK(code_with({.device = device, .deadline_seconds = -1}) == "E210");
+    CHECK(code_with({.device = device, .stop = [] { return true; }}) == "E404");
+    CHECK(code_with({.device = device, .deadline_seconds = 1e9, .stop = [] { return false; }}) == "none");
   }
 }
 
