@@ -14,7 +14,7 @@ import control
 import microsoft
 import numpy as np
 import patterns
-from cases import cases, draw_case
+from node_cases import cases, draw_case
 from draw import BF16, Drawing, Skip
 from operators import DRAWERS, JUMPS
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How to draw each of ONNX's operators: functions of a drawing and an operator's name. Elementwise operators come from
 src/ops/elementwise.def, so that a new line there is drawn at once; what has no function here is drawn from ONNX's own
-cases (cases.py).
+cases (node_cases.py).
 """
 
 import re

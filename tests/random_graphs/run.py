@@ -25,7 +25,7 @@ os.environ.setdefault("WEFT_BUILD", str(BUILD))
 sys.path.insert(0, str(BUILD / "python"))
 
 import graphs  # noqa: E402
-from cases import cases  # noqa: E402
+from node_cases import cases  # noqa: E402
 from draw import session_of  # noqa: E402
 
 SECONDS = 120  # for one graph
