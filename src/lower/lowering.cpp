@@ -109,7 +109,7 @@ Plan Lowering::run() {
   bind_parameters(main);
   lower_module(main, output_buffers(main));
   for (int64_t code = 0; code < texts_.size(); ++code) plan_.texts.push_back(texts_.text(code));
-  if (on_gpu() && !knobs().checked) merge_launches(plan_, apart_);
+  if (on_gpu() && !knobs().checked && knobs().gpu_merge) merge_launches(plan_, apart_);
   return std::move(static_cast<Plan&>(plan_));
 }
 

@@ -56,8 +56,9 @@ def test_model_equals_ref(model, chip, tmp_path):
 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
-def test_main_kernels(chip, tmp_path):
+def test_main_kernels(chip, tmp_path, monkeypatch):
     """Each family of tests/codegen/main_kernels.py by itself, in f16, at an eighth of the sizes."""
+    monkeypatch.setenv("WEFT_GPU_MERGE", "0")
     path = tmp_path / "main_kernels.onnx"
     onnx.save(main_kernels.model(8), path)
     done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", path, "--device", "amd:0", "--precision", "f16", "--norm", "1e-2")

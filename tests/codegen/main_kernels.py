@@ -84,7 +84,7 @@ def compiled(chip, precision, folder):
     cache = pathlib.Path(folder) / f"cache-{chip}-{precision}"
     command = [resources.BUILD / "bin/weft", "compile", path, "--device", f"{vendor}:{chip}", "--precision", precision,
                "-o", pathlib.Path(folder) / "main_kernels.weft"]
-    environment = os.environ | {"WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "6,plan"}
+    environment = os.environ | {"WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "6,plan", "WEFT_GPU_MERGE": "0"}
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return resources.kernels_in(cache), assembly.functions(done.stderr, chip)
