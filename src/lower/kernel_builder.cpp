@@ -60,7 +60,7 @@ void KernelBuilder::share(const std::string& header, const std::string& function
 }
 
 std::string KernelBuilder::once(const std::string& expression) {
-  std::string name = cat("u", constants_++);
+  std::string name = cat("once", constants_++);
   head_ += cat("  const auto ", name, " = ", expression, ";\n");
   return name;
 }
