@@ -69,10 +69,10 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
     check_budgets("main kernels in f16", chip, {name: costs(of) for name, of in sorted(families.items())})
 
 
-def test_decoder_with_caches(tmp_path):
+def test_decoder_with_caches(tmp_path, monkeypatch):
     """Merged launches and attention that ends at the last token, in f16."""
     model = tmp_path / "decoder.onnx"
-    sys.path.insert(0, str(emulated.ROOT / "bench"))
+    monkeypatch.syspath_prepend(str(emulated.ROOT / "bench"))
     import gpu_decoder
 
     gpu_decoder.write_model(model, "tiny", 64)
