@@ -59,6 +59,20 @@ def pictures():
     return found
 
 
+def programs(path, count):
+    """Random graphs as programs in text. Those with a size that cannot be left open (heads of a width) are passed over."""
+    for seed in range(SEED * 1000 + 40, SEED * 1000 + 200):
+        d = draw_graph(seed)
+        path.write_bytes(d.model(open_sizes(d)).SerializeToString())
+        done = subprocess.run([BUILD / "bin/weft", "inspect", path, "--ir"], capture_output=True)
+        assert done.returncode in (0, 3, 4), done.stderr
+        if done.returncode == 0:
+            yield done.stdout
+            count -= 1
+        if count == 0:
+            return
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Paths of small files of each kind that is read."""
@@ -81,10 +95,7 @@ def files(tmp_path_factory):
         subprocess.run([weft, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
     several = [weft, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
     subprocess.run(several, check=True, capture_output=True)
-    for number, seed in enumerate(range(SEED * 1000 + 40, SEED * 1000 + 60)):
-        d = draw_graph(seed)
-        (folder / "m.onnx").write_bytes(d.model(open_sizes(d)).SerializeToString())
-        text = subprocess.run([weft, "inspect", folder / "m.onnx", "--ir"], check=True, capture_output=True).stdout
+    for number, text in enumerate(programs(folder / "m.onnx", 20)):
         (folder / f"{number}.txt").write_bytes(text)
     (folder / "m.onnx").unlink()
     return sorted(folder.iterdir())
