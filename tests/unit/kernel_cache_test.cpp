@@ -15,22 +15,14 @@
 #include "counts.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_build.h"
+#include "scratch.h"
 #include "targets/cpu/object.h"
 
 using namespace weft;
+using test::Scratch;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder that is removed with everything in it.
-struct Scratch {
-  fs::path path;
-  Scratch() {
-    std::string name = fs::temp_directory_path() / "weft-test-XXXXXX";
-    path = ::mkdtemp(name.data());
-  }
-  ~Scratch() { fs::remove_all(path); }
-};
 
 /// Collects warnings instead of printing them.
 struct Warnings {

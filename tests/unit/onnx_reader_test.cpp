@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "frontends/onnx/reader.h"
 #include "onnx_writer.h"
+#include "scratch.h"
 
 namespace {
 
@@ -43,14 +44,7 @@ Message with_initializer(const Message& initializer) { return model(Message().me
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 
-/// A folder that goes away with the test.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "weft-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
+struct Folder : test::Scratch {
   fs::path write(const fs::path& name, const std::string& data) const {
     fs::create_directories((path / name).parent_path());
     std::ofstream(path / name, std::ios::binary) << data;

@@ -10,20 +10,13 @@
 #include "compile/tune.h"
 #include "ir/text.h"
 #include "ops/registry.h"
+#include "scratch.h"
 
 using namespace weft;
+using test::Scratch;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Scratch {
-  fs::path path;
-  Scratch() {
-    std::string name = fs::temp_directory_path() / "weft-test-XXXXXX";
-    path = ::mkdtemp(name.data());
-  }
-  ~Scratch() { fs::remove_all(path); }
-};
 
 /// "library" has no cost that anybody knows.
 Decision three_candidates() {
