@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
-constexpr uint64_t closed = 0xffffffff;  // the next task of a slot that is being filled in: beyond every total
+constexpr uint64_t closed = 0xffffffff;  // the next task of a part that is being filled in: beyond every total
 
 void pause() {
 #if defined(__x86_64__)
@@ -63,7 +63,7 @@ std::shared_ptr<ThreadPool> ThreadPool::shared(int width) {
   return pool;
 }
 
-ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)) {}
+ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)), parts_(std::min(width_, most_parts)) {}
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
@@ -107,17 +107,19 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
   // Closed first: a late thread that still holds the last call's state must fail to take a piece, whichever of the new
   // fields it has seen.
-  const uint64_t epoch = (slot->state.load(std::memory_order_relaxed) >> 32) + 1;
-  slot->state.store(epoch << 32 | closed, std::memory_order_relaxed);
+  const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;
+  for (int part = 0; part < parts_; ++part) slot->parts[part].state.store(epoch | closed, std::memory_order_relaxed);
   slot->total.store(tasks, std::memory_order_release);
   slot->piece.store(std::max<int64_t>(1, tasks / (width_ * 8)), std::memory_order_release);
   slot->body.store(body, std::memory_order_release);
   slot->context.store(context, std::memory_order_release);
   slot->done.store(0, std::memory_order_relaxed);
-  slot->state.store(epoch << 32, std::memory_order_release);
-  wake();
-  while (help(*slot, 0)) {
+  for (int part = 0; part < parts_; ++part) {
+    const auto first = static_cast<uint64_t>(part_begin(tasks, part));
+    slot->parts[part].state.store(epoch | first, std::memory_order_release);
   }
+  wake();
+  help(*slot, 0);
   for (int spins = 0; slot->done.load(std::memory_order_acquire) < tasks; ++spins) {
     if (spins < 2000) pause();
     else std::this_thread::yield();
@@ -125,30 +127,40 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   slot->taken.store(false, std::memory_order_release);
 }
 
-/// Takes one piece; false when none is left.
-bool ThreadPool::help(Slot& slot, int worker) {
-  uint64_t state = slot.state.load(std::memory_order_acquire);
+/// Runs one piece of a part; false when none is left.
+bool ThreadPool::take(Slot& slot, int part, int worker) {
+  std::atomic<uint64_t>& place = slot.parts[part].state;
+  uint64_t state = place.load(std::memory_order_acquire);
   for (;;) {
     auto next = static_cast<int64_t>(state & 0xffffffff);
     int64_t total = slot.total.load(std::memory_order_acquire), piece = slot.piece.load(std::memory_order_acquire);
     Body body = slot.body.load(std::memory_order_acquire);
     void* context = slot.context.load(std::memory_order_acquire);
-    if (next >= total || !body) return false;
-    int64_t end = std::min(next + piece, total);
+    const int64_t last = part_begin(total, part + 1);
+    if (next >= last || !body) return false;
+    int64_t end = std::min(next + piece, last);
     uint64_t taken = (state >> 32 << 32) | static_cast<uint64_t>(end);
     // Success proves that the call is still the one whose fields were read.
-    if (!slot.state.compare_exchange_weak(state, taken, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!place.compare_exchange_weak(state, taken, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
     body(context, next, end, worker);
     slot.done.fetch_add(end - next, std::memory_order_release);
     return true;
   }
 }
 
+/// Runs pieces until none is left, of the thread's own part first; false when there was none.
+bool ThreadPool::help(Slot& slot, int worker) {
+  const int own = worker * parts_ / width_;
+  bool helped = false;
+  for (int i = 0; i < parts_; ++i) {
+    while (take(slot, (own + i) % parts_, worker)) helped = true;
+  }
+  return helped;
+}
+
 bool ThreadPool::help_any(int worker) {
   bool helped = false;
-  for (Slot& slot : slots_) {
-    while (help(slot, worker)) helped = true;
-  }
+  for (Slot& slot : slots_) helped |= help(slot, worker);
   return helped;
 }
 
