@@ -9,11 +9,11 @@ Needs onnx and numpy, and torch for the peers; WEFT_COMMAND names the command li
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
 import gpu
+import machine
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -190,10 +190,7 @@ def main():
     print(row.pop("kernels", row.get("error", "")), flush=True)
     if arguments.peers:
         row |= torch_rows(arguments)
-    print(json.dumps(row), flush=True)
-    if arguments.out:
-        with open(arguments.out, "a") as file:
-            file.write(json.dumps(row) + "\n")
+    machine.tell(row, arguments.out)
 
 
 if __name__ == "__main__":

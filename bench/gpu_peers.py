@@ -10,7 +10,6 @@ Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the co
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -18,6 +17,7 @@ import warnings
 from pathlib import Path
 
 import gpu
+import machine
 import numpy as np
 import onnx
 import torch
@@ -187,10 +187,7 @@ def main():
 
     for row in results():
         row.pop("kernels", None)
-        print(json.dumps(row), flush=True)
-        if arguments.out:
-            with open(arguments.out, "a") as file:
-                file.write(json.dumps(row) + "\n")
+        machine.tell(row, arguments.out)
 
 
 if __name__ == "__main__":

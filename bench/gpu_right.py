@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import gpu
+import machine
 import numpy as np
 from weft_library import Program
 
@@ -151,10 +152,7 @@ def main():
 
     for model in arguments.models.split(","):
         for row in rows(model):
-            print(json.dumps(row), flush=True)
-            if arguments.out:
-                with open(arguments.out, "a") as file:
-                    file.write(json.dumps(row) + "\n")
+            machine.tell(row, arguments.out)
 
 
 if __name__ == "__main__":

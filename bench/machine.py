@@ -42,6 +42,14 @@ def load():
     return round(os.getloadavg()[0], 2)
 
 
+def tell(row, path=None):
+    """Prints a row of figures as a line of JSON, and appends it to a file."""
+    print(json.dumps(row), flush=True)
+    if path:
+        with open(path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 class Record:
     """Appends figures to a file, one JSON line each. `shared` (commit, machine) goes into every line."""
 

@@ -5,9 +5,12 @@
 #include <array>
 #include <string>
 
+#include "answers.h"
 #include "base/log.h"
 #include "onnx_writer.h"
 #include "weft/weft.hpp"
+
+using weft::test::code_of;
 
 namespace {
 
@@ -24,15 +27,6 @@ std::string take(weft_status* status) {
   std::string code = weft_status_code(status);
   weft_status_free(status);
   return code;
-}
-
-std::string code_of(auto call) {
-  try {
-    call();
-  } catch (const weft::Error& error) {
-    return std::string(error.code());
-  }
-  return "none";
 }
 
 constexpr std::array<float, 4> numbers{1, 2, 3, 4};

@@ -7,12 +7,14 @@
 
 #include "base/error.h"
 #include "compile.h"
+#include "errors.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "ops/registry.h"
 #include "passes/inline_control.h"
 
 using namespace weft;
+using weft::test::code_of;
 
 namespace {
 
@@ -47,15 +49,6 @@ std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const s
     }
   }
   return all;
-}
-
-std::string code_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.info().code;
-  }
-  return "";
 }
 
 // Elements above 0, squared, with their number: the size is known after the count.

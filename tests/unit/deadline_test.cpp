@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/watch.h"
 #include "compile.h"
+#include "errors.h"
 #include "ir/text.h"
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -22,6 +23,7 @@
 #include "runtime/kernel_cache.h"
 
 using namespace weft;
+using weft::test::code_of;
 
 namespace {
 
@@ -69,15 +71,6 @@ class Looks {
   double longest_ = 0;
   int count_ = 0;
 };
-
-std::string code_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.info().code;
-  }
-  return "";
-}
 
 Clock::time_point soon() { return Clock::now() + std::chrono::milliseconds(20); }
 

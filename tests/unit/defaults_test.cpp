@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "compile.h"
+#include "errors.h"
 #include "onnx_writer.h"
 
 namespace {
@@ -42,15 +43,6 @@ Tensor filled(std::vector<int64_t> dims, double value) {
 
 std::vector<double> run(const Executable& model, const std::vector<Tensor>& inputs) {
   return to_doubles(model.new_context()->run(inputs)[0]);
-}
-
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.info().code;
-  }
-  return "none";
 }
 
 }  // namespace

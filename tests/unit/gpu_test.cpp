@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile.h"
 #include "compile/places.h"
+#include "errors.h"
 #include "lower/merge_launches.h"
 #include "runtime/buckets.h"
 #include "targets/gpu/device.h"
@@ -14,13 +15,9 @@
 namespace weft {
 namespace {
 
-std::string code_of(const CompileOptions& options) {
-  try {
-    compile_file(std::filesystem::path(WEFT_SOURCE_DIR) / "examples/digits/digits.onnx", options);
-  } catch (const Error& error) {
-    return error.info().code;
-  }
-  return "";
+std::string digits_code(const CompileOptions& options) {
+  return test::code_of(
+      [&] { compile_file(std::filesystem::path(WEFT_SOURCE_DIR) / "examples/digits/digits.onnx", options); });
 }
 
 TEST_CASE("gpu: names of devices") {
@@ -39,9 +36,9 @@ TEST_CASE("gpu: all chips of a vendor as targets") {
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {
   if (!gpu::devices().empty()) return;  // this machine has what the test needs to be missing
-  CHECK(code_of({.device = "nvidia:0"}) == "E501");
-  CHECK(code_of({.device = "gpu"}) == "E501");
-  CHECK(code_of({.device = "amd:gfx1"}) != "");
+  CHECK(digits_code({.device = "nvidia:0"}) == "E501");
+  CHECK(digits_code({.device = "gpu"}) == "E501");
+  CHECK(digits_code({.device = "amd:gfx1"}) != "none");
   for (const gpu::DriverSearch& search : gpu::drivers()) {
     CHECK_FALSE(search.tried.empty());
     CHECK_FALSE(search.why.empty());

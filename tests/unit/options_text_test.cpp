@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "errors.h"
 
 namespace weft {
+using test::code_of;
 namespace {
 
 std::string shown(std::string_view text) {
@@ -19,15 +21,6 @@ std::string shown(std::string_view text) {
     }
   }
   return out;
-}
-
-std::string code_of(auto call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.info().code;
-  }
-  return "none";
 }
 
 }  // namespace
@@ -46,8 +39,8 @@ TEST_CASE("sizes are read in the forms of several tools") {
 }
 
 TEST_CASE("sizes that make no sense are refused") {
-  for (std::string text :
-       {"", "x", "x=a", "x=8..1", "x=1.5", "x=-2", "=1", "x[1", "x]1[", "x=99999999999999999999", "x=1,,2", "x:1x", "x=1..8:9", "x=1..8:", "x=4:4"}) {
+  for (std::string text : {"", "x", "x=a", "x=8..1", "x=1.5", "x=-2", "=1", "x[1", "x]1[", "x=99999999999999999999",
+                           "x=1,,2", "x:1x", "x=1..8:9", "x=1..8:", "x=4:4"}) {
     CAPTURE(text);
     CHECK(code_of([&] { parse_shapes(text); }) == "E203");
   }
