@@ -13,6 +13,7 @@
 #include "driver/tensor_files.h"
 #include "driver/terminal.h"
 #include "frontends/onnx/value_reader.h"
+#include "runtime/memory_limit.h"
 
 namespace weft::driver {
 namespace {
@@ -181,8 +182,21 @@ class Inputs {
       note(cat("note: input '", printable(port.name), "' gets random numbers, ", name(port.type.shape.dtype), dims,
                port.type.shape.is_static() ? "" : "; --at NAME=SIZE chooses open sizes"));
     }
+    check_room(port, dims);
     uint64_t seed = static_cast<uint64_t>(options_.seed) ^ hash128(port.name).low;
     tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
+  }
+
+  /// E401 for an input that a model may declare and no machine holds; numbers are f64 before they are the input's.
+  static void check_room(const Port& port, std::span<const int64_t> dims) {
+    int64_t bytes = 0, limit = default_memory_limit();
+    bool overflows = __builtin_mul_overflow(element_count(dims), 8 + (bits(port.type.shape.dtype) + 7) / 8, &bytes);
+    if (!overflows && bytes <= limit) return;
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E401",
+                 .what = cat("numbers for input '", printable(port.name), "', ", name(port.type.shape.dtype), dims,
+                             ", need more than the limit of ", limit >> 20, " MiB"),
+                 .hint = "choose smaller sizes, or raise the limit (WEFT_MEMORY_LIMIT)"});
   }
 
   const std::vector<Port>& ports_;

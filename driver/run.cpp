@@ -24,6 +24,7 @@ struct RunSettings {
   std::string labels, json;
   int top = 3;
   double deadline = 0;
+  bool check_numerics = false;
 };
 
 /// A list of names: JSON, or one per line.
@@ -132,6 +133,27 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   write_tensors(equals == std::string::npos ? text : text.substr(equals + 1), chosen);
 }
 
+/// Warns of the first value that is not finite, and of no other.
+class NumericsCheck {
+ public:
+  explicit NumericsCheck(const Executable& executable) : steps_(executable.steps()) {}
+
+  void operator()(size_t step, const std::string& value, const Tensor& tensor) {
+    if (is_found_ || !tensor.is_tensor() || !is_float(tensor.dtype)) return;
+    auto values = to_doubles(tensor);
+    auto odd = std::ranges::find_if(values, [](double x) { return !std::isfinite(x); });
+    is_found_ = odd != values.end();
+    if (!is_found_) return;
+    std::string place = step < steps_.size() ? cat(", kernel ", steps_[step].kernel) : "";
+    note(printable(cat("warning: W220: the first ", std::isnan(*odd) ? "NaN" : "infinity", " is element ",
+                       odd - values.begin(), " of ", value, ", step ", step, place)));
+  }
+
+ private:
+  std::vector<StepInfo> steps_;
+  bool is_found_ = false;
+};
+
 nlohmann::ordered_json to_json(const Tensor& tensor) {
   if (!tensor.is_tensor()) {
     constexpr const char* kinds[] = {"tensor", "sequence", "optional", "map"};
@@ -178,6 +200,7 @@ int run_verb(Words words) {
   line.value("--labels", "FILE", s.labels, "names of the classes: a JSON list, or one per line");
   line.value("--top", "N", s.top, "classes to show");
   line.value("--deadline", "SECONDS", s.deadline, "stop with an error when the run takes longer");
+  line.flag("--check-numerics", s.check_numerics, "warn of the first infinity or NaN, and of the step that made it");
   if (!line.parse(words)) return exit_done;
 
   auto executable = compile_model(s.model);
@@ -187,6 +210,7 @@ int run_verb(Words words) {
   if (s.deadline > 0)
     options.deadline =
         std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(s.deadline * 1e9));
+  if (s.check_numerics) options.observe = NumericsCheck(*executable);
   auto outputs = executable->new_context()->run(inputs, options);
 
   for (const std::string& output : s.outputs) write_output(output, executable->outputs(), outputs);

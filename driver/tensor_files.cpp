@@ -155,8 +155,9 @@ Bytes inflate_member(std::span<const std::byte> packed, size_t size, const std::
   return Bytes(std::move(plain));
 }
 
-/// One entry of the archive's directory at `at`, which is moved to the next.
-std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, const std::string& where) {
+/// One entry of the archive's directory at `at`, which is moved to the next. `left` bytes of the file are in no member
+/// yet: members that share theirs could unpack to any size.
+std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, size_t& left, const std::string& where) {
   if (little_endian<uint32_t>(file, at, where) != central_magic) refuse(where, "is damaged: its directory is broken");
   auto method = little_endian<uint16_t>(file, at + 10, where);
   size_t packed = little_endian<uint32_t>(file, at + 20, where), size = little_endian<uint32_t>(file, at + 24, where);
@@ -172,6 +173,8 @@ std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, const s
       local + 30 + little_endian<uint16_t>(file, local + 26, where) + little_endian<uint16_t>(file, local + 28, where);
   if (begin > file.size() || packed > file.size() - begin)
     refuse(where, cat("ends inside member '", printable(name), "'"));
+  if (packed > left) refuse(where, cat("is damaged: member '", printable(name), "' overlaps another"));
+  left -= packed;
   if (method == 0) return {name, file.part(begin, packed)};
   if (method != 8)
     refuse(where, cat("packs '", printable(name), "' by method ", method), "stored and deflated are read");
@@ -191,8 +194,9 @@ NamedTensors read_npz(const Bytes& file, const std::string& where) {
   if (end == file.size()) refuse(where, "is a zip archive without its end");
   size_t count = little_endian<uint16_t>(file, end + 10, where), at = little_endian<uint32_t>(file, end + 16, where);
   NamedTensors tensors;
+  size_t left = file.size();
   for (size_t i = 0; i < count; ++i) {
-    auto [name, bytes] = read_member(file, at, where);
+    auto [name, bytes] = read_member(file, at, left, where);
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     std::string inside = cat(where, ": '", printable(name), "'");
     if (!as_text(bytes).starts_with("\x93NUMPY")) refuse(inside, "is no NumPy array");

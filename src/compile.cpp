@@ -18,6 +18,7 @@
 #include "passes/channels_last.h"
 #include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
+#include "passes/fold_constants.h"
 #include "passes/inline_control.h"
 #include "passes/integer_products.h"
 #include "passes/passes.h"
@@ -95,6 +96,7 @@ std::shared_ptr<Executable> compile_reference(Job job, bool has_passes) {
 
 void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
+  FoldingScope folding;
   add_passes(run);
   add(report, run);
   if (!stage.empty() && !run.stopped()) find_pass(stage);  // says which passes there are

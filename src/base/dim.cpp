@@ -6,17 +6,33 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace weft {
 
 enum class AtomKind : uint8_t { symbol, floordiv, min, max };
 
+namespace {
+
+constexpr int64_t unbounded_below = INT64_MIN;
+constexpr int64_t unbounded_above = INT64_MAX;
+
+/// Bounds are extended integers: INT64_MIN and INT64_MAX stand for "none known" and absorb.
+struct Interval {
+  int64_t low = unbounded_below;
+  int64_t high = unbounded_above;
+};
+
+}  // namespace
+
 /// A factor that cannot be taken apart further. `key` is its canonical text, by which atoms are ordered and compared.
+/// The range is found once: atoms lie in atoms, and looking into them each time would take 2^depth steps.
 struct DimAtom {
   AtomKind kind;
   Symbol symbol;
   Dim a, b;
   std::string key;
+  Interval range = {};
 };
 using Atom = std::shared_ptr<const DimAtom>;
 
@@ -33,8 +49,9 @@ struct DimTerms {
 
 namespace {
 
-constexpr int64_t unbounded_below = INT64_MIN;
-constexpr int64_t unbounded_above = INT64_MAX;
+/// Characters of an expression. Sizes of real models take some hundred; those that a few nodes square again and again
+/// would have no end.
+constexpr size_t longest_expression = 16'384;
 
 [[noreturn]] void overflow() {
   throw Error({.kind = ErrorKind::model, .code = "E146", .what = "a size overflows 64 bits"});
@@ -58,12 +75,6 @@ int64_t floor_divide(int64_t a, int64_t b) {
   if (b == -1) return multiply(a, -1);
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
-
-/// Bounds are extended integers: INT64_MIN and INT64_MAX stand for "none known" and absorb.
-struct Interval {
-  int64_t low = unbounded_below;
-  int64_t high = unbounded_above;
-};
 
 bool is_infinite(int64_t x) { return x == unbounded_below || x == unbounded_above; }
 
@@ -96,26 +107,14 @@ Interval operator*(Interval a, Interval b) {
 
 Interval bounds(const Dim& dim) { return {dim.lower_bound(), dim.upper_bound()}; }
 
-Interval bounds(const DimAtom& atom) {
-  switch (atom.kind) {
-    case AtomKind::symbol: return {atom.symbol.min, atom.symbol.max};
-    case AtomKind::floordiv: {
-      Interval a = bounds(atom.a), b = bounds(atom.b);
-      if (b.low <= 0) return {};
-      auto [low, high] = std::minmax({bound_divide(a.low, b.low), bound_divide(a.low, b.high),
-                                      bound_divide(a.high, b.low), bound_divide(a.high, b.high)});
-      return {low, high};
-    }
-    case AtomKind::min: {
-      Interval a = bounds(atom.a), b = bounds(atom.b);
-      return {std::min(a.low, b.low), std::min(a.high, b.high)};
-    }
-    case AtomKind::max: {
-      Interval a = bounds(atom.a), b = bounds(atom.b);
-      return {std::max(a.low, b.low), std::max(a.high, b.high)};
-    }
-  }
-  return {};
+/// Of what `kind` makes of two sizes.
+Interval bounds(AtomKind kind, Interval a, Interval b) {
+  if (kind == AtomKind::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
+  if (kind == AtomKind::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
+  if (b.low <= 0) return {};
+  auto [low, high] = std::minmax({bound_divide(a.low, b.low), bound_divide(a.low, b.high), bound_divide(a.high, b.low),
+                                  bound_divide(a.high, b.high)});
+  return {low, high};
 }
 
 int64_t known_divisor(const DimAtom& atom) { return atom.kind == AtomKind::symbol ? atom.symbol.multiple_of : 1; }
@@ -154,6 +153,14 @@ struct DimAlgebra {
       else merged.push_back(std::move(term));
       if (merged.back().coefficient == 0) merged.pop_back();
     }
+    size_t length = 0;
+    for (const DimTerm& term : merged) length += term.key.size();
+    if (length > longest_expression)
+      throw Error(
+          {.kind = ErrorKind::unsupported,
+           .code = "E146",
+           .what = cat("the expression of a size takes ", length, " characters, more than ", longest_expression),
+           .hint = "give the sizes of the inputs: --shape x=..."});
     Dim dim(constant);
     if (!merged.empty()) dim.terms_ = std::make_shared<const DimTerms>(DimTerms{std::move(merged)});
     return dim;
@@ -166,7 +173,8 @@ struct DimAlgebra {
 
   static Dim of(AtomKind kind, std::string_view name, const Dim& a, const Dim& b) {
     std::string key = cat(name, "(", a, ", ", b, ")");
-    return of(std::make_shared<const DimAtom>(DimAtom{kind, {}, a, b, std::move(key)}));
+    Interval range = bounds(kind, bounds(a), bounds(b));
+    return of(std::make_shared<const DimAtom>(DimAtom{kind, {}, a, b, std::move(key), range}));
   }
 
   static DimTerm multiply_terms(const DimTerm& a, const DimTerm& b) {
@@ -329,9 +337,10 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
+  const bool is_readable = printable(name) == name;  // else bytes above 127 may be no text, or move a cursor
   std::string text = "\"";
   for (char c : name) {
-    bool is_shown = is_name_part(c) || c == ' ' || static_cast<unsigned char>(c) >= 0x80;
+    bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);
     text += is_shown ? std::string(1, c) : escaped(c);
   }
   return text + "\"";
@@ -352,8 +361,9 @@ std::string symbol_name(std::string_view text) {
 Dim Dim::symbol(Symbol symbol) {
   if (symbol.min == symbol.max) return symbol.min;
   std::string key = symbol_text(symbol.name);
+  Interval range{symbol.min, symbol.max};
   return DimAlgebra::of(
-      std::make_shared<const DimAtom>(DimAtom{AtomKind::symbol, std::move(symbol), {}, {}, std::move(key)}));
+      std::make_shared<const DimAtom>(DimAtom{AtomKind::symbol, std::move(symbol), {}, {}, std::move(key), range}));
 }
 
 std::optional<int64_t> Dim::constant() const { return terms_ ? std::nullopt : std::optional(constant_); }
@@ -402,7 +412,7 @@ static Interval range_of(const Dim& dim, int64_t constant) {
   Interval sum{constant, constant};
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     Interval value{term.coefficient, term.coefficient};
-    for (const Atom& factor : term.factors) value = value * bounds(*factor);
+    for (const Atom& factor : term.factors) value = value * factor->range;
     sum = sum + value;
   }
   return sum;

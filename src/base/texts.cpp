@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/texts.h"
 
+#include "base/error.h"
+
 namespace weft {
+namespace {
+
+/// Adds to a sum of bytes that must stay below the limit.
+void count_bytes(size_t& sum, size_t more) {
+  constexpr size_t most = size_t{1} << 30;
+  sum += more;
+  if (sum <= most) return;
+  throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "texts of a run take more than 1024 MiB"});
+}
+
+}  // namespace
 
 TextPool::TextPool(const TextPool* base) : base_(base), first_(base ? base->size() : 0) {}
 
@@ -13,6 +26,7 @@ const int64_t* TextPool::find(std::string_view text) const {
 int64_t TextPool::code(std::string_view text) {
   if (const int64_t* known = find(text)) return *known;
   int64_t code = size();
+  count_bytes(bytes_, text.size());
   texts_.emplace_back(text);
   codes_.emplace(texts_.back(), code);
   return code;
@@ -26,6 +40,7 @@ const std::string& TextPool::text(int64_t code) const {
 void TextPool::clear() {
   codes_.clear();
   texts_.clear();
+  bytes_ = 0;
 }
 
 std::vector<int64_t> TextPool::encode(std::span<const std::string> texts) {
@@ -38,7 +53,11 @@ std::vector<int64_t> TextPool::encode(std::span<const std::string> texts) {
 Tensor TextPool::decode(std::vector<int64_t> dims, std::span<const int64_t> codes) const {
   std::vector<std::string> texts;
   texts.reserve(codes.size());
-  for (int64_t code : codes) texts.push_back(text(code));
+  size_t bytes = 0;
+  for (int64_t code : codes) {
+    count_bytes(bytes, text(code).size());
+    texts.push_back(text(code));
+  }
   return make_text_tensor(std::move(dims), std::move(texts));
 }
 

@@ -19,7 +19,8 @@ namespace weft {
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
 ///     pool.text(codes[1]);                                         // "b"
 ///
-/// Not for use by two threads at once; one that is only read (text, find) may be shared.
+/// Not for use by two threads at once; one that is only read (text, find) may be shared. Texts have no size that a plan
+/// could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 1 GiB is E401.
 class TextPool {
  public:
   /// Numbers continue after those of `base`, which must outlive this and not grow any more.
@@ -41,6 +42,7 @@ class TextPool {
 
   const TextPool* base_;
   int64_t first_;
+  size_t bytes_ = 0;
   std::deque<std::string> texts_;  // their addresses stay
   std::unordered_map<std::string_view, int64_t> codes_;
 };

@@ -154,7 +154,9 @@ void Module::erase(Instruction& instruction) {
     users.erase(std::ranges::find(users, &instruction));
   }
   instruction.inputs.clear();
-  std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
+  if (instruction.is<Constant>()) instruction.op = Constant{};  // lets go of its data
+  if (instruction.is<Parameter>())
+    std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
   unlink(instruction);
 }
 

@@ -2,10 +2,14 @@
 #include "passes/fold_constants.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
+#include "ops/boxes.h"
 #include "ops/build.h"
+#include "ops/dot.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
 #include "ops/wide.h"
@@ -14,6 +18,8 @@ namespace weft {
 namespace {
 
 constexpr int64_t largest_result = int64_t{64} << 20, largest_copy = int64_t{64} << 10;
+/// Of a whole program: bytes beyond what its constants take already, and elements read, multiplied or made.
+constexpr int64_t most_bytes = int64_t{512} << 20, most_work = int64_t{1} << 31;
 
 bool only_moves_or_widens(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>() || i.is<Pad>() || i.is<Concat>() ||
@@ -24,6 +30,62 @@ int64_t result_bytes(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += byte_size(type.shape.dtype, type.shape.elements().value());
   return total;
+}
+
+int64_t elements(const Type& type) { return type.shape.elements().value(); }
+
+/// What is looked at for each element of the result: products that are summed, a window, other boxes.
+std::vector<int64_t> looked_at(const Instruction& i) {
+  auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[static_cast<size_t>(axis)].value(); };
+  if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
+  if (i.is<Convolution>()) return {elements(i.inputs[1].type()) / std::max<int64_t>(size(1, 0), 1)};
+  if (i.is<Attention>()) return {size(1, i.inputs[1].rank() - 2)};
+  if (i.is<NonMaxSuppression>()) return {size(0, 1)};
+  if (const auto* pool = i.as<Pool>()) return pool->kernel;
+  return {};
+}
+
+/// Elements read and looked at, INT64_MAX when they are more than that.
+int64_t work(const Instruction& i) {
+  int64_t total = 0;
+  for (const Type& type : i.types) total += elements(type);
+  for (int64_t factor : looked_at(i)) {
+    if (__builtin_mul_overflow(total, factor, &total)) return INT64_MAX;
+  }
+  for (const Value& input : i.inputs) {
+    if (__builtin_add_overflow(total, elements(input.type()), &total)) return INT64_MAX;
+  }
+  return total;
+}
+
+/// How many more bytes the results take than what nothing but this instruction reads.
+int64_t added_bytes(const Instruction& i) {
+  int64_t added = result_bytes(i);
+  for (const Value& input : i.inputs) {
+    if (input.def->users.size() == 1) added -= static_cast<int64_t>(input.def->as<Constant>()->tensor.data.size());
+  }
+  return std::max<int64_t>(added, 0);
+}
+
+thread_local FoldingScope* scope = nullptr;
+
+/// Takes from what a program may spend on folding; false when there is too little left.
+bool spend(FoldingScope& spent, const Instruction& i) {
+  int64_t bytes = added_bytes(i), steps = work(i);
+  if (bytes > most_bytes - spent.bytes || steps > most_work - spent.work) return false;
+  spent.bytes += bytes;
+  spent.work += steps;
+  return true;
+}
+
+/// With the constants that only it read: in a long chain they would all be there until its end.
+void erase_with_operands(Module& module, Instruction& i) {
+  std::set<Instruction*> operands;
+  for (const Value& input : i.inputs) operands.insert(input.def);
+  module.erase(i);
+  for (Instruction* operand : operands) {
+    if (operand->users.empty() && !module.is_result(operand->result())) module.erase(*operand);
+  }
 }
 
 bool is_plain(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
@@ -39,18 +101,23 @@ bool can_fold(const Instruction& i) {
 
 }  // namespace
 
+FoldingScope::FoldingScope() : outer_(scope) { scope = this; }
+FoldingScope::~FoldingScope() { scope = outer_; }
+
 bool fold_constants(Module& module) {
+  std::optional<FoldingScope> own;
+  if (!scope) own.emplace();
   bool changed = false;
   for (Instruction& i : module) {
     bool is_needed = !i.users.empty() || module.is_result(i.result());
-    if (!is_needed || !can_fold(i)) continue;
+    if (!is_needed || !can_fold(i) || !spend(*scope, i)) continue;
     TextScope texts;
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
     std::vector<Wide> out = i.op.info().evaluate(i.op, in);
-    ReplaceScope scope(module, i);
+    ReplaceScope place(module, i);
     for (uint32_t k = 0; k < out.size(); ++k) module.replace(i.result(k), constant(module, to_tensor(out[k])));
-    module.erase(i);
+    erase_with_operands(module, i);
     changed = true;
   }
   return changed;

@@ -21,25 +21,45 @@ std::string key_of(const Instruction& i) {
   return key;
 }
 
+/// What the keys of many different instructions cannot tell apart: fields, or the whole of a constant.
+std::string full_key_of(const Instruction& i) {
+  const auto* c = i.as<Constant>();
+  return cat(key_of(i), " ", c ? to_string(hash128(c->tensor.data)) : to_string(i.op));
+}
+
 bool may_merge(const Instruction& i) {
   return !i.is<Parameter>() && i.modules.empty() && !i.op.info().has_side_effects;
+}
+
+using Seen = std::unordered_map<std::string, std::vector<Instruction*>>;
+
+Instruction* equal_in(const std::vector<Instruction*>& candidates, const Instruction& i) {
+  auto same = std::ranges::find_if(candidates, [&](Instruction* other) { return other->op == i.op; });
+  return same == candidates.end() ? nullptr : *same;
+}
+
+/// One that was seen before, or null, and then `i` is seen. The same operand sliced in 10,000 ways must not be 10,000
+/// times 10,000 comparisons, so a crowded entry is divided.
+Instruction* find_same(Seen& seen, Instruction& i) {
+  constexpr size_t crowded = 16;
+  auto* alike = &seen[key_of(i)];
+  Instruction* same = equal_in(*alike, i);
+  if (!same && alike->size() >= crowded) alike = &seen[full_key_of(i)], same = equal_in(*alike, i);
+  if (!same) alike->push_back(&i);
+  return same;
 }
 
 }  // namespace
 
 bool merge_common(Module& module) {
   bool changed = false;
-  std::unordered_map<std::string, std::vector<Instruction*>> seen;
+  Seen seen;
   for (Instruction& i : module) {
     heed_watch();
     if (!may_merge(i)) continue;
-    auto& candidates = seen[key_of(i)];
-    auto same = std::ranges::find_if(candidates, [&](Instruction* other) { return other->op == i.op; });
-    if (same == candidates.end()) {
-      candidates.push_back(&i);
-      continue;
-    }
-    for (uint32_t k = 0; k < i.types.size(); ++k) module.replace(i.result(k), (*same)->result(k));
+    Instruction* same = find_same(seen, i);
+    if (!same) continue;
+    for (uint32_t k = 0; k < i.types.size(); ++k) module.replace(i.result(k), same->result(k));
     module.erase(i);
     changed = true;
   }

@@ -159,7 +159,7 @@ KernelCache& KernelCache::shared() {
 
 void KernelCache::warn(const std::string& what) {
   unusable_ = true;
-  log(LogLevel::warning, "the kernel cache ", printable(folder_.string()), " is not used: ", what);
+  log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()), " is not used: ", what);
 }
 
 /// The folder's descriptor, or -1 without a word when it does not exist and `create` is false.
@@ -196,7 +196,8 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
 /// What is there already is still read.
 void KernelCache::stop_writing(int code) {
   if (is_full_.exchange(true)) return;
-  log(LogLevel::warning, "the kernel cache ", printable(folder_.string()), " takes no more: ", std::strerror(code));
+  log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()),
+      " takes no more: ", std::strerror(code));
 }
 
 void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {

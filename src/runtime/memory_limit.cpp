@@ -19,13 +19,6 @@ int64_t control_group_limit() {
   return limit > 0 ? limit : INT64_MAX;
 }
 
-int64_t default_limit() {
-  if (knobs().memory_limit > 0) return knobs().memory_limit << 20;
-  static const int64_t whole = std::min<int64_t>(
-      static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE), control_group_limit());
-  return whole;
-}
-
 std::string in_mebibytes(int64_t bytes) { return cat(bytes >> 20, " MiB"); }
 
 bool takes_memory(const PlanBuffer& buffer) {
@@ -34,8 +27,15 @@ bool takes_memory(const PlanBuffer& buffer) {
 
 }  // namespace
 
+int64_t default_memory_limit() {
+  if (knobs().memory_limit > 0) return knobs().memory_limit << 20;
+  static const int64_t whole = std::min<int64_t>(
+      static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE), control_group_limit());
+  return whole;
+}
+
 void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit) {
-  if (limit <= 0) limit = default_limit();
+  if (limit <= 0) limit = default_memory_limit();
   int64_t total = arena;
   size_t largest = 0;
   bool overflows = false;

@@ -6,9 +6,11 @@
 
 namespace weft {
 
-/// Refuses (E401) a run that would take more than `limit` bytes (0: WEFT_MEMORY_LIMIT, else what the machine or its
-/// control group has) before any is taken. `bytes` are those of each buffer of the plan, `arena` those of the working
-/// memory. The error names the node with the largest buffer.
+/// Bytes: WEFT_MEMORY_LIMIT, else what the machine or its control group has.
+int64_t default_memory_limit();
+
+/// Refuses (E401) a run that would take more than `limit` bytes (0: the default) before any is taken. `bytes` are those
+/// of each buffer of the plan, `arena` those of the working memory. The error names the node with the largest buffer.
 void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit);
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -69,7 +70,8 @@ int run_mutants(const Mutants& mutants, int count, char** words) {
   std::vector<Sound> files;
   for (int i = 4; i < count; ++i) files.push_back(read_sound(words[i]));
   std::map<std::string, int> outcomes;
-  int64_t start = peak_kilobytes();
+  int64_t start = peak_kilobytes(), before = start;
+  double slowest = 0;
   for (uint64_t number = first; number < first + all; ++number) {
     std::seed_seq seeds{seed, number};
     std::mt19937_64 random(seeds);
@@ -82,6 +84,7 @@ int run_mutants(const Mutants& mutants, int count, char** words) {
     double begin = cpu_seconds();
     ++outcomes[outcome(mutants, sound, bytes)];
     double taken = cpu_seconds() - begin;
+    slowest = std::max(slowest, taken);
     if (taken > most_seconds) std::printf("BUG: took %.1f s\n", taken);
     if (peak_kilobytes() - start > most_kilobytes) {
       std::printf("BUG: took %lld MiB\n", static_cast<long long>((peak_kilobytes() - start) >> 10));
@@ -89,6 +92,8 @@ int run_mutants(const Mutants& mutants, int count, char** words) {
     }
   }
   for (const auto& [what, times] : outcomes) std::printf("%s %d\n", what.c_str(), times);
+  std::printf("slowest %.2f s, memory above the start %lld MiB\n", slowest,
+              static_cast<long long>((peak_kilobytes() - before) >> 10));
   return 0;
 }
 

@@ -107,6 +107,7 @@ def run_mutants(program, files, first, count):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
     lines = done.stdout.splitlines()
     wrong, number = [], first
+    print(lines[-1] if lines else "")  # the slowest, and the largest
     for line in lines:
         number = int(line) if line.isdigit() else number
         if line.startswith("BUG"):

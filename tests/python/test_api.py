@@ -211,6 +211,8 @@ def test_errors(make, kind, base, code):
         lambda m, x: m(x, image=x),
         lambda m, x: m(picture=x),
         lambda m, x: m(object()),
+        lambda m, x: m(None),
+        lambda m, x: m(np.full(x.shape, "seven")),
     ],
 )
 def test_bad_inputs(model, ten, call):

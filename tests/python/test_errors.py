@@ -6,11 +6,11 @@ import re
 from conftest import ROOT
 
 FOLDERS = ("src", "driver", "api", "ort", "migraphx")
-CODE = re.compile(r'"(E\d{3})"')
+CODE = re.compile(r'"(E\d{3}(?=")|W\d{3}(?=: ))')
 
 
 def documented():
-    return re.findall(r"^\| (E\d{3}) \|", (ROOT / "docs/errors.md").read_text(), re.M)
+    return re.findall(r"^\| ([EW]\d{3}) \|", (ROOT / "docs/errors.md").read_text(), re.M)
 
 
 def raised():

@@ -96,6 +96,8 @@ node("10 custom domain", "MyOp", "x", domain="com.acme")
 bad("11 cycle")(lambda f: save(f, graph_of([
     helper.make_node("Add", ["x", "b"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"], name="second"),
     helper.make_node("Relu", ["b"], ["y"])])))  # fmt: skip
+bad("12 nodes out of order")(lambda f: save(f, graph_of([
+    helper.make_node("Relu", ["a"], ["y"], name="second"), helper.make_node("Neg", ["x"], ["a"], name="first")])))  # fmt: skip
 bad("13 name made twice")(lambda f: save(f, graph_of([
     helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])])))  # fmt: skip
 bad("14 nobody makes it")(lambda f: save(f, graph_of([
@@ -160,6 +162,22 @@ def gather_at_run_time(folder):
     return ["run", "m.onnx", "-i", "i=i.npy"]
 
 
+@bad("27 loop of 2^62 trips")
+def endless(folder):
+    body = helper.make_graph([helper.make_node("Sin", ["s"], ["t"]), helper.make_node("Identity", ["go"], ["on"])], "body",
+                             [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), info("s")],
+                             [info("on", (), TensorProto.BOOL), info("t")])  # fmt: skip
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y"], name="n", body=body)
+    return save(folder, graph_of([loop], weights={"trips": np.int64(1 << 62)})) + ["--device", "ref", "--deadline", "0.2"]
+
+
+@bad("28 nested 30 deep")
+def a_little_nested(folder):
+    from nest import nested_model
+
+    return plain(folder, nested_model(30)) + ["--fill", "ones"]
+
+
 @bad("29 nested 2,000 deep")
 def nested(folder):
     from nest import nested_model
@@ -188,6 +206,33 @@ def recursive(folder):
     top = helper.make_node("R", ["x"], ["y"], domain="f")
     return save(folder, graph_of([top]), opsets=[helper.make_opsetid("f", 1)], functions=[function])
 
+
+# --- weights in files of their own
+
+
+def external(folder, location, offset=0):
+    def change(tensor):
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": location, "offset": offset, "length": 24}.items():
+            tensor.external_data.add(key=key, value=str(value))
+
+    home = folder / "home"
+    home.mkdir()
+    (folder / "secret").write_bytes(bytes(24))
+    (home / "w.bin").write_bytes(bytes(24))
+    os.mkfifo(home / "fifo")
+    (home / "link").symlink_to("../secret")
+    with_tensor(home, change)
+    return ["run", "home/m.onnx"]
+
+
+for place in ("../secret", "/dev/zero", "fifo", "link"):
+    bad(f"33 weights in {place}")(lambda f, place=place: external(f, place))
+bad("34 weights that are missing")(lambda f: external(f, "v.bin"))
+bad("34 weights that are too short")(lambda f: external(f, "w.bin", 16))
+bad("34 weights at a negative place")(lambda f: external(f, "w.bin", -8))
+bad("34 weights at a huge place")(lambda f: external(f, "w.bin", 1 << 62))
 
 # --- more single nodes
 
@@ -228,6 +273,11 @@ bad("41 another size")(lambda f: run_with(f, np.zeros((2, 4), np.float32), "-i",
 bad("41 another name")(lambda f: run_with(f, np.zeros((2, 3), np.float32), "-i", "xx=a.npy"))
 bad("43 outside the range")(lambda f: run_with(f, np.zeros((40, 3), np.float32), "--shape", "x=1..32,3", "-i", "x=a.npy",
                                                dims=("b", 3)))  # fmt: skip
+node("39 scale of 0", "QuantizeLinear", "x", "s", weights={"s": np.float32(0)})
+bad("47 infinity in an output")(lambda f: save(f, graph_of([
+    helper.make_node("Log", ["x"], ["y"], name="n")])) + ["--device", "ref", "--fill", "zeros", "--check-numerics"])  # fmt: skip
+bad("49 GGUF file")(lambda f: plain(f, b"GGUF\x03\0\0\0" + b"\xff" * 16, "m.gguf"))
+bad("49 safetensors file")(lambda f: plain(f, b"\xff" * 8 + b'{"w":', "m.safetensors"))
 bad("44 no GPU")(lambda f: relu(f) + ["--device", "hip"])
 
 

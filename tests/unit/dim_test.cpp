@@ -6,6 +6,7 @@
 
 #include "base/dim.h"
 #include "base/error.h"
+#include "base/text.h"
 
 using namespace weft;
 
@@ -187,4 +188,28 @@ TEST_CASE("dim: a maximum is at least each of its operands, a minimum at most") 
   CHECK_FALSE(known_less_equal(max(p, q), p));
   CHECK_FALSE(known_less_equal(r, max(p, q)));
   CHECK(max(p, max(p, q)) == max(p, q));
+}
+
+TEST_CASE("dim: an expression that a few nodes square again and again ends in an error") {
+  auto squared = [](bool is_divided) {
+    Dim size = a;
+    for (int i = 0; i < 60; ++i) size = is_divided ? floordiv(size * size + 1, 3) : size * size;
+  };
+  CHECK_THROWS_WITH_AS(squared(false), doctest::Contains("E146"), Error);
+  CHECK_THROWS_WITH_AS(squared(true), doctest::Contains("E146"), Error);
+}
+
+TEST_CASE("dim: bounds of what lies deep inside are not looked for again and again") {
+  Dim deep = a;
+  for (int i = 0; i < 200; ++i) deep = floordiv(deep + 1, 3);
+  CHECK(deep.lower_bound() == 0);
+}
+
+TEST_CASE("dim: a name that is no text, or moves the cursor, is written in letters") {
+  for (const char* name : {"\xff", "n\xc2\x9bJ", "\x1b[2J", "gr\xc3\xb6\xc3\x9f", "a\xc3"}) {
+    CAPTURE(name);
+    std::string text = symbol_text(name);
+    CHECK(printable(text) == text);
+    CHECK(symbol_name(text) == name);
+  }
 }

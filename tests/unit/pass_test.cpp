@@ -11,10 +11,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/knobs.h"
+#include "ir/core_ops.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "ops/build.h"
+#include "ops/dot.h"
 #include "ops/registry.h"
+#include "passes/fold_constants.h"
 #include "passes/passes.h"
 #include "passes/program_files.h"
 #include "targets/ref/ref.h"
@@ -127,4 +130,37 @@ TEST_CASE("passes: what a failing pass leaves can be run again, large constants 
 
 TEST_CASE("passes: an unknown name is refused with the list") {
   CHECK_THROWS_WITH_AS(find_pass("polish"), doctest::Contains("normalise"), Error);
+}
+
+TEST_CASE("passes: few bytes of constants do not become many, nor take for ever") {
+  Program program;
+  Module& main = program.main();
+  Value column = constant(main, make_tensor(DType::f32, {1024, 1}, std::vector<double>(1024, 1))),
+        row = constant(main, make_tensor(DType::f32, {1, 1024}, std::vector<double>(1024, 1)));
+  std::vector<Result> results;
+  for (int i = 0; i < 3; ++i) {  // 4 MiB each
+    Value factor = constant(main, make_tensor(DType::f32, {1, 1}, std::vector<double>{1.0 + i}));
+    results.push_back({cat("y", i), main.append(Dot{}, {main.append(Dot{}, {column, factor}), row})});
+  }
+  main.set_results(results);
+  FoldingScope spent;
+  spent.bytes = int64_t{506} << 20;  // of 512
+  fold_constants(main);
+  auto is_folded = [](const Result& result) { return result.value.def->is<Constant>(); };
+  CHECK(std::ranges::count_if(main.results(), is_folded) == 1);
+  spent.bytes = 0;
+  spent.work = (int64_t{1} << 31) - (int64_t{3} << 19);
+  fold_constants(main);
+  CHECK(std::ranges::count_if(main.results(), is_folded) == 2);
+}
+
+TEST_CASE("passes: a long chain of constants holds one of them at a time") {
+  Program program;
+  Module& main = program.main();
+  Value x = constant(main, make_tensor(DType::f32, {1 << 20}, std::vector<double>(1 << 20, 1)));
+  for (int i = 0; i < 20; ++i) x = apply(main, Fn::neg, {x});
+  main.set_results({{"y", x}});
+  fold_constants(main);
+  CHECK(main.size() == 1);
+  CHECK(to_doubles(main.results()[0].value.def->as<Constant>()->tensor).at(7) == 1);
 }

@@ -17,6 +17,7 @@ namespace weft::onnx {
 namespace {
 
 constexpr int64_t most_written_out = 200'000;  // nodes that loops of a fixed number of trips may come to
+constexpr size_t most_shown = 50;              // problems in one error
 
 using Key = std::pair<std::string_view, std::string_view>;
 
@@ -110,11 +111,15 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 }
 
 std::vector<std::string> visible_names(const Scope& scope) {
+  constexpr size_t most = 10'000;
   std::set<std::string> names;
-  for (const Scope* s = &scope; s && names.size() < 10'000; s = s->outer) {
-    for (const auto& [name, value] : s->values) names.insert(printable(name));
-    for (const auto& [name, data] : s->initializers) names.insert(printable(name));
-  }
+  auto add = [&](const auto& map) {
+    for (const auto& [name, what] : map) {
+      if (names.size() >= most) return;
+      names.insert(printable(name));
+    }
+  };
+  for (const Scope* s = &scope; s; s = s->outer) add(s->values), add(s->initializers);
   return {names.begin(), names.end()};
 }
 
@@ -234,7 +239,9 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
     throw Error(fault("E152", cat("functions call each other more than ", options_.max_nesting, " deep, at ", name)));
   }
   active.push_back(&function);
-  int64_t size = count_nodes(function.nodes, active);
+  // A call binds each of these names, so they are work as nodes are.
+  size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
+  int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
   if (size > options_.max_nodes) {
     std::string chain;
     for (auto* f : active) chain += cat(chain.empty() ? "" : " -> ", full_name(f->domain, f->name));
@@ -269,8 +276,8 @@ void Importer::check_operators() {
     std::string times = lack.count > 1 ? cat(", used ", lack.count, " times") : std::string();
     std::string what =
         is_custom ? cat(name, " needs a library that defines it") : cat("op ", name, " is unknown to Weft");
-    ErrorInfo problem =
-        fault(is_custom ? "E121" : "E120", what + times, describe(*lack.first), did_you_mean(name, names));
+    ErrorInfo problem = fault(is_custom ? "E121" : "E120", what + times, describe(*lack.first),
+                              problems_.size() < most_shown ? did_you_mean(name, names) : std::string());
     problem.kind = ErrorKind::unsupported;
     problems_.push_back(std::move(problem));
   }
@@ -473,11 +480,16 @@ Values Importer::body(const Graph& graph, Scope& scope) {
   return outputs;
 }
 
+/// Looked for only where somebody will read it.
+std::string Importer::names_like(std::string_view name, const Scope& scope) const {
+  return problems_.size() < most_shown ? did_you_mean(name, visible_names(scope)) : std::string();
+}
+
 Value Importer::output(std::string_view name, Scope& scope) {
   Value value = find(scope, name);
   if (!value && !has_failed(scope, name)) {
-    problems_.push_back(fault("E133", cat("graph output '", printable(name), "' has no producer"), {},
-                              did_you_mean(name, visible_names(scope))));
+    problems_.push_back(
+        fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
   return value;
 }
@@ -588,7 +600,7 @@ Values Importer::inputs(const Node& node, Scope& scope) const {
     inputs.push_back(name.empty() ? Value{} : find(scope, name));
     if (inputs.back() || name.empty() || scope.absent.contains(name)) continue;
     throw Error(fault("E132", cat(printable(node.op_type), " input ", i, " '", printable(name), "' is made by no node"),
-                      {}, did_you_mean(name, visible_names(scope))));
+                      {}, names_like(name, scope)));
   }
   return inputs;
 }
@@ -632,9 +644,13 @@ void Importer::bind_outputs(const Node& node, Scope& scope, const Values& values
   }
 }
 
-int64_t Importer::opset(std::string_view domain, const Scope& scope) const {
-  auto import = std::ranges::find(*scope.opsets, domain, &OpsetImport::domain);
-  return import == scope.opsets->end() ? 1 : import->version;
+int64_t Importer::opset(std::string_view domain, const Scope& scope) {
+  auto [known, is_new] = opsets_.try_emplace({scope.opsets, domain}, 1);
+  if (is_new) {
+    auto import = std::ranges::find(*scope.opsets, domain, &OpsetImport::domain);
+    if (import != scope.opsets->end()) known->second = import->version;
+  }
+  return known->second;
 }
 
 Bindings Importer::bindings(const Function& function, const Node& node, const Scope& scope) const {
@@ -682,12 +698,11 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 void Importer::throw_problems() const {
   if (problems_.empty() || options_.faults) return;
   ErrorInfo all = problems_.front();
-  constexpr size_t most = 50;
   if (problems_.size() > 1) {
     if (!all.why.empty()) all.why += "\n   ";
     all.why += cat("and ", problems_.size() - 1, " more:");
   }
-  for (size_t i = 1; i < std::min(problems_.size(), most); ++i) {
+  for (size_t i = 1; i < std::min(problems_.size(), most_shown); ++i) {
     const auto& p = problems_[i];
     all.why += cat("\n   [", p.code, "] ", p.what, p.where.empty() ? "" : cat(" (", p.where, ")"),
                    p.hint.empty() ? "" : cat("; ", p.hint));

@@ -73,6 +73,7 @@ class Importer {
 
   bool has_failed(const Scope& scope, std::string_view name) const;
   void bind_initializers(const Graph& graph, Scope& scope);
+  std::string names_like(std::string_view name, const Scope& scope) const;
   Value output(std::string_view name, Scope& scope);
   void nodes(std::span<const Node> nodes, Scope& scope);
   template <class Visit>
@@ -84,7 +85,7 @@ class Importer {
   Values inputs(const Node& node, Scope& scope) const;
   void node(const Node& node, Scope& scope);
   void bind_outputs(const Node& node, Scope& scope, const Values& values);
-  int64_t opset(std::string_view domain, const Scope& scope) const;
+  int64_t opset(std::string_view domain, const Scope& scope);
   Bindings bindings(const Function& function, const Node& node, const Scope& scope) const;
   Values call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs);
   void note_fault(const Node& node, const Scope& scope, std::string why) const;
@@ -99,6 +100,7 @@ class Importer {
   std::set<std::string, std::less<>> plain_names_;                   ///< names of single sizes among the inputs' dims
   std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
   std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
+  std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
   int64_t depth_ = 0;

@@ -2,7 +2,10 @@
 // Quantisation, and operators on quantised values: each is said as dequantise, compute, quantise.
 #include <algorithm>
 
+#include "base/log.h"
 #include "frontends/onnx/expr.h"
+#include "frontends/onnx/import.h"
+#include "ir/core_ops.h"
 #include "ops/block_dot.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
@@ -36,8 +39,18 @@ Value dequantized(Call& c, Value x, const Parameters& p, DType to) {
   return c.emit(Dequantize{.to = to, .axis = p.axis, .block = p.block}, in);
 }
 
+/// Allowed, and hardly ever meant.
+void warn_of_zeros(const Call& c, Value scale) {
+  const auto* known = scale.def->as<Constant>();
+  if (!known || is_complex(known->tensor.dtype)) return;
+  auto scales = to_doubles(known->tensor);
+  if (std::ranges::find(scales, 0.0) != scales.end())
+    log(LogLevel::warning, "W201: ", describe(c.node()), " divides by a scale of 0: what is not 0 saturates");
+}
+
 Values quantize_linear(Call& c) {
   c.expect_inputs(2, 3);
+  warn_of_zeros(c, c.input(1));
   Value x = c.input(0), zero = c.optional_input(2);
   DType to = c.element("output_dtype", zero ? zero.dtype() : DType::u8);
   if (zero && zero.dtype() != to) c.fail("E141", cat("has output_dtype ", to, " and a zero point of ", zero.dtype()));
