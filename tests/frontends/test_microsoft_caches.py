@@ -115,6 +115,26 @@ def test_experts(tokens, k, activation):
     judge("MoE", inputs, attributes, constants=(2, 4))
 
 
+TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("adds_up", [0, 1])
+def test_experts_that_are_preferred_alike(k, adds_up):
+    """The last of them is taken first."""
+    inputs = [floats(4, HIDDEN), TIES, floats(EXPERTS, INNER, HIDDEN) / 5, None, floats(EXPERTS, HIDDEN, INNER) / 3]
+    judge("MoE", inputs, {"k": k, "normalize_routing_weights": adds_up}, constants=(2, 4))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_quantised_experts_that_are_preferred_alike(k):
+    """By their scores: probabilities of f32 do not tell the last two rows' small ones apart."""
+    scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
+    inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
+              bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]  # fmt: skip
+    judge("QMoE", inputs, {"k": k, "expert_weight_bits": 4}, constants=(2, 3, 5, 6), tolerance=1e-4)
+
+
 def test_experts_with_a_gate_of_their_own():
     """onnxruntime's CPU provider has no third layer: y = second(silu(first x) * (third x)), for the one expert of each token."""
     x, scores, first, second, third = (floats(6, HIDDEN), floats(6, EXPERTS), floats(EXPERTS, INNER, HIDDEN),

@@ -64,6 +64,14 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
   return {x.call, x.call->emit(std::move(op), {x.value})};
 }
 
+Expr reversed(Expr x, int64_t axis) {
+  auto at = static_cast<size_t>(axis);
+  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  op.starts[at] = x.dims()[at] - 1;
+  op.steps[at] = -1;
+  return {x.call, x.call->emit(std::move(op), {x.value})};
+}
+
 Expr with_rank(Expr x, int64_t rank) {
   Dims dims(static_cast<size_t>(std::max<int64_t>(rank - x.rank(), 0)), 1);
   dims.insert(dims.end(), x.dims().begin(), x.dims().end());

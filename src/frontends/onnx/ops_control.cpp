@@ -419,17 +419,10 @@ Values sequence_map(Call& c) {
 /// The `i`-th of `numbers`, or 0.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
-/// x backwards along its first axis.
-Expr reversed(Expr x) {
-  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  op.starts[0] = x.dims()[0] - 1;
-  op.steps[0] = -1;
-  return {x.call, x.call->emit(op, {x})};
-}
-
 /// Scan over one sequence: `states` first inputs are carried, the others are read slice by slice.
 Values scan_once(Call& c, Values inputs, size_t states) {
-  auto in_axes = c.integers("scan_input_axes"), in_back = c.integers("scan_input_directions");
+  auto in_axes = c.integers("scan_input_axes");
+  auto in_back = c.integers(c.opset() == 8 ? "directions" : "scan_input_directions");
   auto out_axes = c.integers("scan_output_axes"), out_back = c.integers("scan_output_directions");
   auto axis_of = [&](size_t i) { return c.axis(entry(in_axes, i), inputs[states + i].rank()); };
   auto length_of = [&](size_t i) { return inputs[states + i].dims()[static_cast<size_t>(axis_of(i))]; };
@@ -459,7 +452,7 @@ Values scan_once(Call& c, Values inputs, size_t states) {
   Values results = build_loop(c, std::move(form));
   for (size_t k = states; k < results.size(); ++k) {
     Expr rows{&c, results[k]};
-    if (entry(out_back, k - states)) rows = reversed(rows);
+    if (entry(out_back, k - states)) rows = reversed(rows, 0);
     int64_t axis = c.axis(entry(out_axes, k - states), rows.rank());
     std::vector<int64_t> order;
     for (int64_t a = 1; a < rows.rank(); ++a) order.push_back(a);
@@ -482,7 +475,6 @@ Values scan(Call& c) {
   Dim batch = inputs.at(0).dims()[0];
   if (!batch.is_constant() || batch.value() < 1 || batch.value() > most_batches)
     c.unsupported(cat("over a batch of ", batch, " is not supported"));
-  c.ignore("directions");
   std::vector<Values> columns(c.output_count());
   for (int64_t b = 0; b < batch.value(); ++b) {
     Values row;

@@ -28,20 +28,42 @@ struct Routes {
   Expr expert, weight;
 };
 
-/// Preferences come from input 1; other weights than these from input `router_weights`. QMoE's own weights always add
-/// up to 1, as onnxruntime's CPU provider has it.
-Routes routes_of(Call& c, size_t router_weights, bool is_quantised) {
-  Expr scores = convert(arg(c, 1), DType::f32);
+/// The k largest of each row, and which they are.
+struct Preferred {
+  Expr value, index;
+};
+
+/// Of equal ones the last counts as larger: the order of onnxruntime's CPU provider.
+Preferred preferred(Call& c, Expr x, int64_t k) {
+  Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
+  return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
+}
+
+int64_t preferred_count(const Call& c, const Dim& experts) {
   int64_t k = c.integer("k", 1);
-  auto experts = scores.dims()[1].constant();
-  if (k < 1 || (experts && k > *experts)) c.fail("E145", cat("k must be in [1, ", scores.dims()[1], "], is ", k));
-  Expr all{&c, c.emit(Softmax{.axis = 1}, {scores})};
-  Values top = c.emit_all(TopK{.k = k, .axis = 1}, {all});
-  Expr weight{&c, top[0]}, expert{&c, top[1]};
-  if (c.has_input(router_weights)) weight = picked(c, convert(arg(c, router_weights), DType::f32), expert);
-  bool adds_up = c.flag("normalize_routing_weights") || (is_quantised && !c.has_input(router_weights));
-  if (adds_up) weight = weight / reduce(ReduceFn::sum, weight, {1});
-  return {expert, weight};
+  if (k < 1 || (experts.constant() && k > *experts.constant()))
+    c.fail("E145", cat("k must be in [1, ", experts, "], is ", k));
+  return k;
+}
+
+Expr softmax_of_rows(Expr x) { return {x.call, x.call->emit(Softmax{.axis = 1}, {x})}; }
+Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
+
+/// MoE prefers by the probabilities of all experts, which are what the preferred ones count.
+Routes routes_of(Call& c) {
+  Expr scores = convert(arg(c, 1), DType::f32);
+  Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
+  return {top.index, c.flag("normalize_routing_weights") ? adding_up_to_1(top.value) : top.value};
+}
+
+/// QMoE prefers by the scores, and its weights add up to 1 unless input `router_weights` brings them.
+Routes quantized_routes_of(Call& c, size_t router_weights) {
+  Expr scores = convert(arg(c, 1), DType::f32);
+  Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));
+  bool adds_up = c.flag("normalize_routing_weights");
+  if (!c.has_input(router_weights)) return {top.index, softmax_of_rows(top.value)};
+  Expr weight = picked(c, convert(arg(c, router_weights), DType::f32), top.index);
+  return {top.index, adds_up ? adding_up_to_1(weight) : weight};
 }
 
 /// Where the rows of all tokens' experts lie when they are sorted by expert and each expert begins a new block.
@@ -137,7 +159,7 @@ struct Experts {
   std::optional<Layer> third;
 };
 
-Values mixture(Call& c, const Experts& e, size_t router_weights, bool is_quantised) {
+Values mixture(Call& c, const Experts& e, const Routes& routes) {
   if (c.flag("use_sparse_mixer")) c.unsupported("with use_sparse_mixer is not supported");
   Activation activation(c);
   Expr x = arg(c, 0);
@@ -148,7 +170,6 @@ Values mixture(Call& c, const Experts& e, size_t router_weights, bool is_quantis
   if (activation.is_fused() && e.third) c.fail("E140", "has a third layer and fused swiglu");
   Dim tokens = c.input(1).dims()[0], size = dims.back();
   x = reshape(x, {tokens, size});
-  Routes routes = routes_of(c, router_weights, is_quantised);
   Blocks b = blocks_of(c, routes, e.first.weight.dims()[0]);
   Expr rows = reshape(gathered(c, x, b.token), {b.count, b.rows, size});
   Expr hidden = through(c, rows, e.first, b);
@@ -172,7 +193,7 @@ Values experts(Call& c) {
   c.expect_ranks({{1, 2}, {2, 3}, {3, 2}, {4, 3}, {5, 2}, {6, 3}, {7, 2}});
   Experts e{{arg(c, 2), c.optional_input(3)}, {arg(c, 4), c.optional_input(5)}, {}};
   if (c.has_input(6)) e.third = Layer{arg(c, 6), c.optional_input(7)};
-  return mixture(c, e, 99, false);
+  return mixture(c, e, routes_of(c));
 }
 
 // --- quantised -------------------------------------------------------------------------------------------------------
@@ -245,7 +266,7 @@ Values quantized_experts(Call& c) {
   Experts e{layer(2, 11, "fc1_expert_weight_bits"), layer(5, 12, "fc2_expert_weight_bits"), {}};
   if (c.has_input(8)) e.third = layer(8, 13, "fc3_expert_weight_bits");
   else c.ignore("fc3_expert_weight_bits");
-  return mixture(c, e, 14, true);
+  return mixture(c, e, quantized_routes_of(c, 14));
 }
 
 constexpr Operator table[] = {
