@@ -47,14 +47,15 @@ std::string tensor_bytes(const Tensor& tensor, std::string_view name) {
   return out;
 }
 
-/// The TypeProto of a value; nothing about a container's items when it has none.
-std::string type_bytes(const Tensor& value) {
+/// The TypeProto of a value, with these sizes if there are any; nothing about a container's items when it has none.
+std::string type_bytes(const Tensor& value, const Dims& open = {}) {
   std::string out, inner;
   if (value.is_tensor()) {
     std::string shape;
-    for (int64_t dim : value.dims) {
+    for (size_t axis = 0; axis < value.dims.size(); ++axis) {
       std::string size;
-      put_integer(size, 1, dim);
+      if (open.empty() || open[axis].is_constant()) put_integer(size, 1, value.dims[axis]);
+      else put_text(size, 2, to_string(open[axis]));
       put_text(shape, 1, size);
     }
     put_integer(inner, 1, element_code(value.dtype));
@@ -73,10 +74,10 @@ std::string type_bytes(const Tensor& value) {
   return out;
 }
 
-std::string port_bytes(std::string_view name, const Tensor* value) {
+std::string port_bytes(std::string_view name, const Tensor* value, const Dims& open = {}) {
   std::string out;
   put_text(out, 1, name);
-  if (value) put_text(out, 2, type_bytes(*value));
+  if (value) put_text(out, 2, type_bytes(*value, open));
   return out;
 }
 
@@ -131,18 +132,21 @@ std::string ModelParts::model_bytes(const std::string& graph) const {
   return out;
 }
 
-std::vector<std::string> ModelParts::result_names() const {
+std::vector<std::string> ModelParts::result_names(size_t count) const {
   std::vector<std::string> names;
-  for (const onnx::Node& node : model_.graph.nodes) {
+  if (count == 0)
+    for (const auto& input : model_.graph.inputs) names.emplace_back(input.name);
+  for (const onnx::Node& node : std::span(model_.graph.nodes).first(count)) {
     for (std::string_view name : node.outputs)
       if (!name.empty()) names.emplace_back(name);
   }
   return names;
 }
 
-std::string ModelParts::with_all_results() const {
+std::string ModelParts::first_nodes(size_t count) const {
   std::string graph;
   onnx::Wire wire(model_.file, model_.file.data(), "model");
+  size_t nodes = 0;
   while (wire.next()) {
     if (wire.field() != 7) {
       wire.skip();
@@ -150,12 +154,12 @@ std::string ModelParts::with_all_results() const {
     }
     onnx::Wire old = wire.message("graph");
     for (const std::byte* begin = old.rest().data(); old.next(); begin = old.rest().data()) {
-      bool is_output = old.field() == 12;
+      bool is_kept = old.field() == 1 ? nodes++ < count : old.field() != 12;
       old.skip();
-      if (!is_output) graph += as_text(std::span(begin, old.rest().data()));
+      if (is_kept) graph += as_text(std::span(begin, old.rest().data()));
     }
   }
-  for (const std::string& name : result_names()) put_text(graph, 12, port_bytes(name, nullptr));
+  for (const std::string& name : result_names(count)) put_text(graph, 12, port_bytes(name, nullptr));
   return model_bytes(graph);
 }
 
@@ -175,10 +179,12 @@ std::vector<std::string_view> ModelParts::reads_of(const onnx::Node& node) const
   return names;
 }
 
-ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map<std::string, Tensor>& values) const {
+ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map<std::string, Tensor>& values,
+                                  const std::map<std::string, Dims>& open) const {
   Part part;
-  std::set<std::string, std::less<>> made, read;
+  std::set<std::string, std::less<>> made, read, results;
   std::string graph;
+  for (const onnx::Node& node : model_.graph.nodes) results.insert(node.outputs.begin(), node.outputs.end());
   for (size_t i : chosen) {
     const onnx::Node& node = model_.graph.nodes[i];
     put_text(graph, 1, as_text(nodes_[i]));
@@ -189,19 +195,23 @@ ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map
   for (const std::string& name : read) {
     if (made.contains(name)) continue;
     auto weight = weights_.find(name);
-    auto value = values.find(name);
     if (weight != weights_.end()) put_text(graph, 5, tensor_bytes(onnx::to_tensor(*weight->second), name));
-    else if (value != values.end()) part.inputs.push_back(name);  // names that only bodies know are neither
+    else if (values.contains(name)) part.inputs.push_back(name);  // names that only bodies know are neither
+    else part.is_whole = part.is_whole && !results.contains(name);
   }
   for (size_t i : chosen) {
     for (std::string_view name : model_.graph.nodes[i].outputs)
       if (!name.empty() && !read.contains(name)) part.outputs.emplace_back(name);
   }
-  for (const std::string& name : part.inputs) put_text(graph, 11, port_bytes(name, &values.at(name)));
-  for (const std::string& name : part.outputs) {
+  auto put_port = [&](uint32_t field, const std::string& name) {
     auto value = values.find(name);
-    put_text(graph, 12, port_bytes(name, value == values.end() ? nullptr : &value->second));
-  }
+    auto sizes = open.find(name);
+    put_text(graph, field,
+             port_bytes(name, value == values.end() ? nullptr : &value->second,
+                        sizes == open.end() ? Dims{} : sizes->second));
+  };
+  for (const std::string& name : part.inputs) put_port(11, name);
+  for (const std::string& name : part.outputs) put_port(12, name);
   part.bytes = model_bytes(graph);
   return part;
 }

@@ -22,17 +22,20 @@ class ModelParts {
   size_t node_count() const { return model_.graph.nodes.size(); }
   const onnx::Model& model() const { return model_; }
 
-  /// The whole model with every result of every node as an output, in the order of `result_names`.
-  std::string with_all_results() const;
-  std::vector<std::string> result_names() const;
+  /// The model's first `count` nodes with all of its inputs; outputs are all results, in the order of `result_names`,
+  /// or the inputs where there is no node.
+  std::string first_nodes(size_t count) const;
+  std::vector<std::string> result_names(size_t count) const;
 
   /// Nodes as a model: what they read of the model's weights stays a weight, what they read otherwise is an input, what
-  /// nothing reads is an output. `values` gives types and sizes.
+  /// nothing reads is an output. `values` gives types and sizes; `open` sizes that stay open.
   struct Part {
     std::string bytes;
     std::vector<std::string> inputs, outputs;
+    bool is_whole = true;  ///< every value that it reads is known
   };
-  Part part(std::span<const size_t> nodes, const std::map<std::string, Tensor>& values) const;
+  Part part(std::span<const size_t> nodes, const std::map<std::string, Tensor>& values,
+            const std::map<std::string, Dims>& open) const;
 
  private:
   std::vector<std::string_view> reads_of(const onnx::Node& node) const;

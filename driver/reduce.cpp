@@ -102,6 +102,10 @@ class Reduction {
     std::vector<size_t> nodes(parts_.node_count());
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
+    if (wanted_.empty()) {
+      open_.clear();  // it may fail with these sizes known only
+      wanted_ = failure(nodes);
+    }
     if (wanted_.empty())
       throw Error({.kind = ErrorKind::usage,
                    .code = "E215",
@@ -128,22 +132,47 @@ class Reduction {
     return rest;
   }
 
-  /// Inputs, and what the reference computes of them.
+  /// Inputs, and what the reference computes of them: of all nodes, or of as many of the first as it takes.
   void find_values() {
+    size_t known = 0, refused = parts_.node_count() + 1;
+    if (try_values(refused - 1)) return;
+    while (refused - known > 1) {
+      size_t middle = (known + refused) / 2;
+      (try_values(middle) ? known : refused) = middle;
+    }
+    if (known == 0) find_values_of(0);  // throws what is wrong before the first node
+    note(cat("the reference takes the first ", known, " nodes only"));
+  }
+
+  bool try_values(size_t count) {
+    try {
+      find_values_of(count);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  void find_values_of(size_t count) {
     CompileOptions compile = s_.model.compile;
     compile.device = "ref";
-    std::string whole = parts_.with_all_results();
-    auto executable = compile_bytes(Bytes::copy(as_bytes(whole)), compile, fs::path(s_.model.model).parent_path());
+    std::string nodes = parts_.first_nodes(count);
+    auto executable = compile_bytes(Bytes::copy(as_bytes(nodes)), compile, fs::path(s_.model.model).parent_path());
     auto inputs = make_inputs(*executable, s_.input);
     auto results = executable->new_context()->run(inputs);
-    for (size_t i = 0; i < inputs.size(); ++i) values_[executable->inputs()[i].name] = inputs[i];
-    for (size_t i = 0; i < results.size(); ++i) values_[executable->outputs()[i].name] = results[i];
+    auto enter = [&](const Port& port, const Tensor& value) {
+      values_[port.name] = value;
+      if (value.is_tensor()) open_[port.name] = port.type.shape.dims;
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) enter(executable->inputs()[i], inputs[i]);
+    for (size_t i = 0; i < results.size(); ++i) enter(executable->outputs()[i], results[i]);
   }
 
   Failure failure(const std::vector<size_t>& nodes) {
     ++tries_;
-    ModelParts::Part part = parts_.part(nodes, values_);
-    if (std::ranges::any_of(part.inputs, [&](const std::string& name) { return holds_map(values_.at(name)); }))
+    ModelParts::Part part = parts_.part(nodes, values_, open_);
+    if (!part.is_whole ||
+        std::ranges::any_of(part.inputs, [&](const std::string& name) { return holds_map(values_.at(name)); }))
       return {};
     fs::path model = folder_ / "model.onnx";
     write_file(model, as_bytes(part.bytes));
@@ -168,6 +197,7 @@ class Reduction {
   fs::path folder_;
   ModelParts parts_;
   std::map<std::string, Tensor> values_;
+  std::map<std::string, Dims> open_;
   Failure wanted_;
   int tries_ = 0;
 };

@@ -354,3 +354,21 @@ def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch):
     monkeypatch.delenv("WEFT_BREAK_KERNEL")
     done = weft_command("reduce", tmp_path / "model.onnx", small, "--at", "n=3")
     assert done.returncode == 2 and "does not fail" in done.stderr
+
+
+@pytest.mark.parametrize("node, code", [("Softmax <axis = 9> (c)", "E143"), ("Frobnicate (c)", "E120")])
+def test_reduce_leaves_the_node_that_is_refused(weft_command, tmp_path, node, code):
+    """What stands before it is computed, what stands behind it left out."""
+    import onnx
+
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+    f (float[1, 2, n] x) => (float[1, 2, m] y, float[1, 2, n] z)
+    {{ a = Tanh (x)  b = Neg (a)  c = Abs (b)  d = {node}  y = Cos (d)  z = Cos (b) }}"""
+    (tmp_path / "model.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    small = tmp_path / "small"
+    done = weft_command("reduce", tmp_path / "model.onnx", small, "--at", "n=5")
+    assert done.returncode == 0, done.stderr
+    assert code in done.stdout and "first 3 nodes" in done.stderr
+    model = onnx.load(small / "model.onnx")
+    assert len(model.graph.node) == 1 and model.graph.node[0].input == ["c"]
+    assert [d.dim_param for d in model.graph.input[0].type.tensor_type.shape.dim] == ["", "", "n"]

@@ -12,6 +12,7 @@ every Nth graph. Exit code 1 on a failure, or when an operator or a pass was see
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -27,6 +28,7 @@ sys.path.insert(0, str(BUILD / "python"))
 import graphs  # noqa: E402
 from node_cases import cases  # noqa: E402
 from draw import session_of  # noqa: E402
+from onnx import numpy_helper  # noqa: E402
 
 SECONDS = 120  # for one graph
 CHUNK = 5  # graphs that a process is asked for at once
@@ -142,8 +144,9 @@ def check_graphs(seeds, devices):
 
 
 def serve(pipe, work, context):
-    while True:
-        pipe.send(work(pipe.recv(), context))
+    with contextlib.suppress(EOFError):  # nobody asks any more
+        while True:
+            pipe.send(work(pipe.recv(), context))
 
 
 class Worker:
@@ -194,10 +197,20 @@ def report(seen, keep):
     for text in seen["wrong"]:
         print(f"seed {seen['seed']}: {text}", flush=True)
     if keep:
-        keep.mkdir(parents=True, exist_ok=True)
-        d = graphs.draw_graph(seen["seed"])
-        (keep / f"seed{seen['seed']}.onnx").write_bytes(d.model(graphs.open_sizes(d)).SerializeToString())
+        keep_graph(seen, keep / f"seed{seen['seed']}")
     return True
+
+
+def keep_graph(seen, folder):
+    """The model with the inputs that it failed with, as `weft reduce FOLDER/model.onnx SMALL --input FOLDER` takes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    d = graphs.draw_graph(seen["seed"])
+    symbols = graphs.open_sizes(d)
+    other = graphs.other_sizes(d, symbols)
+    (folder / "model.onnx").write_bytes(d.model(symbols).SerializeToString())
+    given = other[0] if other and all("other sizes" in text for text in seen["wrong"]) else graphs.feeds(d)
+    for k, (name, array) in enumerate(given.items()):
+        (folder / f"input_{k}.pb").write_bytes(numpy_helper.from_array(array, name).SerializeToString())
 
 
 def run(first, count, devices, keep=None, jobs=None):
