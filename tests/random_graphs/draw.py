@@ -19,7 +19,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-OPSETS = (21, 21, 23, 28)
+OPSETS = (21, 21, 23, 28, 28)
 MOST_ELEMENTS = 4096
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)

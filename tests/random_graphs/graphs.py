@@ -13,9 +13,10 @@ from pathlib import Path
 import control
 import microsoft
 import numpy as np
+import onnx
 import patterns
 from node_cases import cases, draw_case
-from draw import BF16, Drawing, Skip
+from draw import BF16, OPSETS, Drawing, Skip
 from operators import DRAWERS, JUMPS
 
 RELEASE = Path(__file__).resolve().parents[2] / "build" / "release"
@@ -79,9 +80,16 @@ def draw_step(d):
 control.ways[:] = [draw_step]
 
 
+def has_operator(domain, name, opset):
+    return domain != "ai.onnx" or onnx.defs.has(name, opset, "")
+
+
 def draw_graph(seed):
-    """A drawing of 4 to 16 steps, some of them patterns."""
+    """A drawing of 4 to 16 steps, some of them patterns; each operator is the first of as many graphs as any other."""
     d = Drawing(seed)
+    first = operators()[seed % len(operators())]
+    if not has_operator(*first, d.opset):
+        d.opset = max(OPSETS)
     for _ in range(d.random.randint(1, 3)):
         d.input(d.shape(), d.random.choice(TYPES))
     if d.chance(0.3):
@@ -93,7 +101,11 @@ def draw_graph(seed):
         tries += 1
         kept = d.mark()
         try:
-            draw_step(d)
+            if first and tries < MOST_TRIES // 8:
+                draw_operator(d, *first)
+                first = None
+            else:
+                draw_step(d)
             steps -= 1
         except Skip:  # nothing of a half planted pattern stays
             d.back_to(kept)

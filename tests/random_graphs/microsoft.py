@@ -137,7 +137,7 @@ def quantum(scale=0.25, zero=3, dtype=np.uint8):
 def qlinear_binary(d, name):
     shape = d.shape(d.random.choice((1, 2, 3)))
     a, b = d.input(shape, np.uint8), d.weight(d.array(shape[-1:], np.uint8))
-    return add(d, name, a, *quantum(), b, *quantum(0.5, 1), *quantum(0.25, 2))
+    return add(d, name, a, *quantum(), b, *quantum(0.5, 1), *quantum(d.random.choice((0.25, 1, 2)), d.random.choice((0, 2, 5))))
 
 
 @draws("QLinearLeakyRelu", "QLinearSigmoid")
@@ -155,7 +155,7 @@ def qlinear_concat(d, name):
 @draws("QLinearGlobalAveragePool", "QLinearAveragePool")
 def qlinear_pool(d, name):
     words = {"channels_last": 0} if "Global" in name else {"kernel_shape": [2, 2]}
-    return add(d, name, d.input((1, 2, 4, 4), np.uint8), *quantum(zero=2), *quantum(zero=4), **words)
+    return add(d, name, d.input((1, 2, 4, 4), np.uint8), *quantum(zero=2), *quantum(zero=d.random.choice((3, 4))), **words)
 
 
 @draws("QGemm")

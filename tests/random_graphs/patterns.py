@@ -249,16 +249,22 @@ def quantised_conv(d):
     y = d.add("Conv", x, w, *bias, pads=[1, 1, 1, 1], exact=True)
     if d.chance(0.5):
         y = d.add("Relu", y, exact=True)
-    y = between_quanta(d, y, 1.0, 0 if d.chance(0.5) else 100)
+    y = between_quanta(d, y, d.random.choice((0.5, 1.0, 4.0)), 0 if d.chance(0.5) else 101)
     return d.add("MaxPool", y, kernel_shape=[2, 2], exact=True) if d.chance(0.5) else y
 
 
-def quantised_sum(d):
-    x = d.input((2, 16))
+def quantised_product(d, x):
     y = between_quanta(d, x, 0.25, 0, np.int8)
     w = d.add("DequantizeLinear", d.weight(d.array((16, 8), np.int8)), f32(0.125), np.array(0, np.int8), exact=True)
-    y = d.add("Add", d.add("MatMul", y, w, exact=True), d.weight(d.array((8,))), exact=True)
-    return d.add("QuantizeLinear", y, f32(1.0), np.array(3, np.int8), exact=True)
+    return d.add("MatMul", y, w, exact=True)
+
+
+def quantised_sum(d):
+    """A product and a bias, or two products, between quanta again: one factor for each scale."""
+    x = d.input((2, 16))
+    other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
+    y = d.add("Add", quantised_product(d, x), other, exact=True)
+    return d.add("QuantizeLinear", y, f32(d.random.choice((0.5, 2.0, 4.0))), np.array(3, np.int8), exact=True)
 
 
 # --- inline_control, hoist_invariants
@@ -282,8 +288,9 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """A body that computes again what no trip changes, and passes a value through."""
-    x = d.float(2, want=lambda v: v.plain.size < 300)
+    """A body that computes again what no trip changes, and passes a value through; too long to be written out but for
+    targets without loops."""
+    x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
 
     def build(own):
@@ -291,17 +298,25 @@ def same_on_every_trip(d):
         body = d.inner()
         fixed = body.add("Tanh", body.add("MatMul", x, d.weight(d.array((x.shape[1], 3)) / f32(8))))
         fixed = body.add("Add", fixed, kept)
-        after = body.add("Mul", body.add("Add", state, fixed), f32(0.5))
+        after = body.add("Mul", body.add("Tanh", body.add("Add", state, fixed)), f32(0.5))
         return body, body.add("Identity", goes_on, exact=True), [after, body.add("Identity", kept, exact=True)], []
 
-    return make_loop(d, d.random.choice((2, 70)), [start, bias], build, known=0.8)
+    return make_loop(d, d.random.choice((2, 2, 100)), [start, bias], build, known=0.8)
 
 
-# --- expand_grouped, expand_attention
+# --- expand_grouped, mask_ranges, expand_block_dots, expand_attention
 
 
 def mixture(d):
     return microsoft.experts(d, "MoE")
+
+
+def cached_attention(d):
+    return microsoft.group_query(d, "GroupQueryAttention")
+
+
+def few_bits(d):
+    return microsoft.nbits(d, "MatMulNBits")
 
 
 def attention_in_f64(d):
@@ -315,5 +330,5 @@ ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
-    same_on_every_trip, attention_in_f64, mixture,
+    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits,
 ]  # fmt: skip
