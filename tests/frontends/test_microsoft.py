@@ -219,6 +219,7 @@ def test_rotary_embedding():
     x = floats(BATCH, TOKENS, WIDTH)
     judge("RotaryEmbedding", [x, np.array([3]), *tables])
     judge("RotaryEmbedding", [x, np.tile(np.arange(TOKENS), (BATCH, 1)), *tables], {"interleaved": 1})
+    judge("RotaryEmbedding", [x, np.array([3]), *tables], {"scale": 2.0, "is_packed_batching": 1})
 
 
 @pytest.mark.parametrize("activation", ["Relu", "LeakyRelu", "Tanh", "Sigmoid", "HardSigmoid"])
@@ -337,3 +338,31 @@ def test_gated_relative_position_bias():
     wanted = (gates[..., :1] * (gates[..., 1:] * eco - 1) + 2) * positions
     got = answer("GatedRelativePositionBias", [q, bias, positions, weight, offset, eco], {"num_heads": 4})[0]
     np.testing.assert_allclose(got, wanted, 1e-5, 1e-5)
+
+
+def test_pool_with_channels_last():
+    x = np.random.default_rng(3).integers(0, 255, (2, 7, 6, 5)).astype(np.uint8)
+    judge("NhwcMaxPool", [x], {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]})
+    judge("NhwcMaxPool", [(x // 2).astype(np.int8)], {"kernel_shape": [2, 2], "ceil_mode": 1, "strides": [2, 2]})
+
+
+def test_values_in_the_order_in_which_they_come():
+    judge("Unique", [np.array([3, 1, 3, 2, 1, 7, 3], np.float32)], outputs=["y", "places", "counts"])
+
+
+@pytest.mark.parametrize("dim, size, step", [(0, 2, 1), (1, 3, 2), (-1, 4, 3)])
+def test_unfold(dim, size, step):
+    judge("UnfoldTensor", [floats(3, 7, 9)], {"dim": dim, "size": size, "step": step})
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_embeddings_of_bytes(segments):
+    random = np.random.default_rng(4)
+    table = lambda *dims: random.integers(0, 255, dims).astype(np.uint8)
+    ids, parts = i32([1, 4, 0], [9, 2, 2]), i32([0, 0, 1], [1, 1, 0]) if segments else None
+    steps, zeros = [np.float32(0.02 + i / 100) for i in range(5)], [np.uint8(120 + i) for i in range(5)]
+    if not segments:
+        steps[2] = zeros[2] = None
+    tables = [table(10, 16), table(6, 16), table(2, 16) if segments else None, table(16), table(16)]
+    for mask in None, i32([1, 1, 0], [1, 1, 1]):
+        judge("QEmbedLayerNormalization", [ids, parts, *tables, mask, *steps, *zeros], {"epsilon": 1e-5}, outputs=["y", "counts"], tolerance=1e-4)

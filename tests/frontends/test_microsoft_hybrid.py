@@ -53,7 +53,8 @@ def test_three_way_rotary(layout, interleaved):
     tables = [np.cos(floats(32, SIZE // 2)), np.sin(floats(32, SIZE // 2))]
     positions = np.random.default_rng(0).integers(0, 32, (3, BATCH, TOKENS))
     judge("MRotaryEmbedding", [floats(BATCH, TOKENS, WIDTH), positions, *tables],
-          {"num_heads": HEADS, "mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved})
+          {"num_heads": HEADS, "mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved,
+           "scale": 1.0 + layout, "is_packed_batching": interleaved})  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 9])

@@ -55,6 +55,23 @@ def test_quantised_results(op, inputs, attributes):
     one_step(op, inputs, attributes, constants=range(3, len(inputs)) if "Conv" in op or op == "QGemm" else ())
 
 
+@pytest.mark.parametrize("kind", [u8, i8])
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_halves(kind, zero):
+    """Sums, products and averages round after the zero point is added, others before."""
+    half, quarter, one = np.float32(0.5), np.float32(0.25), np.float32(1)
+    x, other, y = [steps(kind, 2, 4, 8, 8, most=60), half, kind(1)], [steps(kind, 4, 1, 8, most=60), quarter, kind(1)], [one, kind(zero)]
+    for op in "QLinearAdd", "QLinearMul":
+        judge(op, [*x, *other, *y], constants=[2, 5, 7])
+    judge("QLinearAveragePool", [*x, *y], {"kernel_shape": [1, 2]}, constants=[2, 4])
+    judge("QLinearAveragePool", [*x, *y], {"kernel_shape": [1, 2]})
+    judge("QLinearGlobalAveragePool", [x[0][:, :, :2, :2], *x[1:], *y], {"channels_last": 0})
+    judge("QLinearLeakyRelu", [*x, *y], {"alpha": 0.5}, constants=[1, 2, 3, 4])
+    judge("QLinearConcat", [*y, *x, *x], {"axis": 1}, constants=[0, 1, 3, 4, 6, 7])
+    judge("QLinearWhere", [x[0] > 5, *x, *x, *y])
+    judge("QuantizeLinear", [(x[0] / 2).astype(np.float32), *y])
+
+
 @pytest.mark.parametrize("axes,keep", [([2, -1], 1), ([1], 0)])
 def test_reduce_mean(axes, keep):
     """onnxruntime has the operator's schema and no kernel."""
@@ -144,3 +161,18 @@ def test_quantised_attention():
     past = floats(2, batch, heads, 3, width // heads)
     judge("QAttention", [*shared, None, u8(128), i8(0), past], {"num_heads": heads, "unidirectional": 1},
           outputs=("y", "present"), constants=(1, 2), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("kind", [u8, i8])
+def test_recurrent_network_of_bytes(direction, by_column, kind):
+    """Inputs and states are rounded to bytes before each product."""
+    ways, width, hidden, length = 2 if direction == "bidirectional" else 1, 12, 8, 6
+    columns = (ways, 4 * hidden) if by_column else (ways,)
+    zero = np.full(columns, 128 if kind == u8 else 3 * (not by_column), kind)
+    w, r = (RANDOM.integers(-60, 60, (ways, n, 4 * hidden)) + int(zero.flat[0]) for n in (width, hidden))
+    inputs = [floats(length, 1, width), w.astype(kind), r.astype(kind), floats(ways, 8 * hidden), None,
+              floats(ways, 1, hidden) / 4, floats(ways, 1, hidden) / 4, None, scales(*columns), zero, scales(*columns), zero]
+    judge("DynamicQuantizeLSTM", inputs, {"hidden_size": hidden, "direction": direction}, ("y", "h", "c"),
+          constants=(1, 2, 8, 9, 10, 11), tolerance=2e-3)

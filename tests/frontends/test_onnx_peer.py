@@ -3,21 +3,22 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.numpy_helper import to_float8e8m0
 
 from test_microsoft import QUIET, floats, i32, weft
 
 
-def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4):
-    """`free` names axes of inputs whose size stays open: {input: {axis: name}}."""
+def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4, constants=()):
+    """`free` names axes of inputs whose size stays open: {(input, axis): name}."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     feed = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
+    weights = [numpy_helper.from_array(feed.pop(f"i{i}"), f"i{i}") for i in constants]
     dims = {name: [dict(free).get((name, axis), size) for axis, size in enumerate(value.shape)] for name, value in feed.items()}
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), dims[name])
              for name, value in feed.items()]
     node = helper.make_node(op, names, outputs, "node", domain=domain, **(attributes or {}))
-    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(o) for o in outputs])
+    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(o) for o in outputs], weights)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
@@ -83,3 +84,36 @@ def test_powers_of_two(rounding):
     for device in "ref", "cpu":
         answer = weft.compile(model, device=device).run({"x": x})["y"]
         np.testing.assert_array_equal(answer, to_float8e8m0(x, True, rounding).astype(np.float32), err_msg=device)
+
+
+@pytest.mark.parametrize("free", [{}, {("i0", 2): "n", ("i0", 3): "m"}], ids=["fixed", "free"])
+@pytest.mark.parametrize("scales, height", [((0.7, 1.5), 10), ((0.29, 0.1), 100), ((1.1, 2), 30)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_sizes_that_scales_give(free, scales, height, mode):
+    """10 * 0.7f are 7: the product is rounded before it is cut off."""
+    judge("Resize", [floats(1, 2, height, 8), None, np.array([1, 1, *scales], np.float32)], {"mode": mode}, free=free, constants=[2])
+
+
+def test_heads_of_a_free_size():
+    """What 1 / sqrt(size) scales, and whether heads fit, the run tells."""
+    free = {(f"i{i}", 2): "width" for i in range(3)}
+    inputs = [floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)]
+    judge("MultiHeadAttention", inputs, {"num_heads": 3}, domain="com.microsoft", free=free)
+    judge("Attention", inputs, {"q_num_heads": 3, "kv_num_heads": 3, "is_causal": 1}, opset=23, free=free)
+    infos = [helper.make_tensor_value_info(f"i{i}", TensorProto.FLOAT, [1, 2, "width"]) for i in range(3)]
+    node = helper.make_node("MultiHeadAttention", ["i0", "i1", "i2"], ["y"], domain="com.microsoft", num_heads=3)
+    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
+    program = weft.compile(model.SerializeToString(), device="cpu")
+    with pytest.raises(weft.Error, match="3 heads"):
+        program.run({f"i{i}": floats(1, 2, 25) for i in range(3)})
+
+
+def test_scans_of_opset_8():
+    """With a batch in front, each input in its own direction."""
+    port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
+    nodes = [helper.make_node("Add", ["state", "a"], ["sum"]), helper.make_node("Mul", ["sum", "b"], ["row"]), helper.make_node("Identity", ["sum"], ["out"])]
+    body = helper.make_graph(nodes, "body", [port("state"), port("a"), port("b")], [port("out"), port("row")])
+    inputs = [None, floats(2, 3), floats(2, 4, 3), floats(2, 4, 3) + 1]
+    for directions in [0, 0], [1, 0], [0, 1]:
+        judge("Scan", inputs, {"body": body, "num_scan_inputs": 2, "directions": directions}, ["last", "rows"], opset=8)

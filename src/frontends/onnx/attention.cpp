@@ -32,12 +32,20 @@ Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
 
 }  // namespace
 
-Expr split_heads(Call& c, Expr x, int64_t heads) {
+Dim part_size(Call& c, Expr x, int64_t heads) {
   if (heads < 1) c.fail("E145", cat("the number of heads must be >=1, is ", heads));
+  Dim all = x.dims().back(), size = floordiv(all, heads);
+  if (all.is_constant() && !known_equal(size * heads, all))
+    c.fail("E151", cat("cannot split ", x.value.shape(), " into ", heads, " heads"));
+  GuardCollector guards(c.module());
+  require_equal(size * heads, all, cat(heads, " heads and the size of a row of all"));
+  return size;
+}
+
+Expr split_heads(Call& c, Expr x, int64_t heads) {
   if (x.rank() != 3) c.fail("E140", cat("needs rank 3 to split into heads, has ", x.value.shape()));
-  auto size = exact_divide(x.dims()[2], heads);
-  if (!size) c.fail("E151", cat("cannot split ", x.value.shape(), " into ", heads, " heads"));
-  return transpose(reshape(x, {x.dims()[0], x.dims()[1], heads, *size}), {0, 2, 1, 3});
+  Dim size = part_size(c, x, heads);
+  return transpose(reshape(x, {x.dims()[0], x.dims()[1], heads, size}), {0, 2, 1, 3});
 }
 
 Expr join_heads(Expr x) {
@@ -129,11 +137,12 @@ Expr visible(Call& c, const Reach& reach, const Dim& m, const Dim& n, Expr offse
   return sees;
 }
 
-double head_scale(Call& c, Expr q) {
+double head_scale(Call& c, Expr& q) {
   double scale = c.number("scale", 0);
   if (scale != 0) return scale;
-  if (!q.dims()[3].is_constant()) c.unsupported("needs a fixed head size or a scale");
-  return 1 / std::sqrt(static_cast<double>(q.dims()[3].value()));
+  if (auto size = q.dims()[3].constant()) return 1 / std::sqrt(static_cast<double>(*size));
+  q = q * convert(rsqrt(convert(scalar(c, q.dims()[3]), DType::f32)), q.dtype());
+  return 1;
 }
 
 }  // namespace weft::onnx

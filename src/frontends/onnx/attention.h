@@ -6,6 +6,8 @@
 /// added to the scores and broadcastable to [batch, heads, rows, keys].
 namespace weft::onnx {
 
+/// The size of one of `heads` parts of x's last axis; E151 where they do not fit, a guard where only the run tells.
+Dim part_size(Call& c, Expr x, int64_t heads);
 /// [batch, tokens, heads * size] -> [batch, heads, tokens, size].
 Expr split_heads(Call& c, Expr x, int64_t heads);
 /// [batch, heads, tokens, size] -> [batch, tokens, heads * size].
@@ -33,8 +35,9 @@ Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t
 /// Repeats each key/value head so that there are as many as query heads.
 Expr repeat_heads(Expr x, const Dim& heads);
 
-/// The attribute `scale`, or 1 / sqrt(size of a head).
-double head_scale(Call& c, Expr q);
+/// What scores of q are scaled by: the attribute `scale`, or 1 / sqrt(size of a head). Where that size is open, q is
+/// scaled here, and 1 is left.
+double head_scale(Call& c, Expr& q);
 
 /// Which keys a query may see beside the mask: bounds relative to the query's own position.
 struct Reach {

@@ -123,11 +123,13 @@ Values linear_attention(Call& c) {
   // Gates: [batch, tokens, heads * (dk or 1)] or, for the rate, one for all heads.
   auto per_head = [&](size_t i, int64_t count) {
     Expr x = convert(arg(c, i), wide);
+    if (i > 2 && !x.dims()[2].is_constant()) c.unsupported(cat("needs gates of a fixed size, has ", x.value.shape()));
     if (i > 2 && known_equal(x.dims()[2], 1)) return reshape(x, {x.dims()[0], 1, x.dims()[1], 1});
     return split_heads(c, x, count);
   };
   Expr q = per_head(0, q_heads), k = per_head(1, heads), v = per_head(2, heads);
-  q = q * head_scale(c, q);
+  double scale = head_scale(c, q);
+  q = q * scale;
   Dims start = {q.dims()[0], heads, k.dims()[3], v.dims()[3]};
   Expr state = c.has_input(3) ? convert(arg(c, 3), wide) : full(c, wide, start, 0);
   Value decay = gated ? exp(per_head(4, heads)).value : Value{}, rate = delta ? per_head(5, heads).value : Value{};

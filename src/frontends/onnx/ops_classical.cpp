@@ -455,8 +455,8 @@ constexpr Operator table[] = {
     {"ai.onnx.ml", "LinearRegressor", linear_regressor},
     {"ai.onnx.ml", "Normalizer", normalizer},
     {"ai.onnx.ml", "OneHotEncoder", one_hot_encoder},
-    {"ai.onnx.ml", "SVMClassifier", svm_classifier, "no probabilities"},
-    {"ai.onnx.ml", "SVMRegressor", svm_regressor, "no probabilities"},
+    {"ai.onnx.ml", "SVMClassifier", svm_classifier},
+    {"ai.onnx.ml", "SVMRegressor", svm_regressor},
     {"ai.onnx.ml", "Scaler", scaler},
     {"ai.onnx.ml", "ZipMap", zip_map},
 };

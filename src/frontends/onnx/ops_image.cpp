@@ -10,20 +10,30 @@
 namespace weft::onnx {
 namespace {
 
-/// floor(size * scale). A size that is not fixed needs a scale that is a fraction of small powers of two.
+/// floor(size * scale) as a run of the model finds it, where no expression says how the product is rounded.
+Dim run_time_size(Call& c, const Dim& size, double scale) {
+  constexpr int64_t denominator = 1 << 20;
+  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // above what rounding can add
+  if (numerator > 0x1p40) c.fail("E146", cat("size ", size, " * ", scale, " is too large"));
+  Expr scaled = floor(convert(convert(sizes(c, {size}), DType::f64) * scale, DType::f32));
+  Dim most = floordiv(size * static_cast<int64_t>(numerator), denominator) + 1;
+  return c.sizes_or_bound(convert(scaled, DType::i64), {std::nullopt}, {most})[0];
+}
+
+/// floor(size * scale), the product rounded to f32 as onnxruntime has it: 10 * 0.7f are 7.
 Dim scaled_size(Call& c, const Dim& size, double scale) {
   if (!(scale > 0) || !std::isfinite(scale)) c.fail("E155", cat("scale must be finite and >0, is ", scale));
   if (auto known = size.constant()) {
-    double scaled = std::floor(static_cast<double>(*known) * scale);
-    if (scaled > 0x1p40) c.fail("E146", cat("size ", *known, " * ", scale, " is too large"));
+    float scaled = std::floor(static_cast<float>(*known) * static_cast<float>(scale));
+    if (scaled > 0x1p40f) c.fail("E146", cat("size ", *known, " * ", scale, " is too large"));
     return static_cast<int64_t>(scaled);
   }
-  for (int64_t denominator = 1; denominator <= 1 << 20; denominator *= 2) {
+  for (int64_t denominator = 1; denominator <= 1 << 10; denominator *= 2) {
     double numerator = scale * static_cast<double>(denominator);
-    if (numerator == std::floor(numerator) && numerator < 0x1p30)
+    if (numerator == std::floor(numerator) && numerator < 0x1p10)  // exact up to sizes of 2^14
       return floordiv(size * static_cast<int64_t>(numerator), denominator);
   }
-  c.unsupported(cat("of size ", size, " by ", scale, " is not supported: such a size must be fixed"));
+  return run_time_size(c, size, scale);
 }
 
 template <class E>
@@ -158,7 +168,7 @@ Values image_decoder(Call& c) {
 
 constexpr Operator table[] = {
     {"", "ImageDecoder", image_decoder, "no TIFF with compression, no BMP and PNM of other than 8 bits a colour"},
-    {"", "Resize", resize, "a size that is free needs a scale that is a fraction of powers of two"},
+    {"", "Resize", resize, "constant scales and regions (roi)"},
     {"", "Upsample", upsample},
 };
 

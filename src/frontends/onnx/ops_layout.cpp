@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that move elements without computing on them, and those that make constants and sizes.
 #include <algorithm>
+#include <numeric>
 
 #include "frontends/onnx/expr.h"
 #include "ops/indexed.h"
@@ -130,6 +131,22 @@ Values unsqueeze(Call& c) {
   Dims dims = x.dims();
   for (int64_t a : axes) dims.insert(dims.begin() + a, 1);
   return {reshape(x, dims)};
+}
+
+/// Windows of `size` places along an axis, `step` apart; their places are a last axis.
+Values unfold(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("dim", -1), x.rank()), size = c.integer("size"), step = c.integer("step", 1);
+  if (size < 1 || step < 1) c.fail("E145", cat("size and step must be >=1, are ", size, " and ", step));
+  Dim length = x.dims()[static_cast<size_t>(axis)];
+  GuardCollector guards(c.module());
+  require_less_equal(size, length, "UnfoldTensor: a window and its axis");
+  Expr first = along(iota(c, floordiv(length - size, step) + 1), 0, 2) * static_cast<double>(step);
+  Expr windows{&c, c.emit(Gather{.axis = axis}, {x, first + along(iota(c, size), 1, 2)})};
+  std::vector<int64_t> order(static_cast<size_t>(windows.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + axis + 1, order.begin() + axis + 2, order.end());
+  return {transpose(windows, order)};
 }
 
 /// One axis more, at a place that may be counted from the end.
@@ -441,6 +458,7 @@ constexpr Operator table[] = {
     {"", "Squeeze", squeeze},
     {"", "Unsqueeze", unsqueeze},
     {"com.microsoft", "ExpandDims", expand_dims},
+    {"com.microsoft", "UnfoldTensor", unfold},
     {"", "Concat", concat},
     {"", "Split", split},
     {"", "Slice", slice},

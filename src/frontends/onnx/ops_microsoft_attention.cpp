@@ -12,8 +12,7 @@ namespace weft::onnx {
 namespace {
 
 Values rotary(Call& c) {
-  if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
-  if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
+  for (auto name : {"is_packed_batching", "scale"}) c.ignore(name);  // as onnxruntime's CPU provider does
   Expr positions = arg(c, 1), x = arg(c, 0);
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
   bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
@@ -196,7 +195,8 @@ Heads projected(Call& c, Expr all, int64_t heads) {
 /// past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
-  if (c.flag("past_present_share_buffer")) c.unsupported("with past_present_share_buffer is not supported");
+  if (c.flag("past_present_share_buffer") && c.has_input(slots.past))
+    c.unsupported("with past_present_share_buffer is not supported");
   Heads h = projected(c, product, c.integer("num_heads"));
   Cached cache{h.k, h.v, scalar(c, 0)};
   auto half = [&](int64_t i) {
@@ -269,13 +269,13 @@ Values gated_relative_position_bias(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"com.microsoft", "Attention", packed_attention, "no do_rotary, no past_present_share_buffer"},
-    {"com.microsoft", "QAttention", quantized_attention, "no do_rotary, no past_present_share_buffer"},
+    {"com.microsoft", "Attention", packed_attention, "no do_rotary, no past in a shared buffer"},
+    {"com.microsoft", "QAttention", quantized_attention, "no do_rotary, no past in a shared buffer"},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
     {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias, "no token offset"},
     {"com.microsoft", "MultiHeadAttention", multi_head_attention},
     {"com.microsoft", "RelativePositionBias", relative_position_bias, "a fixed number of buckets"},
-    {"com.microsoft", "RotaryEmbedding", rotary, "no is_packed_batching, no scale"},
+    {"com.microsoft", "RotaryEmbedding", rotary},
 };
 
 }  // namespace

@@ -25,11 +25,10 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   if (c.has_input(1)) {
     h = {split_heads(c, q, heads), split_heads(c, arg(c, 1), kv_heads), split_heads(c, arg(c, 2), kv_heads)};
   } else {
-    auto size = exact_divide(q.dims()[2], heads + 2 * kv_heads);
-    if (!size) c.fail("E151", cat("cannot split ", q.value.shape(), " into ", heads, " + 2 * ", kv_heads, " heads"));
-    h = {split_heads(c, slice(q, 2, 0, *size * heads), heads),
-         split_heads(c, slice(q, 2, *size * heads, *size * kv_heads), kv_heads),
-         split_heads(c, slice(q, 2, *size * (heads + kv_heads), *size * kv_heads), kv_heads)};
+    Dim size = part_size(c, q, heads + 2 * kv_heads);
+    h = {split_heads(c, slice(q, 2, 0, size * heads), heads),
+         split_heads(c, slice(q, 2, size * heads, size * kv_heads), kv_heads),
+         split_heads(c, slice(q, 2, size * (heads + kv_heads), size * kv_heads), kv_heads)};
   }
   if (c.has_input(norms) != c.has_input(norms + 1))
     c.fail("E140", "needs both weights of the norms of q and k, or none");
@@ -143,13 +142,20 @@ struct Keys {
   Value is_held;  ///< false where a place holds no key; null where that follows from the position
 };
 
+/// The cache in an input. That it has the heads of the new tokens is for the run to tell where the model does not.
+Expr cache_of(Call& c, size_t input, Expr fresh) {
+  Dims dims = c.input(input).dims();
+  if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
+  return reshape(arg(c, input), dims);
+}
+
 /// Caches with the new tokens written behind those of earlier runs.
 Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs) {
   Expr k = h.k, v = h.v;
   if (c.has_input(3)) {
     Dim past = c.input(3).dims()[2], capacity = max(past, c.sizes(6).at(0));
-    k = written(c, arg(c, 3), ks.stored(c, k, c.dtype(3)), at.start, capacity);
-    v = written(c, arg(c, 4), vs.stored(c, v, c.dtype(4)), at.start, capacity);
+    k = written(c, cache_of(c, 3, k), ks.stored(c, k, c.dtype(3)), at.start, capacity);
+    v = written(c, cache_of(c, 4, v), vs.stored(c, v, c.dtype(4)), at.start, capacity);
   }
   Expr position = along(iota(c, k.dims()[2]), 3, 4);
   return {k, v, ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), position, {}};
@@ -178,8 +184,8 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
     dims[2] = places;
     return c.emit(GatherElements{.axis = 2}, {x, broadcast(from, dims)});
   };
-  Expr k = {&c, concat(c, {c.input(3), ks.stored(c, h.k, c.dtype(3))}, 2)},
-       v = {&c, concat(c, {c.input(4), vs.stored(c, h.v, c.dtype(4))}, 2)};
+  Expr k = {&c, concat(c, {cache_of(c, 3, h.k), ks.stored(c, h.k, c.dtype(3))}, 2)},
+       v = {&c, concat(c, {cache_of(c, 4, h.v), vs.stored(c, h.v, c.dtype(4))}, 2)};
   Expr place = along(iota(c, all), 3, 4);
   Expr where = select(place < room, place + at.start - before, place - room + at.start);
   Expr is_held = (place >= room) | (place < before);
@@ -246,7 +252,8 @@ Values group_query_attention(Call& c) {
   if (is_windowed && window < 1) c.fail("E145", cat("local_window_size must be >=1, is ", window));
   Keys keys = is_windowed ? windowed(c, h, at, ks, vs, window) : appended(c, h, at, ks, vs);
   Expr own = broadcast(at.start + along(iota(c, rows), 2, 4), {batch, 1, rows, 1});
-  Grouped g{h, keys, at, own, causal, is_windowed, window, head_scale(c, h.q), c.number("softcap", 0)};
+  double scale = head_scale(c, h.q);
+  Grouped g{h, keys, at, own, causal, is_windowed, window, scale, c.number("softcap", 0)};
   bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
   int64_t shown = c.integer("qk_output", 0);
   bool has_sink = c.has_input(11) || is_smooth, shows_scores = shown != 0 && c.wants_output(3);
@@ -312,7 +319,8 @@ Values sparse_attention(Call& c) {
   seen = seen & (key <= row) & (key < at.length);
   Dims apart = {batch, 1, layouts, rows, keys}, repeated = {batch, *shared, layouts, rows, keys};
   Expr mask = reshape(broadcast(reshape(additive(seen, h.q.dtype()), apart), repeated), {batch, heads, rows, keys});
-  Value y = c.emit(Attention{.scale = head_scale(c, h.q)}, {h.q, k, v, mask});
+  double scale = head_scale(c, h.q);
+  Value y = c.emit(Attention{.scale = scale}, {h.q, k, v, mask});
   return {join_heads({&c, y}), k, v};
 }
 

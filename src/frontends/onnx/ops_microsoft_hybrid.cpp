@@ -70,9 +70,10 @@ Values scaled_silu(Call& c) {
 /// angles, or the three in turn.
 Values three_way_rotary(Call& c) {
   c.expect_ranks({{1, 3}, {2, 2}, {3, 2}});
-  if (c.flag("is_packed_batching")) c.unsupported("with is_packed_batching is not supported");
-  if (c.number("scale", 1) != 1) c.unsupported("with a scale is not supported");
+  c.ignore("is_packed_batching");  // as onnxruntime's CPU provider does
+  double scale = c.number("scale", 1);
   Expr positions = arg(c, 1), cosine = arg(c, 2), sine = arg(c, 3);
+  if (scale != 1) cosine = cosine * scale, sine = sine * scale;
   auto sections = c.integers("mrope_section");
   auto half = cosine.dims()[1].constant();
   constexpr int64_t most_angles = 1 << 16;
@@ -115,12 +116,9 @@ Values three_way_rotary(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm},
-    {"com.microsoft", "GatedAdd", gated_add},
-    {"com.microsoft", "GatedRMSNorm", gated_norm},
-    {"com.microsoft", "LinearAttentionGate", attention_gate},
-    {"com.microsoft", "MRotaryEmbedding", three_way_rotary, "no is_packed_batching, no scale"},
-    {"com.microsoft", "ScaledSiLU", scaled_silu},
+    {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm}, {"com.microsoft", "GatedAdd", gated_add},
+    {"com.microsoft", "GatedRMSNorm", gated_norm},           {"com.microsoft", "LinearAttentionGate", attention_gate},
+    {"com.microsoft", "MRotaryEmbedding", three_way_rotary}, {"com.microsoft", "ScaledSiLU", scaled_silu},
 };
 
 }  // namespace

@@ -51,7 +51,8 @@ Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
   Expr length = reshape(differences(convert(arg(c, offsets + 1), DType::i64)), {packing.batch, 1, 1, 1});
   Expr mask = additive(along(iota(c, packing.sequence), 3, 4) < length, flat.q.dtype());
   if (c.has_input(offsets + 2)) mask = mask + arg(c, offsets + 2);
-  Value y = c.emit(Attention{.scale = head_scale(c, h.q)}, {h.q, h.k, h.v, mask});
+  double scale = head_scale(c, h.q);
+  Value y = c.emit(Attention{.scale = scale}, {h.q, h.k, h.v, mask});
   return {packing.together(join_heads({&c, y}))};
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "frontends/onnx/expr.h"
+#include "frontends/onnx/quantized.h"
 #include "frontends/onnx/window.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
@@ -207,15 +207,14 @@ Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
   bool is_last = c.flag("channels_last");
   ChannelTurns turns = channel_turns(c.input(0).rank());
-  Values in = {c.input(0), reshape(arg(c, 1), {})}, out = {{}, reshape(arg(c, 3), {})};
+  Values in = {c.input(0), reshape(arg(c, 1), {})};
   if (c.has_input(2)) in.push_back(reshape(arg(c, 2), {}));
-  if (c.has_input(4)) out.push_back(reshape(arg(c, 4), {}));
   Expr x{&c, c.emit(Dequantize{.axis = 0}, in)};
   if (is_last) x = transpose(x, turns.to_first);
   Pool pool = read_pool(c, PoolFn::average, x);
   pool.count_include_pad = c.flag("count_include_pad");
-  out[0] = c.emit(pool, {x});
-  Expr q{&c, c.emit(Quantize{.to = c.dtype(0)}, out)};
+  Expr y{&c, c.emit(pool, {x})};
+  Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), c.optional_input(4), c.dtype(0))};
   return {is_last ? transpose(q, turns.to_last) : q};
 }
 
@@ -249,6 +248,12 @@ Values max_pool(Call& c) {
   Values out = c.emit_all(pool, {c.input(0)});
   if (pool.indices && columns) out[1] = column_major({&c, out[1]}, spatial_dims(c, c.input(0)));
   return out;
+}
+
+Values nhwc_max_pool(Call& c) {
+  ChannelTurns turns = channel_turns(c.input(0).rank());
+  Expr x = transpose(arg(c, 0), turns.to_first);
+  return {transpose(Expr{&c, c.emit(read_pool(c, PoolFn::max, x), {x})}, turns.to_last)};
 }
 
 Values global_pool(Call& c, ReduceFn fn) { return {reduce(fn, arg(c, 0), spatial_axes(c.input(0).rank()))}; }
@@ -464,20 +469,33 @@ Values local_response_normalization(Call& c) {
   return {x / pow(mean * alpha + bias, beta)};
 }
 
-/// Sum of the embeddings of words, positions and segments, normalised.
-Values embed_layer_normalization(Call& c) {
-  Expr ids = arg(c, 0), words = arg(c, 2), positions = arg(c, 3);
-  auto rows = [&](Expr table, Value index) { return Expr{&c, c.emit(Gather{.axis = 0}, {table, index})}; };
-  Expr sum = rows(words, ids);
-  sum = sum + (c.has_input(8) ? rows(positions, c.input(8)) : slice(positions, 0, 0, ids.dims()[1]));
-  if (c.has_input(1) && c.has_input(4)) sum = sum + rows(arg(c, 4), c.input(1));
-  Expr y = normalized(c, sum, 2, c.number("epsilon", 1e-12f)) * arg(c, 5) + arg(c, 6);
-  c.ignore("mask_index_type");
+/// Sum of the embeddings of words, positions and segments, normalised; `table(i)` is input i, of numbers or of bytes.
+template <class Table>
+Values embedded(Call& c, Value position_ids, const Table& table) {
+  Expr ids = arg(c, 0), positions = table(3);
+  auto rows = [&](Expr all, Value index) { return Expr{&c, c.emit(Gather{.axis = 0}, {all, index})}; };
+  Expr sum = rows(table(2), ids);
+  sum = sum + (position_ids ? rows(positions, position_ids) : slice(positions, 0, 0, ids.dims()[1]));
+  if (c.has_input(1) && c.has_input(4)) sum = sum + rows(table(4), c.input(1));
+  Expr y = normalized(c, sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
   // How many tokens of each row count.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
   if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
   return {y, counts, sum};
+}
+
+Values embed_layer_normalization(Call& c) {
+  c.ignore("mask_index_type");  // as onnxruntime does
+  return embedded(c, c.optional_input(8), [&](size_t i) { return arg(c, i); });
+}
+
+/// Tables of bytes: their scales are inputs 8 to 12, their zero points 13 to 17.
+Values quantized_embed_layer_normalization(Call& c) {
+  return embedded(c, {}, [&](size_t i) {
+    auto scalar = [&](size_t k) { return reshape(arg(c, k), {}); };
+    return Expr{&c, c.emit(Dequantize{.axis = 0}, {arg(c, i), scalar(i + 6), scalar(i + 11)})};
+  });
 }
 
 Values skip_normalization(Call& c, bool centred) {
@@ -496,6 +514,7 @@ constexpr Operator table[] = {
     {"", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
+    {"com.microsoft", "NhwcMaxPool", nhwc_max_pool},
     {"com.microsoft", "FusedConv", fused_conv},
     {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
     {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},
@@ -519,6 +538,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "GroupNorm", [](Call& c) { return diffusion_group_norm(c, false); }},
     {"com.microsoft", "SkipGroupNorm", [](Call& c) { return diffusion_group_norm(c, true); }},
     {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
+    {"com.microsoft", "QEmbedLayerNormalization", quantized_embed_layer_normalization},
     {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); },
      "no outputs 1 and 2 (mean and deviation)"},
     {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); },

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "frontends/onnx/expr.h"
-#include "frontends/onnx/import.h"
-#include "ir/core_ops.h"
+#include "frontends/onnx/quantized.h"
 #include "ops/block_dot.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
@@ -27,13 +25,13 @@ Parameters laid_out(Call& c, Value x, Value scale, Value zero, int64_t axis, int
   return {scale, zero, c.axis(axis, x.rank()), block};
 }
 
-Value quantized(Call& c, Value x, const Parameters& p, DType to, bool saturate = true) {
+Value quantized(const Call& c, Value x, const Parameters& p, DType to, bool saturate = true) {
   Values in = {x, p.scale};
   if (p.zero && is_integer(to)) in.push_back(p.zero);
   return c.emit(Quantize{.to = to, .axis = p.axis, .block = p.block, .saturate = saturate}, in);
 }
 
-Value dequantized(Call& c, Value x, const Parameters& p, DType to) {
+Value dequantized(const Call& c, Value x, const Parameters& p, DType to) {
   Values in = {x, p.scale};
   if (p.zero && is_integer(x.dtype())) in.push_back(p.zero);
   return c.emit(Dequantize{.to = to, .axis = p.axis, .block = p.block}, in);
@@ -117,7 +115,8 @@ Values matmul_integer_to_float(Call& c) {
 
 Values qlinear_binary(Call& c, Fn fn) {
   c.expect_inputs(7, 8);
-  return quantized_output(c, apply(fn, real_input(c, 0, 1, 2), real_input(c, 3, 4, 5)), 6, 7);
+  Expr y = apply(fn, real_input(c, 0, 1, 2), real_input(c, 3, 4, 5));
+  return {quantized_as_a_whole(c, y, arg(c, 6), c.optional_input(7), c.dtype(0))};
 }
 
 Values qlinear_sigmoid(Call& c) { return quantized_output(c, sigmoid(real_input(c, 0, 1, 2)), 3, 4); }
@@ -147,9 +146,7 @@ Values qlinear_concat(Call& c) {
 /// A quantised like b's columns ahead of time, from the data: products of integers with scales of both.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
-  DynamicParameters p = dynamic_parameters(arg(c, 0));
-  Expr a{&c, dequantized(c, quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), {p.scale, p.zero}, DType::f32)};
-  Expr y = matmul(a, real_input(c, 1, 2, 3, c.input(1).rank() - 1));
+  Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
@@ -385,6 +382,20 @@ constexpr Operator table[] = {
 };
 
 }  // namespace
+
+Expr in_dynamic_steps(Expr x) {
+  DynamicParameters p = dynamic_parameters(x);
+  const Call& c = *x.call;
+  return {&c, dequantized(c, quantized(c, x, {p.scale, p.zero}, DType::u8), {p.scale, p.zero}, DType::f32)};
+}
+
+Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
+  scale = convert(reshape(scale, {}), y.dtype());
+  if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
+  // An odd zero point is an even one and a step of y.
+  Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
+  return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
+}
 
 std::span<const Operator> quantized_operators() { return table; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontends/onnx/loops.h"
+#include "frontends/onnx/quantized.h"
 
 namespace weft::onnx {
 namespace {
@@ -58,6 +59,7 @@ std::vector<Gate> gates(Call& c, std::vector<std::string> names) {
 struct Network {
   Call& c;
   int64_t gate_count;
+  bool has_bytes = false;  ///< weights of bytes [in, gates * hidden], and products with operands rounded to bytes
   int64_t hidden = c.integer("hidden_size");
   std::string direction = c.text("direction", "forward");
   double clip = c.number("clip", 0);
@@ -84,6 +86,13 @@ struct Network {
     if (!c.has_input(3)) return full(c, x.dtype(), {n}, 0);
     return slice(part(3, d), 0, n * half, n);
   }
+  /// Weights of the inputs (input 1) or of the recurrence (2): [in, gates * hidden].
+  Expr weight(size_t input, int64_t d) const {
+    if (!has_bytes) return transpose(part(input, d), {1, 0});
+    size_t scale = input == 1 ? 8 : 10;  // one for all, or for each column
+    return (convert(part(input, d), x.dtype()) - convert(part(scale + 1, d), x.dtype())) * part(scale, d);
+  }
+  Expr operand(Expr v) const { return has_bytes ? in_dynamic_steps(v) : v; }
   Expr clipped(Expr v) const { return clip > 0 ? min(max(v, -clip), clip) : v; }
   /// Columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, g * hidden, hidden); }
@@ -114,18 +123,10 @@ using Cell = void (*)(const Step& step, Expr& hidden, Expr& cell);
 
 Weights weights_of(const Network& n, int64_t d) {
   Call& c = n.c;
-  Weights w{.recurrent = transpose(n.part(2, d), {1, 0}), .bias = n.bias(d, 1)};
+  Weights w{.recurrent = n.weight(2, d), .bias = n.bias(d, 1)};
   if (c.has_input(7)) w.peepholes = n.part(7, d);
   if (c.has_input(4)) w.lengths = reshape(convert(arg(c, 4), DType::i64), {n.batch, 1});
   return w;
-}
-
-/// x backwards along its first axis.
-Expr backwards(Expr x) {
-  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  op.starts[0] = x.dims()[0] - 1;
-  op.steps[0] = -1;
-  return {x.call, x.call->emit(op, {x})};
 }
 
 /// One direction: all hidden states [steps, batch, hidden], the last hidden and cell state.
@@ -135,7 +136,7 @@ struct Track {
 
 Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, Cell cell_of, bool has_cell) {
   Call& c = n.c;
-  Expr projected = matmul(n.x, transpose(n.part(1, d), {1, 0})) + n.bias(d, 0);
+  Expr projected = matmul(n.operand(n.x), n.weight(1, d)) + n.bias(d, 0);
   bool is_gru = n.gate_count == 3;  // which multiplies a part of the recurrence before it is added
   if (!is_gru) projected = projected + n.bias(d, 1);
   Weights weights = weights_of(n, d);
@@ -154,12 +155,13 @@ Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, 
     return has_cell ? Values{hidden, cell, shown} : Values{hidden, shown};
   });
   Expr states{&c, y.back()};
-  return {n.is_reverse(d) ? backwards(states) : states, {&c, y[0]}, {&c, has_cell ? y[1] : y[0]}};
+  return {n.is_reverse(d) ? reversed(states, 0) : states, {&c, y[0]}, {&c, has_cell ? y[1] : y[0]}};
 }
 
-Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& names, Cell cell, bool has_cell) {
+Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& names, Cell cell, bool has_cell,
+                   bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
-  Network n{.c = c, .gate_count = gate_count};
+  Network n{.c = c, .gate_count = gate_count, .has_bytes = has_bytes};
   if (n.hidden < 1) c.fail("E145", cat("hidden_size must be >=1, is ", n.hidden));
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {
     c.fail("E145", cat("direction '", printable(n.direction), "' is not forward, reverse or bidirectional"));
@@ -200,7 +202,7 @@ void gru_cell(const Step& s, Expr& hidden, Expr&) {
 /// Gates i, o, f, c, with peepholes from the cell.
 void lstm_cell(const Step& s, Expr& hidden, Expr& cell) {
   const Network& n = s.n;
-  Expr sum = s.projected + matmul(hidden, s.weight());
+  Expr sum = s.projected + matmul(n.operand(hidden), s.weight());
   auto peep = [&](Expr v, int64_t g, Expr from) {
     return s.weights.peepholes ? v + from * n.gate(inside(s.body, s.weights.peepholes), g) : v;
   };
@@ -214,6 +216,8 @@ constexpr Operator table[] = {
     {"", "RNN", [](Call& c) { return run_network(c, 1, {"Tanh"}, rnn_cell, false); }},
     {"", "GRU", [](Call& c) { return run_network(c, 3, {"Sigmoid", "Tanh"}, gru_cell, false); }},
     {"", "LSTM", [](Call& c) { return run_network(c, 4, {"Sigmoid", "Tanh", "Tanh"}, lstm_cell, true); }},
+    {"com.microsoft", "DynamicQuantizeLSTM",
+     [](Call& c) { return run_network(c, 4, {"Sigmoid", "Tanh", "Tanh"}, lstm_cell, true, true); }},
 };
 
 }  // namespace

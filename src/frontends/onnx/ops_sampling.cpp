@@ -131,6 +131,9 @@ Expr sampled(Call& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
 Values grid_sample(Call& c) {
   Expr image = channels_last(arg(c, 0)), grid = arg(c, 1);
   int64_t axes = image.rank() - 2;
+  Dims dims = grid.dims();
+  if (!dims.empty() && !dims.back().is_constant()) dims.back() = axes;
+  grid = reshape(grid, dims);
   if (axes < 1 || grid.rank() != image.rank() || !known_equal(grid.dims().back(), axes)) {
     c.fail("E151", cat("has a grid ", grid.value.shape(), " for ", c.input(0).shape()));
   }

@@ -95,11 +95,8 @@ Expr starts_group(Call& c, Expr x) {
 }
 
 /// Groups of equal rows in rising order, or in the order of their first rows.
-Values unique(Call& c) {
+Values unique_of(Call& c, bool by_axis, int64_t axis, bool is_sorted) {
   Expr x = arg(c, 0);
-  bool by_axis = c.has("axis");
-  int64_t axis = by_axis ? c.axis(c.integer("axis"), x.rank()) : 0;
-  bool is_sorted = c.flag("sorted", true);
   std::vector<int64_t> axis_first = {axis};
   for (int64_t a = 0; a < x.rank(); ++a) {
     if (a != axis) axis_first.push_back(a);
@@ -132,6 +129,17 @@ Values unique(Call& c) {
   return {y, first, inverse, members};
 }
 
+Values unique(Call& c) {
+  bool by_axis = c.has("axis");
+  return unique_of(c, by_axis, by_axis ? c.axis(c.integer("axis"), c.input(0).rank()) : 0, c.flag("sorted", true));
+}
+
+/// com.microsoft's: values in the order in which they come, with what ONNX gives as outputs 2 and 3.
+Values unique_as_they_come(Call& c) {
+  Values all = unique_of(c, false, 0, false);
+  return {all[0], all[2], all[3]};
+}
+
 // --- boxes -----------------------------------------------------------------------------------------------------------
 
 /// [selected, 3]: batch, class and number of each box that stays.
@@ -156,10 +164,8 @@ Values non_max_suppression(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "Compress", compress},
-    {"", "NonMaxSuppression", non_max_suppression},
-    {"", "NonZero", non_zero},
-    {"", "Unique", unique},
+    {"", "Compress", compress}, {"", "NonMaxSuppression", non_max_suppression},   {"", "NonZero", non_zero},
+    {"", "Unique", unique},     {"com.microsoft", "Unique", unique_as_they_come},
 };
 
 }  // namespace
