@@ -90,7 +90,7 @@ struct migraphx_file_options {
   std::string format = "msgpack";
 };
 struct migraphx_compile_options {
-  bool offload_copy = false;
+  bool offload_copy = false, exhaustive_tune = false;
 };
 struct migraphx_tf_options {
   std::vector<std::string> outputs = {};

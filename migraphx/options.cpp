@@ -129,9 +129,9 @@ migraphx_status migraphx_compile_options_set_offload_copy(migraphx_compile_optio
 migraphx_status migraphx_compile_options_set_fast_math(migraphx_compile_options_t compile_options, bool) {
   return guarded([&] { given(compile_options); });
 }
-/// Kernels are chosen by cost.
-migraphx_status migraphx_compile_options_set_exhaustive_tune_flag(migraphx_compile_options_t compile_options, bool) {
-  return guarded([&] { given(compile_options); });
+migraphx_status migraphx_compile_options_set_exhaustive_tune_flag(migraphx_compile_options_t compile_options,
+                                                                  bool value) {
+  return guarded([&] { given(compile_options).exhaustive_tune = value; });
 }
 
 migraphx_status migraphx_quantize_op_names_add(migraphx_quantize_op_names_t quantize_op_names, const char* name) {

@@ -90,30 +90,37 @@ migraphx_shapes shapes_of(const std::vector<Port>& ports) {
   return shapes;
 }
 
-migraphx_program_parameter_shapes named_shapes(const std::vector<Port>& ports) {
+migraphx_program_parameter_shapes named_shapes(const std::vector<Port>& ports,
+                                               const std::vector<adapters::LateInput>& late) {
   migraphx_program_parameter_shapes shapes;
   for (const Port& port : ports) shapes.list.emplace_back(port.name, shape_of(port));
+  for (const adapters::LateInput& input : late)
+    shapes.list.emplace_back(input.name, make_shape(type_of(input.type), {input.dims.begin(), input.dims.end()}));
   return shapes;
 }
 
 }  // namespace
 
-Graph Source::read() const {
-  if (!bytes) return Graph::read(path, options);
-  return Graph::read(std::as_bytes(std::span(bytes->data(), bytes->size())), options);
+Graph Source::read(const adapters::Values& late_values) const {
+  CompileOptions exact = options;
+  if (!late_values.empty()) exact.constants = late_values;
+  if (!bytes) return Graph::read(path, exact);
+  return Graph::read(std::as_bytes(std::span(bytes->data(), bytes->size())), exact);
 }
 
-Compiled::Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes)
+Compiled::Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes, Late late)
     : bytes_(std::move(bytes)),
-      program_(std::move(program)),
+      served_(std::move(program)),
       gives_outputs_(gives_outputs),
-      inputs_(program_.inputs()),
-      outputs_(program_.outputs()) {}
+      late_(std::move(late)),
+      inputs_(this->program().inputs()),
+      outputs_(this->program().outputs()) {}
 
+/// The results of a guess have sizes of their own.
 migraphx_program_parameter_shapes Compiled::parameters() const {
-  migraphx_program_parameter_shapes shapes = named_shapes(inputs_);
+  migraphx_program_parameter_shapes shapes = named_shapes(inputs_, late_.inputs);
   migraphx_shapes results = shapes_of(outputs_);
-  for (size_t i = 0; gives_outputs_ && i < results.list.size(); ++i) {
+  for (size_t i = 0; gives_outputs_ && !is_guess() && i < results.list.size(); ++i) {
     const migraphx_shape& shape = results.list[i];
     if (!shape.is_dynamic() && shape.type != migraphx_shape_tuple_type)
       shapes.list.emplace_back(output_prefix + std::to_string(i), shape);
@@ -125,19 +132,23 @@ migraphx_shapes Compiled::results() const { return shapes_of(outputs_); }
 
 /// AMD's GPUs are the ones that programs for MIGraphX have memory of.
 std::string Compiled::gpu() const {
-  std::string device = program_.device();
+  std::string device = program().device();
   return gives_outputs_ && device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
 }
 
-Context Compiled::take() {
-  std::lock_guard lock(mutex_);
-  if (idle_.empty()) return program_.new_context();
-  Context context = std::move(idle_.back());
-  idle_.pop_back();
-  return context;
+migraphx_arguments Compiled::run_late(const migraphx_program_parameters& parameters) const {
+  adapters::Values values;
+  for (const adapters::LateInput& input : late_.inputs) {
+    const migraphx_argument& argument = find(parameters, input.name.c_str());
+    Tensor given = tensor_of(argument);
+    if (input.dims.empty() && given.dims().size() == 1) given = Tensor::view(given.dtype(), given.bytes(), {});
+    values.emplace_back(input.name, adapters::host_copy(given, gpu(), nullptr));
+  }
+  return variants_.get(adapters::key_of(values), [&] { return late_.again(values); })->run(parameters);
 }
 
-migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) {
+migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) const {
+  if (is_guess()) return run_late(parameters);
   GpuResults on_gpu{gpu(), std::vector<std::shared_ptr<void>>(outputs_.size())};
   std::vector<Tensor> inputs;
   for (const Port& port : inputs_) {
@@ -157,16 +168,13 @@ migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) 
   }
   if (!on_gpu.gpu.empty())
     options.on_device = 1, options.allocate = GpuResults::allocate, options.allocate_user = &on_gpu;
-  Context context = take();
-  std::vector<Tensor> results = context.run(inputs, options);
+  std::vector<Tensor> results = served_.run(inputs, options);
   migraphx_arguments arguments;
   for (size_t i = 0; i < results.size(); ++i) {
     if (places[i]) arguments.list.push_back(placed(*places[i], results[i]));
     else if (on_gpu.memory[i]) arguments.list.push_back({shape_of_result(results[i]), on_gpu.memory[i]});
     else arguments.list.push_back(owned(std::move(results[i])));
   }
-  std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(context));
   return arguments;
 }
 
@@ -189,20 +197,31 @@ migraphx_module* migraphx_program::main() {
   return modules[0].get();
 }
 
-weft::Graph migraphx_program::graph() const {
+weft::Graph migraphx_program::graph(const weft::adapters::Values& late_values) const {
   if (!source && modules.empty())
     refuse("the program is empty", "parse a model, or add instructions to its main module");
-  weft::Graph graph = source ? source->read() : modules[0]->builder.build();
+  weft::Graph graph = source ? source->read(late_values) : modules[0]->builder.build();
   if (products) graph.quantize(products, magnitudes);
   return graph;
 }
 
-void migraphx_program::compile(const std::string& target, bool offload_copy) {
+void migraphx_program::compile(const std::string& target, const migraphx_compile_options& how) {
   if (made) refuse("the program is compiled already");
   // What was written for an AMD GPU runs on the best that there is.
   weft::CompileOptions options{.device = target == "gpu" ? "auto" : target, .precision = precision};
-  bool gives_outputs = target == "gpu" && !offload_copy;
-  made = std::make_shared<Compiled>(graph().compile(options), gives_outputs, source ? source->bytes : nullptr);
+  bool gives_outputs = target == "gpu" && !how.offload_copy;
+  auto bytes = source ? source->bytes : nullptr;
+  Late late;
+  if (source && !source->late.empty()) {
+    late.inputs = source->late;
+    late.again = [recipe = std::make_shared<const migraphx_program>(*this), options, gives_outputs,
+                  bytes](const weft::adapters::Values& values) {
+      return std::make_shared<Compiled>(recipe->graph(values).compile(options), gives_outputs, bytes);
+    };
+  }
+  constexpr double no_limit = 1e7;
+  if (how.exhaustive_tune && target != "ref" && late.inputs.empty()) options.tune_seconds = no_limit;
+  made = std::make_shared<Compiled>(graph().compile(options), gives_outputs, bytes, std::move(late));
 }
 
 weft::mgx::Compiled& migraphx_program::compiled() const {
@@ -217,7 +236,9 @@ void migraphx_program::set_precision(weft_precision wanted) {
 }
 
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
-  return made ? made->parameters() : named_shapes(graph().inputs());
+  if (made) return made->parameters();
+  weft::Graph wanted = graph();
+  return named_shapes(wanted.inputs(), source ? source->late : std::vector<weft::adapters::LateInput>());
 }
 
 migraphx_shapes migraphx_program::results() const { return made ? made->results() : shapes_of(graph().outputs()); }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "adapters/late_inputs.h"
+#include "adapters/served.h"
+#include "adapters/variants.h"
 #include "migraphx/builder.h"
 #include "migraphx/handles.h"
 
@@ -17,34 +20,47 @@ namespace weft::mgx {
 struct Source {
   std::string path = {};                          ///< of a model in a file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
-  CompileOptions options = {};                    ///< sizes, folder
+  CompileOptions options = {};                    ///< sizes, folder; guesses for the late inputs
+  std::vector<adapters::LateInput> late = {};     ///< which the model reads before it computes anything
 
-  Graph read() const;
+  /// With these values of the late inputs; with guesses when there are none.
+  Graph read(const adapters::Values& late_values = {}) const;
 };
 
-/// A compiled program with contexts for as many threads as run it at once.
+class Compiled;
+
+/// Inputs whose values decide what there is to compile.
+struct Late {
+  std::vector<adapters::LateInput> inputs = {};
+  /// Compiles the same for values of theirs.
+  std::function<std::shared_ptr<Compiled>(const adapters::Values& values)> again = {};
+};
+
+/// A compiled program, run by any number of threads at once. Where late inputs decide what there is to compile it is a
+/// guess, and each value of theirs has a program of its own.
 class Compiled {
  public:
-  Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
+  Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes, Late late = {});
 
   /// Outputs that the caller gives memory for, as parameters "main:#output_0" of the program.
   bool gives_outputs() const { return gives_outputs_; }
-  const Program& program() const { return program_; }
+  bool is_guess() const { return !late_.inputs.empty(); }
+  const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
-  migraphx_arguments run(const migraphx_program_parameters& parameters);
+  migraphx_arguments run(const migraphx_program_parameters& parameters) const;
 
  private:
-  Context take();
   /// "amd:0" when arguments are memory of that device; "" when they are the host's.
   std::string gpu() const;
+  migraphx_arguments run_late(const migraphx_program_parameters& parameters) const;
 
   std::shared_ptr<const std::string> bytes_;  // of the model, which the program reads
-  Program program_;
+  adapters::Served served_;
   bool gives_outputs_;
+  Late late_;
   std::vector<Port> inputs_, outputs_;
-  std::mutex mutex_;
-  std::vector<Context> idle_ = {};
+  mutable adapters::Variants<Compiled> variants_ = {};
 };
 
 }  // namespace weft::mgx
@@ -61,8 +77,8 @@ struct migraphx_program {
 
   migraphx_module* main();
   /// The graph as it will be compiled.
-  weft::Graph graph() const;
-  void compile(const std::string& target, bool offload_copy);
+  weft::Graph graph(const weft::adapters::Values& late_values = {}) const;
+  void compile(const std::string& target, const migraphx_compile_options& how);
   weft::mgx::Compiled& compiled() const;
   void set_precision(weft_precision wanted);
   migraphx_program_parameter_shapes parameters() const;
@@ -71,7 +87,7 @@ struct migraphx_program {
   std::optional<weft::mgx::Source> source = {};
   std::vector<std::unique_ptr<migraphx_module>> modules = {};  ///< main comes first
   weft_precision precision = WEFT_PRECISION_F32;
-  int products = 0;                           ///< that run in int8, as weft_graph_quantize numbers them
+  int products = 0;                           ///< that run in 8 bits, as weft_graph_quantize numbers them
   std::vector<weft::Tensor> magnitudes = {};  ///< of what they multiply
   std::shared_ptr<weft::mgx::Compiled> made = {};
   mutable migraphx_context context = {};

@@ -52,12 +52,35 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
+/// What the model wants to know before it computes anything, a caller says with its other arguments: lists of the
+/// lengths that were given for them.
+weft::Graph read_guessing(Source& source, const migraphx_onnx_options& options) {
+  weft::adapters::Guesses guesses([&](weft::adapters::LateInput& input) {
+    auto given = options.lengths.find(input.name);
+    bool is_given = given != options.lengths.end() && given->second.size() == 1;
+    if (!input.dims.empty() && input.dims[0] < 0)
+      input.dims = {static_cast<int64_t>(is_given ? given->second[0] : options.default_length)};
+    return true;
+  });
+  for (;;) {
+    try {
+      weft::Graph graph = source.read();
+      source.late = guesses.inputs();
+      return graph;
+    } catch (const weft::Error& error) {
+      auto values = guesses.next(error);
+      if (!values) throw;
+      source.options.constants = *values;
+    }
+  }
+}
+
 /// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for. Sizes
 /// for names that are no inputs are ignored, as they are there: onnxruntime's provider gives some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
-  weft::Graph graph = source.read();  // the ports point into it
+  weft::Graph graph = read_guessing(source, options);  // the ports point into it
   for (const weft::Port& port : graph.inputs())
     if (std::string sizes = sizes_of(port, options); !sizes.empty()) source.options.shapes.push_back(sizes);
   if (!source.options.shapes.empty()) source.read();  // what does not fit is told now
@@ -122,7 +145,7 @@ migraphx_status migraphx_program_create_module(migraphx_module_t* out, migraphx_
 
 migraphx_status migraphx_program_compile(migraphx_program_t program, migraphx_target_t target,
                                          migraphx_compile_options_t options) {
-  return guarded([&] { given(program).compile(given(target).name, options && options->offload_copy); });
+  return guarded([&] { given(program).compile(given(target).name, options ? *options : migraphx_compile_options{}); });
 }
 
 migraphx_status migraphx_program_get_parameter_shapes(migraphx_program_parameter_shapes_t* out,
@@ -209,7 +232,11 @@ migraphx_status migraphx_trace_info_get_result(const_migraphx_argument_t* out, c
 }
 
 migraphx_status migraphx_save(migraphx_program_t p, const char* name, migraphx_file_options_t) {
-  return guarded([&] { given(p).compiled().program().save(&given(name)); });
+  return guarded([&] {
+    const Compiled& compiled = given(p).compiled();
+    if (compiled.is_guess()) not_supported("a program that is compiled for the values of a run is not saved");
+    compiled.program().save(&given(name));
+  });
 }
 
 migraphx_status migraphx_load(migraphx_program_t* out, const char* name, migraphx_file_options_t) {

@@ -11,7 +11,7 @@ using namespace weft::mgx;
 
 namespace {
 
-constexpr int dots = 1, convolutions = 2;
+constexpr int dots = 1, convolutions = 2, in_fp8 = 4;
 
 /// MIGraphX's names of the products that are quantised.
 int products_of(const std::vector<std::string>& names, bool may_be_all) {
@@ -59,10 +59,12 @@ std::vector<weft::Tensor> tensors_of(const std::vector<migraphx_argument>& argum
 /// Runs the program, with magnitudes for results, on every sample.
 std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
                                   const std::vector<migraphx_program_parameters>& samples) {
+  if (program.source && !program.source->late.empty())
+    not_supported("a program that is compiled for the values of a run is not calibrated");
   weft::Graph graph = program.graph();
   graph.observe(products);
   if (graph.outputs().empty()) return {};
-  if (samples.empty()) refuse("int8 needs calibration data", "give examples of the inputs with add_calibration_data");
+  if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
   Compiled observed(graph.compile({.device = "cpu"}), false, program.source ? program.source->bytes : nullptr);
   std::vector<weft::Tensor> most;
   for (const migraphx_program_parameters& sample : samples) keep_greatest(most, tensors_of(observed.run(sample).list));
@@ -70,6 +72,13 @@ std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
     for (float x : magnitude.as<float>())
       if (!std::isfinite(x)) refuse("the calibration data makes a value that is not finite");
   return most;
+}
+
+void quantize(migraphx_program& program, int products, const std::vector<migraphx_program_parameters>& samples) {
+  if (program.made) refuse("the program is compiled already", "its precision is settled before that");
+  if (program.products) refuse("the program is quantised already");
+  program.magnitudes = measure(program, products, samples);
+  program.products = products;
 }
 
 }  // namespace
@@ -99,19 +108,15 @@ migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_
   return guarded([&] {
     given(target);
     const auto& [operators, samples] = given(options);
-    int products = operators.empty() ? dots | convolutions : products_of(operators, false);
-    if (given(prog).made) refuse("the program is compiled already", "its precision is settled before that");
-    if (prog->products) refuse("the program is quantised already");
-    prog->magnitudes = measure(*prog, products, samples);
-    prog->products = products;
+    quantize(given(prog), operators.empty() ? dots | convolutions : products_of(operators, false), samples);
   });
 }
 
 migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t target,
                                       migraphx_quantize_fp8_options_t options) {
   return guarded([&] {
-    given(prog), given(target), given(options);
-    not_supported("fp8 is not computed with", "quantize_int8, quantize_bf16 and quantize_fp16 are there");
+    given(target);
+    quantize(given(prog), dots | convolutions | in_fp8, given(options).samples);
   });
 }
 

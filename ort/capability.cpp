@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "adapters/late_inputs.h"
 #include "ort/api.h"
-#include "ort/late_inputs.h"
 #include "ort/model_writer.h"
 #include "ort/partition.h"
 
@@ -25,7 +25,7 @@ constexpr uint32_t whole_nodes_version = 27;
 class Search {
  public:
   Search(const GraphView& graph, ProgramStore& programs)
-      : graph_(graph), writer_(graph, programs.scales()), programs_(programs), reasons_(graph.nodes.size()) {
+      : graph_(graph), writer_(graph, programs.quantization()), programs_(programs), reasons_(graph.nodes.size()) {
     std::unordered_map<std::string, size_t> makers;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const NodeView& node = graph.nodes[i];
@@ -82,39 +82,18 @@ class Search {
   /// What the compiler refuses because it wants the value of an operand that is an input of the graph may be compiled
   /// by the run. Null when guesses do not compile either.
   std::shared_ptr<Compiled> compile_late(const std::vector<size_t>& part, const Boundary& boundary, Error error) {
-    constexpr int most_rounds = 8;
-    std::map<std::string, LateInput> late;
+    adapters::Guesses guesses([&](const adapters::LateInput& input) {
+      return !graph_.parent && std::ranges::find(graph_.inputs, input.name) != graph_.inputs.end();
+    });
     ModelText model = writer_.write(part, boundary);
-    for (int round = 0; round < most_rounds && add_late_inputs(part, boundary, error, late); ++round) {
-      for (Guess guess : {Guess::usual, Guess::ones, Guess::zeros}) {
-        Compiled::Values values;
-        for (const auto& [name, input] : late) values.emplace_back(name, guessed(input, guess));
-        try {
-          return programs_.get_late(model, values);
-        } catch (const Error& again) {
-          error = again;
-        }
+    for (auto values = guesses.next(error); values; values = guesses.next(error)) {
+      try {
+        return programs_.get_late(model, *values);
+      } catch (const Error& again) {
+        error = again;
       }
     }
     return nullptr;
-  }
-
-  /// Adds the operands of the nodes that the error names which could be late; false when there is none to add.
-  bool add_late_inputs(const std::vector<size_t>& part, const Boundary& boundary, const Error& error,
-                       std::map<std::string, LateInput>& late) const {
-    if (graph_.parent) return false;
-    bool has_new = false;
-    for (size_t number : named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()))) {
-      const NodeView& node = graph_.nodes[number];
-      for (size_t i = 1; i < node.inputs.size(); ++i) {
-        const std::string& name = node.inputs[i];
-        bool is_given = std::ranges::find(graph_.inputs, name) != graph_.inputs.end() &&
-                        std::ranges::find(boundary.inputs, name) != boundary.inputs.end();
-        auto input = is_given ? late_input(graph_, node, i) : std::nullopt;
-        if (input) has_new |= late.emplace(name, *input).second;
-      }
-    }
-    return has_new;
   }
 
   void refuse(size_t node, const std::string& reason) {

@@ -72,13 +72,13 @@ struct Outputs {
 Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again,
                    std::vector<std::string> late)
     : memory_(std::move(memory)),
-      program_(std::move(program)),
+      served_(std::move(program)),
       place_(place),
       again_(std::move(again)),
       late_(std::move(late)),
-      inputs_(port_names(program_.inputs())),
-      outputs_(port_names(program_.outputs())) {
-  for (const Port& port : program_.inputs())
+      inputs_(port_names(this->program().inputs())),
+      outputs_(port_names(this->program().outputs())) {
+  for (const Port& port : this->program().inputs())
     is_optional_.push_back(std::string_view(port.type).starts_with("optional("));
 }
 
@@ -97,65 +97,34 @@ Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
   return binding;
 }
 
-std::unique_ptr<Context> Compiled::take() const {
-  {
-    std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      auto context = std::move(idle_.back());
-      idle_.pop_back();
-      return context;
-    }
-  }
-  return std::make_unique<Context>(program_.new_context());
-}
-
-void Compiled::give_back(std::unique_ptr<Context> context) const {
-  std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(context));
-}
-
-/// The oldest is as good as any to make room: whoever runs it holds it.
-std::shared_ptr<const Compiled> Compiled::variant(const std::vector<std::string>& key,
-                                                  const std::vector<std::string>& shapes, const Values& values) const {
-  std::lock_guard lock(variants_mutex_);
-  auto known = variants_.find(key);
-  if (known != variants_.end()) return known->second;
-  if (variants_.size() == most_variants) variants_.erase(variants_.begin());
-  return variants_[key] = std::make_shared<Compiled>(again_(shapes, values), memory_, place_);
+std::shared_ptr<const Compiled> Compiled::variant(const std::string& key, const std::vector<std::string>& shapes,
+                                                  const Values& values) const {
+  return variants_.get(key, [&] { return std::make_shared<Compiled>(again_(shapes, values), memory_, place_); });
 }
 
 std::shared_ptr<const Compiled> Compiled::variant_for_sizes(const std::vector<Tensor>& inputs) const {
   std::vector<std::string> shapes;
+  std::string key;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i] || weft_tensor_kind(inputs[i].get()) != WEFT_TENSOR || inputs[i].dims().empty()) continue;
     std::string shape = inputs_[i] + "=";
     for (int64_t size : inputs[i].dims()) shape += (shape.back() == '=' ? "" : ",") + std::to_string(size);
+    key += shape + ";";
     shapes.push_back(shape);
   }
-  return variant(shapes, shapes, {});
+  return variant(key, shapes, {});
 }
 
-/// On a GPU the value lies there, like any input.
-Tensor Compiled::late_value(OrtKernelContext* kernel, size_t place) const {
-  const OrtValue* value = nullptr;
-  ok(api.ort->KernelContext_GetInput(kernel, place, &value));
-  Tensor given = view_of(value);
-  if (!place_.gpu || given.bytes().empty()) return Tensor::copy(given.dtype(), given.bytes(), given.dims());
-  std::vector<std::byte> bytes(given.bytes().size());
-  check(weft_gpu_copy(place_.gpu->name.c_str(), WEFT_TO_HOST, bytes.data(), given.bytes().data(), bytes.size(),
-                      place_.stream));
-  return Tensor::copy(given.dtype(), bytes, given.dims());
-}
-
+/// On a GPU the values lie there, like any input.
 void Compiled::run_late(OrtKernelContext* kernel, const Binding& binding) const {
   Values values;
-  std::vector<std::string> key;
   for (size_t i = 0; i < late_.size(); ++i) {
-    const Tensor& value = values.emplace_back(late_[i], late_value(kernel, binding.late[i])).second;
-    key.emplace_back(reinterpret_cast<const char*>(value.bytes().data()), value.bytes().size());
-    for (int64_t size : value.dims()) key.back() += "," + std::to_string(size);
+    const OrtValue* value = nullptr;
+    ok(api.ort->KernelContext_GetInput(kernel, binding.late[i], &value));
+    std::string gpu = place_.gpu ? place_.gpu->name : std::string();
+    values.emplace_back(late_[i], adapters::host_copy(view_of(value), gpu, place_.stream));
   }
-  variant(key, {}, values)->run(kernel, binding);
+  variant(adapters::key_of(values), {}, values)->run(kernel, binding);
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
@@ -183,17 +152,21 @@ void Compiled::run(OrtKernelContext* kernel, const Binding& binding, const std::
                                                   : 1,
                      .stream = place_.stream};
   if (place_.waits_for_default_stream) check(weft_gpu_wait(place_.gpu->name.c_str(), nullptr));
-  std::unique_ptr<Context> context = take();
   std::vector<Tensor> results;
   try {
-    results = context->run(inputs, options);
+    results = run_best(inputs, options);
   } catch (...) {
-    give_back(std::move(context));
     if (outputs.failure) std::rethrow_exception(outputs.failure);
     throw;
   }
-  give_back(std::move(context));
   for (size_t i = 0; i < results.size(); ++i) outputs.deliver(i, results[i]);
+}
+
+std::vector<Tensor> Compiled::run_best(const std::vector<Tensor>& inputs, const RunOptions& options) const {
+  if (!tuning_) return served_.run(inputs, options);
+  tuning_->begin();
+  auto tuned = tuning_->result();
+  return (tuned ? *tuned : served_).run(inputs, options);
 }
 
 }  // namespace weft::ort

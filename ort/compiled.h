@@ -3,13 +3,14 @@
 #include <onnxruntime_c_api.h>
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "weft/weft.hpp"
+#include "adapters/late_inputs.h"
+#include "adapters/served.h"
+#include "adapters/variants.h"
+#include "ort/online_tuning.h"
 
 namespace weft::ort {
 
@@ -33,13 +34,15 @@ struct RunPlace {
 /// are late: the part is compiled for each value that they have in a run, as a rule one.
 class Compiled {
  public:
-  using Values = std::vector<std::pair<std::string, Tensor>>;
+  using Values = adapters::Values;
   /// Compiles the same part again with its inputs' sizes as given, "x=2,3", and these inputs fixed.
   using Again = std::function<Program(const std::vector<std::string>& shapes, const Values& values)>;
   /// `memory` is whatever the program's memory comes from; null: the library's own. `late`: names of inputs that the
   /// program has fixed to a guess.
   Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {},
            std::vector<std::string> late = {});
+  /// From the first run on, looks for faster kernels beside the runs; the program that `tune` makes takes its place.
+  void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
   /// Where the program's inputs and outputs lie among those of a fused node, by name.
   struct Binding {
@@ -48,31 +51,26 @@ class Compiled {
   /// Throws E310 when the node lacks an input or has an output that the program does not compute.
   Binding bind(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) const;
   void run(OrtKernelContext* kernel, const Binding& binding) const;
-  const Program& program() const { return program_; }
+  const Program& program() const { return served_.program(); }
 
  private:
   void run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const;
   void run_late(OrtKernelContext* kernel, const Binding& binding) const;
-  Tensor late_value(OrtKernelContext* kernel, size_t place) const;
-  std::shared_ptr<const Compiled> variant_for_sizes(const std::vector<Tensor>& inputs) const;
-  std::shared_ptr<const Compiled> variant(const std::vector<std::string>& key, const std::vector<std::string>& shapes,
+  std::shared_ptr<const Compiled> variant(const std::string& key, const std::vector<std::string>& shapes,
                                           const Values& values) const;
-  std::unique_ptr<Context> take() const;
-  void give_back(std::unique_ptr<Context> context) const;
-
-  static constexpr size_t most_variants = 32;
+  std::shared_ptr<const Compiled> variant_for_sizes(const std::vector<Tensor>& inputs) const;
+  /// The program, or the one that tuning has found to be better.
+  std::vector<Tensor> run_best(const std::vector<Tensor>& inputs, const RunOptions& options) const;
 
   std::shared_ptr<Memory> memory_;  // outlives the program
-  Program program_;
+  adapters::Served served_;
   RunPlace place_;
   Again again_;
   std::vector<std::string> late_;
   std::vector<std::string> inputs_, outputs_;
   std::vector<bool> is_optional_;  // of the inputs
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Context>> idle_;
-  mutable std::mutex variants_mutex_;
-  mutable std::map<std::vector<std::string>, std::shared_ptr<const Compiled>> variants_;
+  mutable adapters::Variants<Compiled> variants_;
+  std::unique_ptr<OnlineTuning> tuning_;  // null: nothing is tuned
 };
 
 }  // namespace weft::ort

@@ -231,22 +231,22 @@ Message write_body(const OrtGraph* handle) {
   return message;
 }
 
-// ---- int8 ----
+// ---- Products in 8 bits ----
 
 /// Puts a QuantizeLinear and a DequantizeLinear before the operands of convolutions and matrix products; the compiler
-/// computes such products in integers.
-class Int8Writer {
+/// computes such products in integers where it can.
+class QuantizingWriter {
  public:
-  Int8Writer(const GraphView& graph, const Scales& scales, Message& out, std::vector<Constant>& constants)
-      : graph_(graph), scales_(scales), out_(out), constants_(constants) {}
+  QuantizingWriter(const GraphView& graph, const Quantization& to, Message& out, std::vector<Constant>& constants)
+      : graph_(graph), to_(to), out_(out), constants_(constants) {}
 
-  /// Lets the node read int8 operands; false when it stays as it is.
+  /// Lets the node read quantised operands; false when it stays as it is.
   bool rewrite(NodeView& node) {
-    if (scales_.empty() || !node.domain.empty() || node.inputs.size() < 2) return false;
+    if (!to_.is_wanted() || !node.domain.empty() || node.inputs.size() < 2) return false;
     if (node.op != "Conv" && node.op != "MatMul" && node.op != "Gemm") return false;
     Tensor weights = constant(node.inputs[1]);
     bool has_weights = weights && weights.dtype() == WEFT_F32 && weights.dims().size() >= 2 && weights.elements() > 0;
-    bool is_known = scales_.contains(node.inputs[0]) && (has_weights || scales_.contains(node.inputs[1]));
+    bool is_known = has_scale(node.inputs[0]) && (has_weights || has_scale(node.inputs[1]));
     if (!is_known || constant(node.inputs[0]) || (weights && !has_weights)) return false;
     node.inputs[0] = activation(node.inputs[0]);
     node.inputs[1] =
@@ -258,6 +258,19 @@ class Int8Writer {
   Tensor constant(const std::string& name) const {
     const OrtValue* value = graph_.constant(name);
     return value ? view_of(value) : Tensor();
+  }
+
+  bool has_scale(const std::string& name) const {
+    return to_.scales.contains(name) || (to_.may_scale_in_runs() && is_f32(name));
+  }
+
+  bool is_f32(const std::string& name) const {
+    auto value = graph_.values.find(name);
+    const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+    if (value != graph_.values.end()) ok(api.ort->CastTypeInfoToTensorInfo(type_info(value->second), &tensor));
+    ONNXTensorElementDataType type{};
+    if (tensor) ok(api.ort->GetTensorElementType(tensor, &type));
+    return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   }
 
   /// The axis of the weights that becomes one of the result.
@@ -274,46 +287,63 @@ class Int8Writer {
     return weights.dims().size() - (is_transposed ? 2 : 1);
   }
 
-  template <class T>
-  std::string add_constant(const std::string& name, std::span<const T> values, std::span<const int64_t> dims) {
-    weft_dtype type = weft::dtype_of<T>();
-    constants_.push_back({name, Tensor::copy(type, std::as_bytes(values), dims)});
+  std::string add_constant(const std::string& name, weft_dtype type, std::span<const std::byte> bytes,
+                           std::span<const int64_t> dims) {
+    constants_.push_back({name, Tensor::copy(type, bytes, dims)});
     return name;
   }
+  std::string add_number(const std::string& name, float number) {
+    return add_constant(name, WEFT_F32, std::as_bytes(std::span(&number, 1)), {});
+  }
 
-  void add_node(const char* op, const std::vector<std::string>& inputs, const std::string& output, int64_t axis) {
+  std::string add_node(const char* op, const std::vector<std::string>& inputs, const std::string& output,
+                       const Message& attribute = {}) {
     Message node;
     for (const std::string& input : inputs) node.text(node_input, input);
     node.text(node_output, output).text(node_name, output).text(node_op, op);
-    if (axis >= 0) node.message(node_attribute, Message().text(1, "axis").number(20, 2).number(3, axis));
+    if (!attribute.data.empty()) node.message(node_attribute, attribute);
     out_.message(graph_node, node);
+    return output;
+  }
+  static Message integer_attribute(const char* name, int64_t value) {
+    return Message().text(1, name).number(20, 2).number(3, value);
+  }
+
+  /// The greatest magnitude of the value over the greatest number of the type: from the table, or found by the run. A
+  /// value that is 0 everywhere is not divided by 0.
+  std::string scale_of(const std::string& value, const std::string& name) {
+    auto known = to_.scales.find(value);
+    if (known != to_.scales.end()) return add_number(name, known->second * (127.0f / to_.greatest()));
+    std::string magnitudes = add_node("Abs", {value}, name + "_abs");
+    std::string most = add_node("ReduceMax", {magnitudes}, name + "_most", integer_attribute("keepdims", 0));
+    std::string step = add_node("Mul", {most, add_number(name + "_inverse", 1 / to_.greatest())}, name + "_step");
+    return add_node("Max", {step, add_number(name + "_least", 1e-30f)}, name);
   }
 
   std::string activation(const std::string& value) {
-    std::string output = value + "/int8";
+    std::string output = value + "/quantized";
     if (!written_.insert(output).second) return output;
-    const float scale[] = {scales_.at(value)};
-    const int8_t zero[] = {0};
-    std::string s = add_constant<float>(output + "_scale", scale, {}),
-                z = add_constant<int8_t>(output + "_zero", zero, {});
-    add_node("QuantizeLinear", {value, s, z}, output + "_values", -1);
-    add_node("DequantizeLinear", {output + "_values", s, z}, output, -1);
-    return output;
+    const std::byte nothing[] = {std::byte{0}};
+    std::string s = scale_of(value, output + "_scale"), z = add_constant(output + "_zero", to_.type, nothing, {});
+    add_node("QuantizeLinear", {value, s, z}, output + "_values");
+    return add_node("DequantizeLinear", {output + "_values", s, z}, output);
   }
 
   std::string stored(const std::string& name, const Tensor& weights, size_t axis) {
-    std::string output = name + "/int8_" + std::to_string(axis);
+    std::string output = name + "/quantized_" + std::to_string(axis);
     if (!written_.insert(output).second) return output;
-    QuantizedWeights quantized = quantize_weights(weights.as<float>(), weights.dims(), axis);
+    QuantizedWeights quantized = quantize_weights(weights.as<float>(), weights.dims(), axis, to_);
     const int64_t channels[] = {weights.dims()[axis]};
-    std::string values = add_constant<int8_t>(output + "_values", quantized.values, weights.dims());
-    std::string scales = add_constant<float>(output + "_scale", quantized.scales, channels);
-    add_node("DequantizeLinear", {values, scales}, output, static_cast<int64_t>(axis));
-    return output;
+    std::string values =
+        add_constant(output + "_values", to_.type, std::as_bytes(std::span(quantized.values)), weights.dims());
+    std::string scales =
+        add_constant(output + "_scale", WEFT_F32, std::as_bytes(std::span(quantized.scales)), channels);
+    return add_node("DequantizeLinear", {values, scales}, output,
+                    integer_attribute("axis", static_cast<int64_t>(axis)));
   }
 
   const GraphView& graph_;
-  const Scales& scales_;
+  const Quantization& to_;
   Message& out_;
   std::vector<Constant>& constants_;
   std::unordered_set<std::string> written_;
@@ -325,8 +355,8 @@ std::string name_or_number(const NodeView& node, size_t number) {
   return node.name.empty() ? node.op + "_" + std::to_string(number) : node.name;
 }
 
-ModelWriter::ModelWriter(const GraphView& graph, const Scales& scales)
-    : graph_(graph), scales_(scales), nodes_(graph.nodes.size()), faults_(graph.nodes.size()) {
+ModelWriter::ModelWriter(const GraphView& graph, const Quantization& quantization)
+    : graph_(graph), quantization_(quantization), nodes_(graph.nodes.size()), faults_(graph.nodes.size()) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     try {
       nodes_[i] = write_node(graph.nodes[i], i);
@@ -381,11 +411,11 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
 }
 
 void ModelWriter::add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const {
-  Int8Writer int8(graph_, scales_, graph, model.constants);
+  QuantizingWriter quantizing(graph_, quantization_, graph, model.constants);
   std::unordered_set<std::string> known;
   for (size_t number : part) {
     NodeView node = graph_.nodes[number];
-    graph.message(graph_node, int8.rewrite(node) ? write_node(node, number) : nodes_[number]);
+    graph.message(graph_node, quantizing.rewrite(node) ? write_node(node, number) : nodes_[number]);
     for (const auto* names : {&node.inputs, &node.implicit}) {
       for (const std::string& name : *names) {
         const OrtValue* value = known.insert(name).second ? graph_.constant(name) : nullptr;

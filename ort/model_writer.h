@@ -35,8 +35,8 @@ std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Convolutions and matrix products whose operands have a scale are written in int8.
-  ModelWriter(const GraphView& graph, const Scales& scales);
+  /// Convolutions and matrix products whose operands have a scale, or get one by the run, are written quantised.
+  ModelWriter(const GraphView& graph, const Quantization& quantization);
 
   /// Why node number `node` cannot be written at all; "" when it can.
   const std::string& fault(size_t node) const { return faults_[node]; }
@@ -53,7 +53,7 @@ class ModelWriter {
   void add_ports(Message& graph, const std::vector<std::string>& values, int field) const;
 
   const GraphView& graph_;
-  const Scales& scales_;
+  const Quantization& quantization_;
   std::vector<Message> nodes_;
   std::vector<std::string> faults_;
 };

@@ -145,8 +145,7 @@ void check_numbers(const Options& o) {
 
 void check_precisions(const Options& o) {
   if (o.fp16_enable && o.bf16_enable) refuse("E502", "fp16_enable and bf16_enable are both set", "set one of them");
-  if (o.fp8_enable)
-    refuse("E502", "fp8_enable is set, and there are no kernels for products in fp8", "use bf16_enable or int8_enable");
+  if (o.fp8_enable && o.int8_enable) refuse("E502", "fp8_enable and int8_enable are both set", "set one of them");
   if (o.int8_enable && o.int8_calibration_table_name.empty())
     refuse("E502", "int8_enable is set without int8_calibration_table_name",
            "name a calibration table, or give a model that is quantised already");
@@ -157,6 +156,16 @@ void check_memory(const Options& o) {
     refuse("E502", "user_compute_stream does not go together with an external allocator");
   if ((o.allocate() != 0) != (o.free() != 0))
     refuse("E502", "an external allocator needs both functions", "set external_alloc and external_free");
+}
+
+/// Options of the ROCm provider that mean nothing alone.
+void note_tuning(Options& o) {
+  if (o.tunable_op_tuning_enable && !o.tunable_op_enable)
+    o.notes.push_back("option tunable_op_tuning_enable changes nothing: tunable_op_enable is not set");
+  if (o.tunable_op_enable && !o.tunable_op_tuning_enable)
+    o.notes.push_back("option tunable_op_enable changes nothing alone: measurements that were kept are always used");
+  if (o.tunable_op_max_tuning_duration_ms > 0 && !o.tunes_at_once() && !o.tunes_while_serving())
+    o.notes.push_back("option tunable_op_max_tuning_duration_ms changes nothing: nothing is to be measured");
 }
 
 /// "max_mem:1000000,arena_extend_strategy:1"
@@ -177,13 +186,24 @@ int64_t Options::memory_limit() const {
   return std::min(mem_limit, gpu_mem_limit);
 }
 
+double Options::tune_seconds() const {
+  constexpr double no_limit = 1e7;
+  return tunable_op_max_tuning_duration_ms > 0 ? static_cast<double>(tunable_op_max_tuning_duration_ms) / 1e3
+                                               : no_limit;
+}
+
 std::string Options::cache_folder() const {
   if (disable_caching) return {};
   return !cache_dir.empty() ? cache_dir : !model_cache_dir.empty() ? model_cache_dir : model_cache_path;
 }
 
 std::string Options::identity() const {
-  return std::string(fp16_enable ? "f16" : bf16_enable ? "bf16" : "f32") + (int8_enable ? " int8" : "");
+  return std::string(fp16_enable   ? "f16"
+                     : bf16_enable ? "bf16"
+                                   : "f32") +
+         (int8_enable  ? " int8"
+          : fp8_enable ? " fp8"
+                       : "");
 }
 
 Options read_options(const std::map<std::string, std::string>& given, const Device& device,
@@ -205,6 +225,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
   check_numbers(options);
   check_precisions(options);
   check_memory(options);
+  note_tuning(options);
   options.device = device.name;
   return options;
 }

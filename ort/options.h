@@ -26,6 +26,11 @@ struct Options {
 
   /// The least of all limits that were given, 0: none.
   int64_t memory_limit() const;
+  /// Kernels are measured when a program is compiled; beside its runs.
+  bool tunes_at_once() const { return exhaustive_tune || miopen_conv_exhaustive_search; }
+  bool tunes_while_serving() const { return tunable_op_enable && tunable_op_tuning_enable && !tunes_at_once(); }
+  /// For how long at most.
+  double tune_seconds() const;
   /// The folder of saved programs that are found by content; "" for none.
   std::string cache_folder() const;
   Address allocate() const { return external_alloc ? external_alloc : gpu_external_alloc; }

@@ -22,6 +22,15 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+/// Says what was measured, if anything was.
+Program compile_and_say(const std::string& model, CompileOptions options, const Log& log) {
+  size_t rounds = 0;
+  options.progress = [&](std::string_view phase, size_t round, size_t) { rounds = phase == "tune" ? round : rounds; };
+  Program program = weft::compile(bytes_of(model), options);
+  if (options.tune_seconds > 0) log.warning("kernels were measured, rounds: " + std::to_string(rounds));
+  return program;
+}
+
 /// The programs of a model that runs in several parts lie beside each other.
 std::string numbered(const std::string& path, int number) {
   return number == 0 ? path : path + "." + std::to_string(number);
@@ -36,8 +45,11 @@ ProgramStore::ProgramStore(const Options& options, const Device& device, const L
       log_(log),
       is_saved_(is_saved || options.save_compiled_model || !options.cache_folder().empty()),
       memory_(std::move(memory)) {
-  if (options.int8_enable)
-    scales_ = read_calibration_table(options.int8_calibration_table_name, options.int8_use_native_calibration_table);
+  if (options.int8_enable) quantization_.type = WEFT_I8;
+  if (options.fp8_enable) quantization_.type = WEFT_F8E4M3FN;
+  if (quantization_.is_wanted() && !options.int8_calibration_table_name.empty())
+    quantization_.scales =
+        read_calibration_table(options.int8_calibration_table_name, options.int8_use_native_calibration_table);
 }
 
 CompileOptions ProgramStore::compile_options() const {
@@ -47,7 +59,8 @@ CompileOptions ProgramStore::compile_options() const {
                        : options_.bf16_enable ? WEFT_PRECISION_BF16
                                               : WEFT_PRECISION_F32,
           .use_cache = !options_.disable_caching,
-          .allocator = memory_ ? memory_->allocator() : nullptr};
+          .allocator = memory_ ? memory_->allocator() : nullptr,
+          .tune_seconds = options_.tunes_at_once() ? options_.tune_seconds() : 0};
 }
 
 CompileOptions ProgramStore::load_options() const {
@@ -66,31 +79,55 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
   return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again), std::move(late));
 }
 
+/// onnxruntime's tensors are gone when the call has ended that showed them: either the program lets go of them, or they
+/// are copied. Texts are read once.
+std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_copied) const {
+  std::vector<std::pair<std::string, Tensor>> weights;
+  for (const auto& [name, theirs] : model.constants) {
+    bool is_copied = are_copied && theirs.dtype() != WEFT_STRING;
+    weights.emplace_back(name, is_copied ? Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()) : theirs);
+  }
+  return weights;
+}
+
+OnlineTuning::Tune ProgramStore::tuning_of(std::string model, CompileOptions options) const {
+  options.tune_seconds = options_.tune_seconds();
+  return
+      [log = log_, model = std::move(model), options = std::move(options)](const std::function<bool()>& stop) mutable {
+        options.stop = stop;
+        try {
+          Program tuned = compile_and_say(model, options, log);
+          tuned.detach();
+          return std::make_shared<const adapters::Served>(std::move(tuned));
+        } catch (const std::exception& error) {
+          if (!stop()) log.warning(std::string("kernels could not be measured: ") + error.what());
+          return std::shared_ptr<const adapters::Served>();
+        }
+      };
+}
+
 std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity,
                                                 const Compiled::Values& guesses) const {
+  bool is_once = !model.has_nameless_size && guesses.empty(), is_tuned_later = options_.tunes_while_serving();
+  bool lets_go = !is_saved_ && is_once && !is_tuned_later;
   CompileOptions options = compile_options();
-  // onnxruntime's tensors are gone when this call has ended: either the program lets go of them, or they are copied.
-  bool is_once = !model.has_nameless_size && guesses.empty(), lets_go = !is_saved_ && is_once;
-  for (const Constant& constant : model.constants) {
-    const Tensor& theirs = constant.tensor;
-    bool is_copied = !lets_go && theirs.dtype() != WEFT_STRING;
-    options.constants.emplace_back(constant.name,
-                                   is_copied ? Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()) : theirs);
-  }
+  options.constants = weights(model, !lets_go);
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
   auto again = [bytes, options](const std::vector<std::string>& shapes, const Compiled::Values& values) {
     CompileOptions exact = options;
     exact.shapes = shapes;
+    exact.tune_seconds = 0;  // a run is waiting for it
     exact.constants.insert(exact.constants.end(), values.begin(), values.end());
     return weft::compile(bytes_of(bytes), exact);
   };
-  Program program = again({}, guesses);
+  Program program = guesses.empty() ? compile_and_say(bytes, options, log_) : again({}, guesses);
   if (lets_go) program.detach();
-  if (is_once) return make(std::move(program));
   std::vector<std::string> late;
   for (const auto& [name, guess] : guesses) late.push_back(name);
-  return make(std::move(program), again, late);
+  auto made = is_once ? make(std::move(program)) : make(std::move(program), again, late);
+  if (is_tuned_later && late.empty()) made->tune_while_serving(tuning_of(bytes, options));
+  return made;
 }
 
 std::shared_ptr<Compiled> ProgramStore::load(std::span<const std::byte> saved) const {

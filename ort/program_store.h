@@ -26,8 +26,7 @@ class ProgramStore {
   ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
                std::shared_ptr<Memory> memory);
 
-  /// The scales of the calibration table; empty without int8.
-  const Scales& scales() const { return scales_; }
+  const Quantization& quantization() const { return quantization_; }
   /// Throws what the compiler threw, the second time as well.
   std::shared_ptr<Compiled> get(const ModelText& model);
   /// The same with some of its inputs late; `guesses` are values to try the compiler with. From then on `get` gives it
@@ -45,6 +44,8 @@ class ProgramStore {
   CompileOptions compile_options() const;
   CompileOptions load_options() const;
   std::shared_ptr<Compiled> make(Program program, Compiled::Again again = {}, std::vector<std::string> late = {}) const;
+  std::vector<std::pair<std::string, Tensor>> weights(const ModelText& model, bool are_copied) const;
+  OnlineTuning::Tune tuning_of(std::string model, CompileOptions options) const;
   std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity,
                                     const Compiled::Values& guesses = {}) const;
   std::string identity_of(const ModelText& model) const;
@@ -57,7 +58,7 @@ class ProgramStore {
   const Device& device_;
   const Log& log_;
   bool is_saved_;  // so that programs keep all of their weights
-  Scales scales_;
+  Quantization quantization_;
   std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
   std::set<const Compiled*> loaded_;  // from cache_dir, where they need not be saved again

@@ -222,7 +222,7 @@ void Provider::compile(const OrtGraph* handle, const OrtNode* fused, OrtNodeComp
   if (is_loaded) {
     program = load_context(graph.nodes[0], handle, programs_);
   } else {
-    ModelWriter writer(graph, programs_.scales());
+    ModelWriter writer(graph, programs_.quantization());
     std::vector<size_t> all = all_nodes(graph);
     program = programs_.get(writer.write(all, writer.boundary(all)));
     programs_.keep(*program);

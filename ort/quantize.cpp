@@ -60,6 +60,25 @@ Scales read_native(const std::string& path, std::istream& file) {
   return scales;
 }
 
+uint8_t to_int8(float steps) {
+  return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(steps), -127.0f, 127.0f)));
+}
+
+/// The nearest number of e4m3fn (four bits of exponent, bias 7, three of fraction; up to 448), of two the even one.
+uint8_t to_e4m3(float x) {
+  constexpr int least_exponent = -6, fraction_bits = 3, bias = 7;
+  constexpr uint8_t nan = 0x7f, greatest = 0x7e;
+  uint8_t sign = std::signbit(x) ? 0x80 : 0;
+  if (std::isnan(x)) return nan | sign;
+  int exponent = x == 0 ? least_exponent : std::max(std::ilogb(x), least_exponent);
+  if (exponent > 8) return greatest | sign;
+  int eighths = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), fraction_bits - exponent)));
+  // A fraction of 16 eighths carries into the exponent by itself; below 8 the number is a denormal one.
+  int code = ((exponent - least_exponent) << fraction_bits) + eighths;
+  static_assert(least_exponent + bias == 1);
+  return static_cast<uint8_t>(std::min<int>(code, greatest)) | sign;
+}
+
 }  // namespace
 
 Scales read_calibration_table(const std::string& path, bool is_native) {
@@ -71,19 +90,20 @@ Scales read_calibration_table(const std::string& path, bool is_native) {
   return scales;
 }
 
-QuantizedWeights quantize_weights(std::span<const float> values, std::span<const int64_t> dims, size_t axis) {
+QuantizedWeights quantize_weights(std::span<const float> values, std::span<const int64_t> dims, size_t axis,
+                                  const Quantization& to) {
   size_t channels = static_cast<size_t>(dims[axis]), inner = 1;
   for (size_t i = axis + 1; i < dims.size(); ++i) inner *= static_cast<size_t>(dims[i]);
   auto channel_of = [&](size_t i) { return i / inner % channels; };
-  QuantizedWeights weights{.values = std::vector<int8_t>(values.size()), .scales = std::vector<float>(channels)};
+  QuantizedWeights weights{.values = std::vector<uint8_t>(values.size()), .scales = std::vector<float>(channels)};
   for (size_t i = 0; i < values.size(); ++i) {
     float& most = weights.scales[channel_of(i)];
     most = std::max(most, std::abs(values[i]));
   }
-  for (float& scale : weights.scales) scale = scale > 0 ? scale / 127 : 1;
+  for (float& scale : weights.scales) scale = scale > 0 ? scale / to.greatest() : 1;
   for (size_t i = 0; i < values.size(); ++i) {
-    float steps = std::nearbyint(values[i] / weights.scales[channel_of(i)]);
-    weights.values[i] = static_cast<int8_t>(std::clamp(steps, -127.0f, 127.0f));
+    float steps = values[i] / weights.scales[channel_of(i)];
+    weights.values[i] = to.type == WEFT_I8 ? to_int8(steps) : to_e4m3(steps);
   }
   return weights;
 }

@@ -28,8 +28,9 @@ ALLOWED = {
     "src/compile": EVERYTHING,
     "api": EVERYTHING + ["weft"],
     "driver": EVERYTHING + ["weft", "api"],
-    "ort": ["weft"],
-    "migraphx": ["weft"],
+    "adapters": ["weft"],
+    "ort": ["weft", "adapters"],
+    "migraphx": ["weft", "adapters"],
     "generate": ["weft"],
 }
 # What the host and the kernels must agree on: how a kernel's work is cut (plain constexpr formulas), and its arguments.
@@ -48,7 +49,7 @@ def meaning_of(name, source):
     """The top folder that an include names, "" for a file beside `source`, None for no file of the tree."""
     if (ROOT / "src" / name).exists():
         return name.split("/")[0].split(".")[0]
-    if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "ort", "migraphx"):
+    if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "adapters", "ort", "migraphx"):
         return name.split("/")[0]
     return "" if (source.parent / name).exists() else None
 
@@ -71,7 +72,7 @@ def problems(path):
 
 
 def main():
-    files = [file for top in ("src", "api", "driver", "ort", "migraphx", "generate") for file in sorted((ROOT / top).rglob("*"))
+    files = [file for top in ("src", "api", "driver", "adapters", "ort", "migraphx", "generate") for file in sorted((ROOT / top).rglob("*"))
              if file.suffix in (".h", ".hpp", ".cpp")]
     found = [problem for file in files for problem in problems(file)]
     print("\n".join(found) if found else f"includes: {len(files)} files, all in the tree's direction")

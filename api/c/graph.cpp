@@ -72,8 +72,11 @@ void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, we
 }
 
 ProductKinds kinds_of(int32_t products) {
-  if (products < 1 || products > 3) usage_error("E210", cat("products is ", products, ", not 1, 2 or 3"));
-  return {.dots = (products & 1) != 0, .convolutions = (products & 2) != 0};
+  if (products < 1 || products > 7 || products == 4)
+    usage_error("E210", cat("products is ", products, ", not 1, 2 or 3, nor 4 more"));
+  return {.dots = (products & 1) != 0,
+          .convolutions = (products & 2) != 0,
+          .to = products & 4 ? DType::f8e4m3fn : DType::i8};
 }
 
 const CustomOperator* find_custom(const weft_graph& graph, std::string_view text) {

@@ -242,7 +242,7 @@ typedef struct weft_compile_options {
   size_t donation_count;
   const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
   size_t operator_count;
-  int32_t borrow; /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
+  int32_t borrow;       /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
   int64_t memory_limit; /* bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
   double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
@@ -437,9 +437,9 @@ WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
-/* int8 for matrix products and convolutions by weights, in three steps: `observe` puts the greatest magnitudes of what
- * they multiply in the place of a graph's outputs; run on examples, it gives `magnitudes` (keep the greatest of each);
- * `quantize` takes them, for another graph of the same model. `products`: 1 matrix products, 2 convolutions, 3 both. */
+/* 8 bits for matrix products and convolutions by weights, in three steps: `observe` puts the greatest magnitudes of
+ * what they multiply in the place of a graph's outputs; run on examples, it gives `magnitudes` (keep the greatest of
+ * each); `quantize` takes them. `products`: 1 matrix products, 2 convolutions, 3 both; 4 more: fp8 (e4m3), not int8. */
 WEFT_API weft_status* weft_graph_observe(weft_graph* graph, int32_t products);
 WEFT_API weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
                                           size_t count);

@@ -65,10 +65,11 @@ Value magnitude(Module& module, const Factor& factor) {
 }
 
 /// What one step stands for; a value that is always 0 has steps of 1.
-Tensor step_of(const Tensor& magnitudes) {
+Tensor step_of(const Tensor& magnitudes, DType to) {
+  double greatest = to == DType::i8 ? 127 : 448;
   Wide wide = to_wide(magnitudes);
   std::vector<double> steps;
-  for (double most : wide.as<double>()) steps.push_back(most > 0 ? most / 127 : 1);
+  for (double most : wide.as<double>()) steps.push_back(most > 0 ? most / greatest : 1);
   return to_tensor(make_wide(DType::f32, wide.dims, std::move(steps)));
 }
 
@@ -95,9 +96,9 @@ void quantize_products(Program& program, ProductKinds kinds, std::span<const Ten
   for (size_t i = 0; i < factors.size(); ++i) {
     const Factor& factor = factors[i];
     ReplaceScope scope(main, *factor.product);
-    Value scale = constant(main, step_of(magnitudes[i]));
+    Value scale = constant(main, step_of(magnitudes[i], kinds.to));
     int64_t axis = std::max<int64_t>(factor.channels, 0);
-    Value q = main.append(Quantize{.to = DType::i8, .axis = axis}, {factor.value(), scale});
+    Value q = main.append(Quantize{.to = kinds.to, .axis = axis}, {factor.value(), scale});
     main.set_input(*factor.product, factor.operand, main.append(Dequantize{.axis = axis}, {q, scale}));
   }
 }

@@ -104,17 +104,22 @@ TEST_CASE("migraphx: without offload_copy a program for gpu writes to memory tha
   CHECK(result == answer(compiled(digits(2), "cpu")));
 }
 
-TEST_CASE("migraphx: half precision and int8 are close to f32, and not the same") {
+TEST_CASE("migraphx: half precision, int8 and fp8 are close to f32, and not the same") {
   Floats wanted = answer(compiled(digits(8)));
-  migraphx::program half = digits(8), bf16 = digits(8), int8 = digits(8);
+  migraphx::program half = digits(8), bf16 = digits(8), int8 = digits(8), fp8 = digits(8);
   migraphx::quantize_fp16(half);
   migraphx::quantize_bf16(bf16);
   migraphx::quantize_int8_options options;
   options.add_op_name("dot");
   options.add_op_name("convolution");
-  for (size_t seed = 1; seed <= 3; ++seed) options.add_calibration_data(inputs(int8, seed));
+  migraphx::quantize_fp8_options fp8_options;
+  for (size_t seed = 1; seed <= 3; ++seed) {
+    options.add_calibration_data(inputs(int8, seed));
+    fp8_options.add_calibration_data(inputs(fp8, seed));
+  }
   migraphx::quantize_int8(int8, migraphx::target("cpu"), options);
-  for (auto& [program, limit] : {std::pair{half, 5e-3}, {bf16, 5e-2}, {int8, 1e-1}}) {
+  migraphx::quantize_fp8(fp8, migraphx::target("cpu"), fp8_options);
+  for (auto& [program, limit] : {std::pair{half, 5e-3}, {bf16, 5e-2}, {int8, 1e-1}, {fp8, 3e-1}}) {
     double error = difference(answer(compiled(program)), wanted);
     CHECK(error > 0);
     CHECK(error < limit);
@@ -123,7 +128,7 @@ TEST_CASE("migraphx: half precision and int8 are close to f32, and not the same"
 
 TEST_CASE("migraphx: what cannot be quantised is refused") {
   CHECK(error_of([] { migraphx::quantize_int8(digits(), "cpu", {}); }).find("calibration data") != std::string::npos);
-  CHECK(error_of([] { migraphx::quantize_fp8(digits(), "cpu", {}); }).find("fp8") != std::string::npos);
+  CHECK(error_of([] { migraphx::quantize_fp8(digits(), "cpu", {}); }).find("calibration data") != std::string::npos);
   CHECK(error_of([] {
           migraphx::quantize_op_names names;
           names.add("dot");

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python module, and the command over it."""
+import os
 import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from conftest import BUILD, DIGITS, ROOT
 
@@ -48,18 +51,71 @@ def test_a_model_runs(compiled, reference):
 
 
 def test_precision(reference):
-    for quantise, limit in ((migraphx.quantize_fp16, 5e-3), (migraphx.quantize_bf16, 5e-2), (int8, 1e-1)):
+    for quantise, limit in ((migraphx.quantize_fp16, 5e-3), (migraphx.quantize_bf16, 5e-2), (int8, 1e-1), (fp8, 3e-1)):
         program = digits()
         quantise(program)
         program.compile(migraphx.get_target("cpu"))
         error = np.abs(answer(program, image()) - answer(reference, image())).max()
         assert 0 < error < limit
-    with pytest.raises(RuntimeError, match="fp8"):
+    with pytest.raises(RuntimeError, match="calibration data"):
         migraphx.quantize_fp8(digits(), migraphx.get_target("gpu"))
 
 
+SAMPLES = [{"image": image(seed=seed)} for seed in range(3)]
+
+
 def int8(program):
-    migraphx.quantize_int8(program, migraphx.get_target("cpu"), [{"image": image(seed=seed)} for seed in range(3)])
+    migraphx.quantize_int8(program, migraphx.get_target("cpu"), SAMPLES)
+
+
+def fp8(program):
+    migraphx.quantize_fp8(program, migraphx.get_target("cpu"), SAMPLES)
+
+
+def graph_of(node, inputs, rank):
+    """A model of one node; `inputs`: (name, element type, sizes)."""
+    values = [helper.make_tensor_value_info(*value) for value in inputs]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"y{i}" for i in range(rank)])
+    return helper.make_model(helper.make_graph([node], "g", values, [y]), opset_imports=[helper.make_opsetid("", 21)],
+                             ir_version=10).SerializeToString()
+
+
+@pytest.mark.parametrize("given", [["n"], [1]])
+def test_operands_that_only_the_run_tells(given):
+    """Each value is a program of its own; the length of the list may be said when the model is read."""
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    model = graph_of(node, [("x", TensorProto.FLOAT, [2, 3, 4]), ("axes", TensorProto.INT64, given)], 2)
+    program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
+    assert {name: shape.lens() for name, shape in program.get_parameter_shapes().items()} == {"x": [2, 3, 4], "axes": [1]}
+    program.compile(migraphx.get_target("gpu"), offload_copy=False)
+    assert sorted(program.get_parameter_names()) == ["axes", "x"]  # nobody knows the sizes of a result yet
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for axis in (1, 0, -1, 1):
+        got = np.array(program.run({"x": migraphx.argument(x), "axes": migraphx.argument(np.array([axis]))})[0])
+        np.testing.assert_allclose(got, x.sum(axis))
+    with pytest.raises(RuntimeError, match="axis 7"):
+        program.run({"x": migraphx.argument(x), "axes": migraphx.argument(np.array([7]))})
+    with pytest.raises(RuntimeError, match="not saved"):
+        migraphx.save(program, "program.mxr")
+
+
+def test_exhaustive_tuning_is_kept(tmp_path):
+    """In a process of its own, as the variable is read once."""
+    def weights(name, *sizes):
+        array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+        return onnx.numpy_helper.from_array(array, name)
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 32, 24, 24]) for name in "xy")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = helper.make_graph([node], "g", [x], [y], [weights("w", 32, 32, 3, 3)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    kept = tmp_path / "tunings.db"
+    for flags, is_measured in (([], False), (["--exhaustive-tune"], True)):
+        command = [sys.executable, BUILD / "bin/migraphx-driver", "compile", tmp_path / "m.onnx", "--cpu", *flags]
+        paths = {"PYTHONPATH": str(BUILD / "python"), "WEFT_TUNINGS": str(kept), "WEFT_CUDA_LIBRARY": "none"}
+        done = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert kept.exists() == is_measured
 
 
 def test_a_range_of_sizes():
@@ -159,7 +215,6 @@ print(numpy.array([migraphx.from_gpu(result).tolist() for result in results]).to
 def test_arguments_on_an_amd_gpu(tmp_path, reference):
     """Under the emulated driver, whose addresses are none of the host's."""
     import json
-    import os
 
     (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
     environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "WEFT_CUDA_LIBRARY": "none", "AMDEMU_CHIPS": "gfx1100",

@@ -29,6 +29,13 @@ def mlp(seed=0, width=64):
     return model(nodes, [("x", TensorProto.FLOAT, ["n", width])], [("y", TensorProto.FLOAT, ["n", 8])], weights)
 
 
+def convolution():
+    """A convolution of 3 x 3, for which there are several kernels."""
+    return model([helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1])],
+                 [("x", TensorProto.FLOAT, [1, 32, 24, 24])], [("y", TensorProto.FLOAT, [1, 32, 24, 24])],
+                 [("w", numbers(32, 32, 3, 3))])
+
+
 def mixed():
     """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime takes from no plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
@@ -77,3 +84,6 @@ def check_equal(proto, feeds, rtol=1e-4, atol=1e-5, **keys):
 
 def numbers(*dims, seed=0):
     return np.random.default_rng(seed).standard_normal(dims).astype(np.float32)
+
+
+IMAGE = {"x": numbers(1, 32, 24, 24)}

@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import struct
+import time
 import typing
 
 import numpy as np
@@ -59,12 +60,12 @@ class Trial:
     def __init__(self, folder, capfd):
         self.folder, self.capfd, self.malloc = folder, capfd, Malloc()
 
-    def run(self, options, proto=None):
+    def run(self, options, proto=None, feed=X):
         """(first output or None, the refusal or "", what was logged)"""
         self.capfd.readouterr()
         try:
             made = session(proto or mlp(), options)
-            output = made.run(None, X)[0]
+            output = made.run(None, feed)[0]
             self.assigned = assigned(made)
             del made
             return output, "", self.capfd.readouterr().err
@@ -128,7 +129,40 @@ def _(trial, options):
 
 @effect("fp8_enable")
 def _(trial, options):
-    return "no kernels for products in fp8" in trial.run(options)[1]
+    return 0.1 < error_of(trial, options) < 10
+
+
+def rounds(trial, options):
+    """How many rounds of measuring there were, each with the next kernel that could be chosen; None: nothing was measured."""
+    said = trial.run(options | {"disable_caching": "1", "threads": "1"}, models.convolution(), models.IMAGE)[2]
+    found = re.search(r"kernels were measured, rounds: (\d+)", said)
+    return int(found.group(1)) if found else None
+
+
+@effect("exhaustive_tune", "miopen_conv_exhaustive_search")
+def _(trial, options):
+    return (rounds(trial, options) or 0) > 1
+
+
+@effect("tunable_op_max_tuning_duration_ms", exhaustive_tune="1")
+def _(trial, options):
+    return rounds(trial, options) == 1
+
+
+@effect("tunable_op_enable", tunable_op_tuning_enable="1")
+@effect("tunable_op_tuning_enable", tunable_op_enable="1")
+def _(trial, options):
+    """Its answers stay right while it goes over to the kernels that were measured to be fastest."""
+    trial.capfd.readouterr()
+    made = session(models.convolution(), options | {"disable_caching": "1", "threads": "1"})
+    want = models.reference(models.convolution()).run(None, models.IMAGE)[0]
+    said, limit = "", time.monotonic() + (30 if len(options) == 2 else 0)
+    while True:
+        np.testing.assert_allclose(made.run(None, models.IMAGE)[0], want, rtol=1e-3, atol=1e-3)
+        if "kernels were measured" in said or time.monotonic() > limit:
+            return "kernels were measured" in said
+        time.sleep(0.1)
+        said += trial.capfd.readouterr().err
 
 
 def json_table(trial):

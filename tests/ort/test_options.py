@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What options are refused, and those whose effect takes more than a look (test_option_table.py has each in turn)."""
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -88,6 +89,58 @@ def test_int8_by_calibration_table(spelling, form, tmp_path, exact):
     assert np.abs(want - exact).max() > 0.05
     np.testing.assert_allclose(got, want, atol=0.3)  # a value on the border of two steps may fall to either
     assert np.abs(got - want).mean() < np.abs(exact - want).mean() / 4
+
+
+def to_fp8(values):
+    return values.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
+
+
+@pytest.mark.parametrize("with_table", [True, False])
+def test_fp8(with_table, tmp_path, exact):
+    """With a table its scales; without one the greatest magnitude of the run, and of each column of the weights."""
+    table = tmp_path / "table"
+    table.write_text(calibration("native"))
+    options = {"fp8_enable": "1"}
+    if with_table:
+        options |= {"int8_calibration_table_name": str(table), "int8_use_native_calibration_table": "1"}
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in mlp().graph.initializer}
+
+    def steps(values, most):
+        scale = (most / 448).astype(np.float32)
+        return to_fp8(np.clip(values / scale, -448, 448)) * scale
+
+    def product(x, most, w):
+        most = np.float32(most) if with_table else np.abs(x).max()
+        return steps(x, most) @ steps(w, np.abs(w).max(0))
+
+    hidden = np.maximum(product(X["x"], 3.0, weights["a"]), 0)
+    want = product(hidden, 25.0, weights["b"]) + weights["c"]
+    assert np.abs(want - exact).max() > 0.1
+    got = run(options)
+    np.testing.assert_allclose(got, want, atol=0.5)  # a value on the border of two numbers may fall to either
+    assert np.abs(got - want).mean() < np.abs(exact - want).mean() / 4
+
+
+def test_fp8_of_zeros_and_convolutions():
+    x = {"x": np.zeros((1, 32, 24, 24), np.float32)}
+    assert not session(models.convolution(), {"fp8_enable": "1"}).run(None, x)[0].any()
+    want = models.reference(models.convolution()).run(None, models.IMAGE)[0]
+    error = np.abs(session(models.convolution(), {"fp8_enable": "1"}).run(None, models.IMAGE)[0] - want)
+    assert 1e-2 < error.max() < 0.1 * np.abs(want).max()
+
+
+def test_int8_and_fp8_exclude_each_other():
+    with pytest.raises(Exception, match="fp8_enable and int8_enable are both set"):
+        session(mlp(), {"fp8_enable": "1", "int8_enable": "1"})
+
+
+@pytest.mark.parametrize("options, note", [
+    ({"tunable_op_enable": "1"}, "tunable_op_enable changes nothing alone"),
+    ({"tunable_op_tuning_enable": "1"}, "tunable_op_enable is not set"),
+    ({"tunable_op_max_tuning_duration_ms": "5"}, "nothing is to be measured")])
+def test_options_that_mean_nothing_alone(options, note, capfd):
+    session(mlp(), options)
+    assert note in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("text, native, wanted", [("", "0", "no JSON object"), ("x: zz\n", "1", "8 hex digits"),

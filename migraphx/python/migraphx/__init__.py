@@ -513,22 +513,24 @@ def quantize_bf16(prog, ins_names=("all",)):
     call("quantize_bf16_with_op_names", prog, _op_names(ins_names))
 
 
+def _calibrated(kind, prog, t, calibration, ins_names=()):
+    options = Handle(made(f"quantize_{kind}_options_create"))
+    options.kind = f"quantize_{kind}_options"
+    for name in ins_names:
+        call(f"quantize_{kind}_options_add_op_name", options, name)
+    for sample in [_parameters(sample) for sample in calibration]:
+        call(f"quantize_{kind}_options_add_calibration_data", options, sample)
+    call(f"quantize_{kind}", prog, t, options)
+
+
 def quantize_int8(prog, t, calibration=(), ins_names=("dot", "convolution")):
     """`calibration`: dicts of arguments or arrays, examples of the inputs."""
-    options = Handle(made("quantize_int8_options_create"))
-    options.kind = "quantize_int8_options"
-    samples = [_parameters(sample) for sample in calibration]
-    for name in ins_names:
-        call("quantize_int8_options_add_op_name", options, name)
-    for sample in samples:
-        call("quantize_int8_options_add_calibration_data", options, sample)
-    call("quantize_int8", prog, t, options)
+    _calibrated("int8", prog, t, calibration, ins_names)
 
 
 def quantize_fp8(prog, t, calibration=()):
-    options = Handle(made("quantize_fp8_options_create"))
-    options.kind = "quantize_fp8_options"
-    call("quantize_fp8", prog, t, options)
+    """The same in floats of 8 bits (e4m3)."""
+    _calibrated("fp8", prog, t, calibration)
 
 
 def get_onnx_operators():

@@ -13,7 +13,7 @@ import migraphx
 
 TARGETS = ("gpu", "cpu", "ref")
 # Options that change how AMD's compiler works, and nothing here.
-MEANINGLESS = ("--exhaustive-tune", "--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--brief")
+MEANINGLESS = ("--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--brief")
 
 
 def add_model(parser):
@@ -41,6 +41,7 @@ def add_compile(parser):
     parser.add_argument("--disable-offload-copy", action="store_true", help=argparse.SUPPRESS)
     for name in ("fp16", "bf16", "int8", "fp8"):
         parser.add_argument("--" + name, action="store_true", help=f"quantise to {name}")
+    parser.add_argument("--exhaustive-tune", action="store_true", help="measure which kernels are fastest")
     parser.add_argument("--fill0", nargs="+", default=[], metavar="NAME", help="inputs of zeros")
     parser.add_argument("--fill1", nargs="+", default=[], metavar="NAME", help="inputs of ones")
     parser.add_argument("--load-arg", nargs="+", default=[], metavar="@NAME FILE", help="inputs from .npy files")
@@ -116,11 +117,10 @@ def quantise(program, options):
         migraphx.quantize_fp16(program)
     if options.bf16:
         migraphx.quantize_bf16(program)
-    if options.int8:
-        samples = [make_inputs(program, options, seed) for seed in range(4)]
-        migraphx.quantize_int8(program, migraphx.get_target("cpu"), samples)
-    if options.fp8:
-        migraphx.quantize_fp8(program, migraphx.get_target("cpu"))
+    for wanted, calibrate in ((options.int8, migraphx.quantize_int8), (options.fp8, migraphx.quantize_fp8)):
+        if wanted:
+            samples = [make_inputs(program, options, seed) for seed in range(4)]
+            calibrate(program, migraphx.get_target("cpu"), samples)
 
 
 def prepare(options, target=None, exact=False):
@@ -129,7 +129,8 @@ def prepare(options, target=None, exact=False):
         return program
     if not exact:
         quantise(program, options)
-    program.compile(migraphx.get_target(target or options.target))
+    tune = options.exhaustive_tune and not exact
+    program.compile(migraphx.get_target(target or options.target), exhaustive_tune=tune)
     return program
 
 

@@ -114,16 +114,24 @@ Dims Call::sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>&
   return sizes;
 }
 
+/// Who called for the model may know what an input of it will be; the error says which one was asked for.
+void Call::needs_constant(size_t i, std::string what) const {
+  const auto* input = inputs_[i].def->as<Parameter>();
+  bool is_models = input && inputs_[i].def->parent == &program().main();
+  std::string asked = is_models ? cat("input ", i, " of ", node_.op_type, " is input '", input->parameter,
+                                      "' of the model, ", inputs_[i].type())
+                                : std::string();
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E159",
+               .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]), "' ", what),
+               .where = cat(describe(node_), scope_.within),
+               .why = printable(asked),
+               .hint = "it must be constant, or follow from constants"});
+}
+
 std::vector<int64_t> Call::numbers(size_t i) const {
   auto contents = known_contents(input(i));
-  if (!contents) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E159",
-                 .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]),
-                             "' gives numbers that are only known when the model runs"),
-                 .where = cat(describe(node_), scope_.within),
-                 .hint = "they must be constant, or follow from constants"});
-  }
+  if (!contents) needs_constant(i, "gives numbers that are only known when the model runs");
   std::vector<int64_t> numbers;
   for (const Dim& dim : *contents) {
     if (!dim.is_constant()) unsupported(cat("input ", i, " must be constant, is ", dim));
@@ -139,7 +147,7 @@ std::optional<Tensor> Call::constant(size_t i) const {
 
 Tensor Call::require_constant(size_t i, std::string_view what) const {
   if (auto tensor = constant(i)) return *tensor;
-  unsupported(cat("needs its ", what, " (input ", i, ") as a constant"));
+  needs_constant(i, cat("gives its ", what, ", which is only known when the model runs"));
 }
 
 double Call::number_input(size_t i, std::string_view what) const {

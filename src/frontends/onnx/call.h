@@ -102,6 +102,8 @@ class Call {
   Scope& scope() const { return scope_; }
 
  private:
+  /// E159: input `i` must be known now; `what` it does.
+  [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
   /// The attribute's value as a T, nothing when it is not given; E141 when it is of another kind.
   template <class T>

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/served.h"
+
+namespace weft::adapters {
+
+Context Served::take() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      Context context = std::move(idle_.back());
+      idle_.pop_back();
+      return context;
+    }
+  }
+  return program_.new_context();
+}
+
+void Served::give_back(Context context) const {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+}
+
+std::vector<Tensor> Served::run(std::span<const Tensor> inputs, const RunOptions& options) const {
+  Context context = take();
+  std::vector<Tensor> results;
+  try {
+    results = context.run(inputs, options);
+  } catch (...) {
+    give_back(std::move(context));
+    throw;
+  }
+  give_back(std::move(context));
+  return results;
+}
+
+Tensor host_copy(const Tensor& tensor, const std::string& gpu, void* stream) {
+  if (gpu.empty() || tensor.bytes().empty()) return Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
+  std::vector<std::byte> bytes(tensor.bytes().size());
+  check(weft_gpu_copy(gpu.c_str(), WEFT_TO_HOST, bytes.data(), tensor.bytes().data(), bytes.size(), stream));
+  return Tensor::copy(tensor.dtype(), bytes, tensor.dims());
+}
+
+}  // namespace weft::adapters

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+namespace weft::adapters {
+
+/// A program with contexts for as many threads as run it at once: each run takes one, and gives it back.
+class Served {
+ public:
+  explicit Served(Program program) : program_(std::move(program)) {}
+
+  const Program& program() const { return program_; }
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) const;
+
+ private:
+  Context take() const;
+  void give_back(Context context) const;
+
+  Program program_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Context> idle_ = {};
+};
+
+/// A tensor of `gpu`'s memory ("nvidia:0") as one of the host's, after what is queued on `stream`; of the host's
+/// already where `gpu` is "". Either way the caller's memory may change afterwards.
+Tensor host_copy(const Tensor& tensor, const std::string& gpu, void* stream);
+
+}  // namespace weft::adapters

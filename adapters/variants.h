@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace weft::adapters {
+
+/// Programs that were compiled for something that only a run tells, by a text that says what; the newest 32. Whoever
+/// runs one that had to make room holds it.
+template <class T>
+class Variants {
+ public:
+  /// What was made for `key`, by `make()` if it is not there yet; others who want one wait.
+  template <class Make>
+  std::shared_ptr<const T> get(const std::string& key, const Make& make) {
+    std::lock_guard lock(mutex_);
+    auto known = made_.find(key);
+    if (known != made_.end()) return known->second;
+    auto fresh = std::shared_ptr<const T>(make());
+    if (order_.size() == most) {
+      made_.erase(order_.front());
+      order_.pop_front();
+    }
+    order_.push_back(key);
+    return made_[key] = std::move(fresh);
+  }
+
+ private:
+  static constexpr size_t most = 32;
+
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const T>> made_ = {};
+  std::deque<std::string> order_ = {};
+};
+
+}  // namespace weft::adapters

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "adapters/served.h"
+
+namespace weft::ort {
+
+/// Looks for faster kernels beside a program that serves: measuring begins with the program's first run, in a thread of
+/// its own, and what it made takes the runs that follow.
+class OnlineTuning {
+ public:
+  /// Makes the tuned program; null when there is none, soon after `stop` has become true at the latest. Does not throw.
+  using Tune = std::function<std::shared_ptr<const adapters::Served>(const std::function<bool()>& stop)>;
+  explicit OnlineTuning(Tune tune) : tune_(std::move(tune)) {}
+  OnlineTuning(const OnlineTuning&) = delete;
+  ~OnlineTuning();
+
+  void begin();
+  /// Null until it is there.
+  std::shared_ptr<const adapters::Served> result() const {
+    std::lock_guard lock(mutex_);
+    return tuned_;
+  }
+
+ private:
+  void run() noexcept;
+
+  Tune tune_;
+  std::once_flag begun_;
+  std::atomic<bool> stops_ = false;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const adapters::Served> tuned_ = {};
+  std::thread thread_ = {};
+};
+
+}  // namespace weft::ort
