@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "frontends/onnx/import.h"
 #include "frontends/onnx/quantized.h"
+#include "ir/core_ops.h"
 #include "ops/block_dot.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
