@@ -256,7 +256,8 @@ std::optional<Value> integer_pool(Module& module, Instruction& i) {
   if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
   auto x = steps_of(module, i.inputs[0]);
   auto scale = x ? splat_number(x->scale) : std::nullopt;
-  if (!scale || !(*scale > 0) || (x->zero && !splat_number(x->zero))) return std::nullopt;
+  bool is_scalar = scale && x->scale.rank() == 0 && (!x->zero || x->zero.rank() == 0);
+  if (!is_scalar || !(*scale > 0) || (x->zero && !splat_number(x->zero))) return std::nullopt;
   std::vector<Value> inputs{module.append(*op, {x->x}), x->scale};
   if (x->zero) inputs.push_back(x->zero);
   return module.append(Dequantize{}, inputs);

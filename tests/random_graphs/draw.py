@@ -281,10 +281,11 @@ def widened_node(node):
 def judge_of(node, opset):
     """How a node is computed: a function of {name: (plain, wide)} that gives the lists of both."""
     if node.domain == "com.microsoft" or is_wrong_in_reference(node):
-        return lambda known: by_onnxruntime(node, opset, known)
+        return lambda known: by_onnxruntime(node, opset, checked(node, known))
     wide_node = widened_node(node)
 
     def compute(known):
+        checked(node, known)
         try:
             plain = by_reference(node, {name: pair[0] for name, pair in known.items()}, opset)
         except Exception as error:
@@ -298,6 +299,19 @@ def judge_of(node, opset):
         return plain, [widened(w) for w in wide]
 
     return compute
+
+
+def checked(node, known):
+    """The operands. Rows that are divided by their norm say nothing when they hold rounding errors and no more; no two
+    judges of OneHot agree about fractions."""
+    first = known.get(node.input[0], (None, None))[1] if node.input else None
+    if node.op_type == "OneHot" and np.any(first != np.floor(first)):
+        raise Skip
+    if node.op_type == "LpNormalization":
+        axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
+        if np.any(np.sum(np.abs(first), axis) < 1e-2):
+            raise Skip
+    return known
 
 
 def is_wrong_in_reference(node):

@@ -215,7 +215,8 @@ Values range_by_data(Call& c) {
 }
 
 Values range(Call& c) {
-  DType type = c.dtype();
+  DType type = c.dtype(), stash = c.element("stash_type", DType::f32);
+  if (bits(stash) < 32 && is_float(type)) c.unsupported(cat("with stash_type ", stash, " is not supported"));
   bool is_fixed = c.constant(0) && c.constant(1) && c.constant(2);
   if (is_float(type) && is_fixed) {
     double start = c.number_input(0, "start"), delta = c.number_input(2, "delta");
@@ -421,7 +422,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "Trilu", trilu},
     {"com.microsoft", "CDist", distances, "euclidean and sqeuclidean"},
     {"", "EyeLike", eye_like},
-    {"", "Range", range},
+    {"", "Range", range, "no stash_type of 16 bits"},
     {"com.microsoft", "Range", range},
     {"", "OneHot", one_hot},
     {"", "Det", determinant},

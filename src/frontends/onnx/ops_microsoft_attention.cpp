@@ -195,6 +195,7 @@ Heads projected(Call& c, Expr all, int64_t heads) {
 /// past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
+  c.ignore("rotary_embedding_dim");  // of do_rotary
   if (c.flag("past_present_share_buffer") && c.has_input(slots.past))
     c.unsupported("with past_present_share_buffer is not supported");
   Heads h = projected(c, product, c.integer("num_heads"));
