@@ -37,7 +37,6 @@
 #include "runtime/show_plan.h"
 #include "runtime/tunings.h"
 #include "targets/gpu/device.h"
-#include "targets/gpu/products.h"
 #include "targets/ref/ref.h"
 
 namespace weft {
@@ -47,9 +46,6 @@ void add(CompileReport& report, Pipeline& run) {
   report.phase_seconds.insert(report.phase_seconds.end(), run.seconds().begin(), run.seconds().end());
   for (const auto& [pass, count] : run.changes()) report.pass_changes[std::string(pass)] += count;
 }
-
-// --- devices
-// -----------------------------------------------------------------------------------------------------------
 
 class Timer {
  public:
@@ -181,16 +177,6 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   return built.image;
 }
 
-std::string find_product_library(const Place& place, const CompileOptions& options) {
-  if (!place.runner.gpu || !options.vendor_libraries) return "";
-  const gpu::ProductSearch& found = gpu::find_products(place.runner.gpu->driver().vendor());
-  return found.path.empty() ? "" : found.name;
-}
-
-std::string tuning_key(const Place& place) {
-  return chip_key(place.chip, place.runner.gpu ? place.runner.gpu->info().name : "");
-}
-
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report) {
   auto& [plan, image] = program;
   if (is_cpu(plan.chip.kind) && runs_code_for(host_chip(), plan.chip))
@@ -225,16 +211,6 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// The vendor's library is only opened when it is to be measured, or was: that takes long.
-void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
-  bool measures = options.tune.seconds > 0;
-  if (measures) options.product_library = find_product_library(place, options);
-  std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
-  auto is_by_library = [](const Tuning& tuning) { return gpu::is_product_library(tuning.candidate); };
-  if (std::ranges::any_of(known, is_by_library)) options.product_library = find_product_library(place, options);
-  options.choose = choose_by(known);
-}
-
 std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
                                         CompileReport report) {
   heed_watch();
@@ -267,60 +243,7 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   return run_on(place.runner, std::move(own), std::move(origin), std::move(report));
 }
 
-// --- sizes that the caller asks for
-// --------------------------------------------------------------------------------------
-
-const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& graph, const char* given) {
-  auto input = std::ranges::find(graph.inputs, name, &onnx::ValueInfo::name);
-  if (input != graph.inputs.end()) return *input;
-  std::vector<std::string> names;
-  for (const auto& known : graph.inputs) names.emplace_back(known.name);
-  throw Error({.kind = ErrorKind::usage,
-               .code = "E310",
-               .what = cat(given, " given for '", printable(name), "', which is no input"),
-               .hint = cat("the inputs are ", names)});
-}
-
-/// One input's request as the importer takes it. A size that the model names is bounded by its name, so that it holds
-/// wherever the name is used.
-void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
-  const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
-  if (declared && declared->size() != request.sizes.size()) {
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E310",
-                 .what = cat("input '", printable(request.input), "' has ", declared->size(), " axes, ",
-                             request.sizes.size(), " sizes are given")});
-  }
-  Dims dims;
-  const onnx::Dimension undeclared;
-  for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
-    auto [low, high, best] = request.sizes[axis];
-    const onnx::Dimension& size = declared ? (*declared)[axis] : undeclared;
-    std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
-    Symbol symbol{.name = name, .min = low, .max = high};
-    if (size.value && low <= *size.value && *size.value <= high) symbol.min = symbol.max = *size.value;
-    auto known = out.symbols.find(name);
-    if (known != out.symbols.end()) symbol = known->second;
-    out.symbols[name] = symbol;
-    dims.push_back(Dim::symbol(symbol));
-  }
-  out.shapes[request.input] = dims;
-}
-
 }  // namespace
-
-std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
-                                std::vector<onnx::NodeFault>* faults) {
-  onnx::ImportOptions wanted{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
-  wanted.faults = faults;
-  for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
-  wanted.fixed_defaults = options.fixed_defaults;
-  wanted.operators = &options.operators;
-  for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
-  for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
-  wanted.constants = options.constants;
-  return onnx::import_model(model, wanted);
-}
 
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
   Place place = find_place(options);

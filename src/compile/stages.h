@@ -36,6 +36,10 @@ std::string find_product_library(const Place& place, const CompileOptions& optio
 /// What the device is called in tunings (runtime/tunings.h).
 std::string tuning_key(const Place& place);
 
+/// Lets tunings of the place's device choose (options.choose), after measuring them if the options say so. The vendor's
+/// library is only opened when it is to be measured, or was: that takes long.
+void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
+
 /// Kernel sources -> machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
 

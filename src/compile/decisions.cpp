@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decides between candidates while lowering: what was measured on this machine, or is to be measured now.
+#include <algorithm>
+
+#include "compile/stages.h"
+#include "compile/tune.h"
+#include "runtime/tunings.h"
+#include "targets/gpu/device.h"
+#include "targets/gpu/products.h"
+
+namespace weft {
+
+std::string find_product_library(const Place& place, const CompileOptions& options) {
+  if (!place.runner.gpu || !options.vendor_libraries) return "";
+  const gpu::ProductSearch& found = gpu::find_products(place.runner.gpu->driver().vendor());
+  return found.path.empty() ? "" : found.name;
+}
+
+std::string tuning_key(const Place& place) {
+  return chip_key(place.chip, place.runner.gpu ? place.runner.gpu->info().name : "");
+}
+
+void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
+  bool measures = options.tune.seconds > 0;
+  if (measures) options.product_library = find_product_library(place, options);
+  std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
+  auto is_by_library = [](const Tuning& tuning) { return gpu::is_product_library(tuning.candidate); };
+  if (std::ranges::any_of(known, is_by_library)) options.product_library = find_product_library(place, options);
+  options.choose = choose_by(known);
+}
+
+}  // namespace weft

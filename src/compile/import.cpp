@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model as the frontend takes it, with what the caller asks of its sizes.
+#include "frontends/onnx/import.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/stages.h"
+#include "frontends/onnx/model.h"
+
+namespace weft {
+namespace {
+
+const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& graph, const char* given) {
+  auto input = std::ranges::find(graph.inputs, name, &onnx::ValueInfo::name);
+  if (input != graph.inputs.end()) return *input;
+  std::vector<std::string> names;
+  for (const auto& known : graph.inputs) names.emplace_back(known.name);
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E310",
+               .what = cat(given, " given for '", printable(name), "', which is no input"),
+               .hint = cat("the inputs are ", names)});
+}
+
+/// One input's request as the importer takes it. A size that the model names is bounded by its name, so that it holds
+/// wherever the name is used.
+void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
+  const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
+  if (declared && declared->size() != request.sizes.size()) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat("input '", printable(request.input), "' has ", declared->size(), " axes, ",
+                             request.sizes.size(), " sizes are given")});
+  }
+  Dims dims;
+  const onnx::Dimension undeclared;
+  for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
+    auto [low, high, best] = request.sizes[axis];
+    const onnx::Dimension& size = declared ? (*declared)[axis] : undeclared;
+    std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
+    Symbol symbol{.name = name, .min = low, .max = high};
+    if (size.value && low <= *size.value && *size.value <= high) symbol.min = symbol.max = *size.value;
+    auto known = out.symbols.find(name);
+    if (known != out.symbols.end()) symbol = known->second;
+    out.symbols[name] = symbol;
+    dims.push_back(Dim::symbol(symbol));
+  }
+  out.shapes[request.input] = dims;
+}
+
+}  // namespace
+
+std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
+                                std::vector<onnx::NodeFault>* faults) {
+  onnx::ImportOptions wanted{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+  wanted.faults = faults;
+  for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
+  wanted.fixed_defaults = options.fixed_defaults;
+  wanted.operators = &options.operators;
+  for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
+  for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
+  wanted.constants = options.constants;
+  return onnx::import_model(model, wanted);
+}
+
+}  // namespace weft
