@@ -141,7 +141,7 @@ struct CheckedPointer {
 
   WEFT_INLINE bool valid(i64 first, i64 count) const {
     i64 offset = (at - base + first) * i64(sizeof(T)), size = count * i64(sizeof(T));
-    if (offset >= 0 && offset + size <= bytes) return true;
+    if (count == 0 || (offset >= 0 && offset + size <= bytes)) return true;
     raise_fault(fault, buffer, offset, size, bytes);
     return false;
   }

@@ -143,6 +143,10 @@ bool FusedBody::last_coordinate_is_axis() const {
 
 /// Splits each coordinate of the family into the axes that remain in its group.
 void FusedBody::emit_coordinates() {
+  if (known_equal(product(iteration_.dims), 0)) {  // no size says which axes a group has, and nobody comes here
+    axis_names_.assign(axes_.size(), "i64(0)");
+    return;
+  }
   size_t axis = 0;
   for (size_t g = 0; g < iteration_.group_begin.size(); ++g) {
     size_t end = g + 1 < iteration_.group_begin.size() ? iteration_.group_begin[g + 1] : iteration_.dims.size();

@@ -65,6 +65,7 @@ def test_halves(kind, zero):
         judge(op, [*x, *other, *y], constants=[2, 5, 7])
     judge("QLinearAveragePool", [*x, *y], {"kernel_shape": [1, 2]}, constants=[2, 4])
     judge("QLinearAveragePool", [*x, *y], {"kernel_shape": [1, 2]})
+    judge("QLinearAveragePool", [np.ascontiguousarray(x[0][:, :, :2, :2]), *x[1:], *y], {"kernel_shape": [2, 2]})
     judge("QLinearGlobalAveragePool", [x[0][:, :, :2, :2], *x[1:], *y], {"channels_last": 0})
     judge("QLinearLeakyRelu", [*x, *y], {"alpha": 0.5}, constants=[1, 2, 3, 4])
     judge("QLinearConcat", [*y, *x, *x], {"axis": 1}, constants=[0, 1, 3, 4, 6, 7])

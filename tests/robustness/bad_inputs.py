@@ -104,6 +104,15 @@ bad("14 nobody makes it")(lambda f: save(f, graph_of([
     helper.make_node("Relu", ["x"], ["note"]), helper.make_node("Add", ["note", "nope"], ["y"], name="n")])))  # fmt: skip
 bad("15 output that nobody makes")(lambda f: save(f, graph_of([helper.make_node("Relu", ["x"], ["z"])])))
 
+
+@bad("15 result of a body that nobody makes")
+def nobody_in_a_body(folder):
+    ports = [info("i", (), TensorProto.INT64), info("goes_on", (), TensorProto.BOOL), info("a")]
+    body = helper.make_graph([helper.make_node("Relu", ["a"], ["b"])], "body", ports, [ports[1], info("c", None)])
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y"], name="n", body=body)
+    return save(folder, graph_of([loop], [info("x"), info("trips", (), TensorProto.INT64)]))
+
+
 # --- single nodes
 
 node("16 Conv without weight", "Conv", "x", x=(1, 2, 4, 4))

@@ -491,6 +491,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
     problems_.push_back(
         fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
+  if (!value) scope.failed.insert(name);  // so that whoever asked for a body sees that it is none
   return value;
 }
 

@@ -51,8 +51,10 @@ void check_vector(const Call& c, size_t input) {
   const Shape& shape = c.input(input).shape();
   if (!is_integer(shape.dtype) || shape.rank() != 1)
     c.fail("E141", cat("needs input ", input, " to be whole numbers in a row, is ", shape));
-  if (!shape.is_static())
-    c.unsupported(cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed"));
+  constexpr int64_t most_axes = 4096;
+  if (!shape.is_static() || shape.elements().value() > most_axes)
+    c.unsupported(
+        cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", most_axes));
 }
 
 /// 0 copies the input's size (unless allowzero), -1 is what is left.

@@ -202,6 +202,31 @@ Values average_pool(Call& c) {
   return {c.emit(pool, {c.input(0)})};
 }
 
+/// y quantised by inputs 3 and 4. onnxruntime has another kernel for windows that cover all (`is_whole`; null: they do
+/// not), which rounds before it adds the zero point.
+Expr quantized_average(Call& c, Expr y, Value is_whole) {
+  Value zero = c.optional_input(4);
+  Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};
+  if (!is_whole) return q;
+  Values in = {y, reshape(arg(c, 3), {})};
+  if (zero) in.push_back(reshape(Expr{&c, zero}, {}));
+  return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
+}
+
+/// Whether the window is the whole of x[batch, channel, spatial...] without pads: a bool that the run tells, null where
+/// it is known not to be.
+Value covers_all(Call& c, const Pool& pool, Expr x) {
+  auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
+  if (!std::ranges::all_of(pool.pads_begin, is_zero) || !std::ranges::all_of(pool.pads_end, is_zero)) return {};
+  Expr all = full(c, DType::boolean, {}, 1);
+  for (size_t a = 0; a < pool.kernel.size(); ++a) {
+    const Dim& size = x.dims()[a + 2];
+    if (size.is_constant() && !known_equal(size, pool.kernel[a])) return {};
+    all = all & equal(reshape(sizes(c, {size}), {}), static_cast<double>(pool.kernel[a]));
+  }
+  return all;
+}
+
 /// Averages of dequantised values, quantised.
 Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
@@ -214,7 +239,7 @@ Values qlinear_average_pool(Call& c) {
   Pool pool = read_pool(c, PoolFn::average, x);
   pool.count_include_pad = c.flag("count_include_pad");
   Expr y{&c, c.emit(pool, {x})};
-  Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), c.optional_input(4), c.dtype(0))};
+  Expr q = quantized_average(c, y, covers_all(c, pool, x));
   return {is_last ? transpose(q, turns.to_last) : q};
 }
 

@@ -99,6 +99,7 @@ Values stft(Call& c) {
   Expr x = arg(c, 0);
   if (x.rank() == 2) x = reshape(x, {x.dims()[0], x.dims()[1], 1});
   Dim step = c.sizes(1, 1).at(0);
+  if (step.upper_bound() < 1) c.fail("E145", cat("frame_step must be >=1, is ", step));
   Dim length = c.has_input(3) ? c.sizes(3).at(0) : c.has_input(2) ? c.input(2).dims()[0] : x.dims()[1];
   Dim frames = floordiv(x.dims()[1] - length, step) + 1;
   Expr start = iota(c, frames) * reshape(sizes(c, {step}), {});
