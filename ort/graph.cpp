@@ -58,6 +58,9 @@ constexpr int dtypes[] = {
     WEFT_C64, WEFT_C128,   WEFT_BF16,   WEFT_F8E4M3FN, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ,
     WEFT_U4,  WEFT_I4,     WEFT_F4E2M1, WEFT_U2,       WEFT_I2,         WEFT_F8E8M0};
 
+/// onnxruntime numbers the types after f4e2m1 otherwise than onnx.proto does: f8e8m0, u2, i2 there.
+constexpr int proto_types_from_24[] = {25, 26, 24};
+
 Tensor string_tensor(const OrtValue* value, std::span<const int64_t> dims) {
   size_t length = 0, count = 1;
   for (int64_t size : dims) count *= static_cast<size_t>(size);
@@ -193,6 +196,8 @@ weft_dtype dtype_of(ONNXTensorElementDataType type) {
   if (!is_known) throw Error(WEFT_UNSUPPORTED, "E149", "element type " + std::to_string(type) + " is unknown to Weft");
   return static_cast<weft_dtype>(dtypes[type]);
 }
+
+int64_t proto_type_of(ONNXTensorElementDataType type) { return type < 24 ? type : proto_types_from_24[type - 24]; }
 
 ONNXTensorElementDataType onnx_type_of(weft_dtype type) {
   auto found = std::ranges::find(dtypes, static_cast<int>(type));

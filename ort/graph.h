@@ -69,5 +69,7 @@ Tensor value_of(const OrtValue* value, bool is_optional);
 /// Element types of ONNX as Weft's; throws E149.
 weft_dtype dtype_of(ONNXTensorElementDataType type);
 ONNXTensorElementDataType onnx_type_of(weft_dtype type);
+/// The number of a known type in onnx.proto.
+int64_t proto_type_of(ONNXTensorElementDataType type);
 
 }  // namespace weft::ort

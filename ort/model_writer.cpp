@@ -26,7 +26,8 @@ constexpr int64_t ir_version = 10;
 Message tensor_type(const OrtTensorTypeAndShapeInfo* info) {
   ONNXTensorElementDataType element{};
   ok(api.ort->GetTensorElementType(info, &element));
-  Message type = Message().number(1, element);
+  dtype_of(element);  // refuses what Weft has not
+  Message type = Message().number(1, proto_type_of(element));
   if (!api.ort->TensorTypeAndShape_HasShape(info)) return type;
   size_t rank = 0;
   ok(api.ort->GetDimensionsCount(info, &rank));
@@ -55,7 +56,7 @@ Message contained_type(auto get, const auto* info) {
 Message map_type(const OrtMapTypeInfo* info) {
   ONNXTensorElementDataType key{};
   ok(api.ort->GetMapKeyType(info, &key));
-  return Message().number(1, key).message(2, contained_type(&OrtApi::GetMapValueType, info));
+  return Message().number(1, proto_type_of(key)).message(2, contained_type(&OrtApi::GetMapValueType, info));
 }
 
 /// A TypeProto.
@@ -118,7 +119,7 @@ bool has_nameless_size(const OrtValueInfo* value) {
 Message constant_info(const Constant& constant) {
   Message shape;
   for (int64_t size : constant.tensor.dims()) shape.message(1, Message().number(1, size));
-  Message type = Message().number(1, onnx_type_of(constant.tensor.dtype())).message(2, shape);
+  Message type = Message().number(1, proto_type_of(onnx_type_of(constant.tensor.dtype()))).message(2, shape);
   return Message().text(1, constant.name).message(2, Message().message(1, type));
 }
 
@@ -129,7 +130,7 @@ Message tensor_message(const OrtValue* value, const std::string& name) {
   Tensor tensor = view_of(value);
   Message message;
   for (int64_t size : tensor.dims()) message.number(1, size);
-  message.number(2, onnx_type_of(tensor.dtype())).text(8, name);
+  message.number(2, proto_type_of(onnx_type_of(tensor.dtype()))).text(8, name);
   if (tensor.dtype() != WEFT_STRING) {
     std::span<const std::byte> bytes = tensor.bytes();
     return message.text(9, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

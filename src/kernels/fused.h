@@ -54,7 +54,7 @@ template <class I>
 inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
 /// Conversion of computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
-/// is "not zero"; integers wrap.
+/// is "not zero"; integers wrap; 8-bit floats saturate.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
   using From = Elem<V>;
@@ -66,15 +66,13 @@ WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
     R r = convert<To>(select(inside, v, V(0)));
     r = select(v >= V(From(high)), R(highest), r);
     return select(v < V(From(low)), R(lowest), r);
+  } else if constexpr (is_float8<To> && is_same<From, f64>) {
+    return cast<To>(rounded_to_odd(v));
+  } else if constexpr (is_float8<To>) {
+    return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::encode(convert<f32>(v))));
   } else {
     return convert<To>(v);
   }
-}
-/// To an 8-bit float, where what is too large becomes infinity or NaN.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> cast_without_saturation(V v) {
-  if constexpr (is_same<Elem<V>, f64>) return cast_without_saturation<To>(rounded_to_odd(v));
-  else return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::template encode<false>(convert<f32>(v))));
 }
 /// To integers of `bits` < 8 bits, each in a byte To of its own: the rules of `cast`.
 template <int bits, class To, class V>

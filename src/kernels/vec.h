@@ -40,6 +40,8 @@ struct BitsOf<f8e8m0> {
 };
 template <class T>
 inline constexpr bool is_packed = !is_same<T, typename BitsOf<T>::type>;
+template <class T>
+inline constexpr bool is_float8 = is_packed<T> && sizeof(T) == 1;
 
 template <class T, int N, bool Pack>
 struct VecOf {
@@ -577,7 +579,8 @@ WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   return bits_to<f32>(select((found < size) | (found > size), bits | U(1), bits));
 }
 
-/// Any element type to any other, lane by lane; f64 is rounded once, whatever it becomes.
+/// Any element type to any other, lane by lane; f64 is rounded once, whatever it becomes. What is too large for an
+/// 8-bit float becomes infinity or NaN, so that a value that is one stays so.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
   using From = Elem<V>;
@@ -588,7 +591,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
     return convert<To>(Float8Of<From>::type::decode(convert_plain<u32>(bits_of<From>(v))));
   } else if constexpr (is_same<To, bf16>) return from_bits<bf16>(f32_to_bf16(convert_plain<f32>(v)));
   else if constexpr (is_packed<To>) {
-    return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::encode(convert_plain<f32>(v))));
+    return from_bits<To>(convert_plain<u8>(Float8Of<To>::type::template encode<false>(convert_plain<f32>(v))));
   } else return convert_plain<To>(v);
 }
 

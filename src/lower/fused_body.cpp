@@ -270,7 +270,7 @@ std::string conversion_text(const std::string& x, const Convert& op) {
   if (is_packed_type(op.to)) return cat("cast_to_part<", bits(op.to), ", ", wide, ">(", x, ")");
   std::string to = kernel_type(op.to);
   if (compute_type(op.to) == op.to) return cat("cast<", to, ">(", x, ")");
-  std::string function = !op.saturate && bits(op.to) == 8 ? "cast_without_saturation" : "cast";
+  std::string function = !op.saturate && bits(op.to) == 8 ? "convert" : "cast";
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("cpu: to floats of 8 bits and to f16 from f64, rounded once") {
       for (const char* saturate : {"true", "false"}) {
         compare_on_cpu(
             cat("program \"p\"\nsymbol n min=0\nmodule main {\n  %x = parameter {name=\"x\", type=", from,
-                "[n]}\n  %l = constant {value=", from, "[]{1024}}\n  %s = constant {value=", from,
+                "[n]}\n  %l = constant {value=", from, "[]{65536}}\n  %s = constant {value=", from,
                 "[]{0.001953125}}\n  %lb = broadcast %l {dims=[n]}\n  %sb = broadcast %s {dims=[n]}\n",
                 "  %g = mul %x, %lb\n  %h = mul %x, %sb\n  %y = convert %g {to=", type, ", saturate=", saturate,
                 "}\n  %z = convert %h {to=", type, ", saturate=", saturate, "}\n  return \"y\"=%y, \"z\"=%z\n}\n"),

@@ -78,11 +78,12 @@ void set_sizes(Call& c, Resize& op, const std::vector<int64_t>& axes, const Dims
   }
   if (policy != "not_larger" && policy != "not_smaller")
     c.fail("E145", cat("keep_aspect_ratio_policy '", printable(policy), "' is unknown"));
+  std::vector<int64_t> wanted = c.numbers(3);
   double chosen = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
     Dim size = op.dims[static_cast<size_t>(axes[i])];
-    if (!size.is_constant() || !sizes[i].is_constant()) c.unsupported(cat("with ", policy, " needs fixed sizes"));
-    double scale = static_cast<double>(sizes[i].value()) / static_cast<double>(size.value());
+    if (!size.is_constant()) c.unsupported(cat("with ", policy, " needs fixed sizes"));
+    double scale = static_cast<double>(wanted[i]) / static_cast<double>(size.value());
     chosen = i == 0 ? scale : policy == "not_larger" ? std::min(chosen, scale) : std::max(chosen, scale);
   }
   for (int64_t a : axes) {
