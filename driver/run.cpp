@@ -145,7 +145,7 @@ class NumericsCheck {
     is_found_ = odd != values.end();
     if (!is_found_) return;
     std::string place = step < steps_.size() ? cat(", kernel ", steps_[step].kernel) : "";
-    note(printable(cat("warning: W220: the first ", std::isnan(*odd) ? "NaN" : "infinity", " is element ",
+    note(printable(cat("warning: ", "W220: the first ", std::isnan(*odd) ? "NaN" : "infinity", " is element ",
                        odd - values.begin(), " of ", value, ", step ", step, place)));
   }
 

@@ -92,7 +92,7 @@ std::shared_ptr<Executable> compile_reference(Job job, bool has_passes) {
 
 void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
-  FoldingScope folding;
+  FoldingScope folding(program);
   add_passes(run);
   add(report, run);
   if (!stage.empty() && !run.stopped()) find_pass(stage);  // says which passes there are

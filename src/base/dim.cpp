@@ -49,9 +49,9 @@ struct DimTerms {
 
 namespace {
 
-/// Characters of an expression. Sizes of real models take some hundred; those that a few nodes square again and again
-/// would have no end.
-constexpr size_t longest_expression = 16'384;
+/// Characters of an expression, and factors of its terms. Sizes of real models take some hundred; those that a few
+/// nodes square again and again would have no end.
+constexpr size_t longest_expression = 16'384, most_factors = 512;
 
 [[noreturn]] void overflow() {
   throw Error({.kind = ErrorKind::model, .code = "E146", .what = "a size overflows 64 bits"});
@@ -153,14 +153,14 @@ struct DimAlgebra {
       else merged.push_back(std::move(term));
       if (merged.back().coefficient == 0) merged.pop_back();
     }
-    size_t length = 0;
-    for (const DimTerm& term : merged) length += term.key.size();
-    if (length > longest_expression)
-      throw Error(
-          {.kind = ErrorKind::unsupported,
-           .code = "E146",
-           .what = cat("the expression of a size takes ", length, " characters, more than ", longest_expression),
-           .hint = "give the sizes of the inputs: --shape x=..."});
+    size_t length = 0, factors = 0;
+    for (const DimTerm& term : merged) length += term.key.size(), factors += term.factors.size();
+    if (length > longest_expression || factors > most_factors)
+      throw Error({.kind = ErrorKind::unsupported,
+                   .code = "E146",
+                   .what = cat("the expression of a size has ", factors, " factors and ", length, " characters; ",
+                               most_factors, " and ", longest_expression, " are the most"),
+                   .hint = "give the sizes of the inputs: --shape x=..."});
     Dim dim(constant);
     if (!merged.empty()) dim.terms_ = std::make_shared<const DimTerms>(DimTerms{std::move(merged)});
     return dim;

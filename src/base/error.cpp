@@ -12,9 +12,24 @@ std::string format(const ErrorInfo& e) {
   return text;
 }
 
+/// Names in a model may have megabytes. Whoever shows an error, here or in a log, gets the beginning.
+void shorten(std::string& text, size_t most) {
+  if (text.size() <= most) return;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not within a character
+  text.resize(most);
+  text += "...";
+}
+
+ErrorInfo shortened(ErrorInfo info) {
+  constexpr size_t most = 4'000, most_problems = 20'000;  // "why" lists the problems after the first
+  for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
+  shorten(info.why, most_problems);
+  return info;
+}
+
 }  // namespace
 
-Error::Error(ErrorInfo info) : info_(std::move(info)), text_(format(info_)) {}
+Error::Error(ErrorInfo info) : info_(shortened(std::move(info))), text_(format(info_)) {}
 
 void Error::set_where(std::string where) {
   if (!info_.where.empty()) return;

@@ -8,10 +8,10 @@ namespace {
 
 /// Adds to a sum of bytes that must stay below the limit.
 void count_bytes(size_t& sum, size_t more) {
-  constexpr size_t most = size_t{1} << 30;
+  constexpr size_t most = size_t{1} << 28;
   sum += more;
   if (sum <= most) return;
-  throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "texts of a run take more than 1024 MiB"});
+  throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "texts of a run take more than 256 MiB"});
 }
 
 }  // namespace

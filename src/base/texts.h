@@ -20,7 +20,7 @@ namespace weft {
 ///     pool.text(codes[1]);                                         // "b"
 ///
 /// Not for use by two threads at once; one that is only read (text, find) may be shared. Texts have no size that a plan
-/// could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 1 GiB is E401.
+/// could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 256 MiB is E401.
 class TextPool {
  public:
   /// Numbers continue after those of `base`, which must outlive this and not grow any more.

@@ -14,6 +14,15 @@ namespace {
 
 thread_local GuardCollector* collector = nullptr;
 
+/// A model's sizes may be any list; much here takes the square of its length.
+void check_rank(const Type& type) {
+  constexpr int64_t most = 256;
+  if (!type.is_tensor() || type.shape.rank() <= most) return;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E122",
+               .what = cat("a tensor of ", type.shape.rank(), " axes; ", most, " are the most")});
+}
+
 [[noreturn]] void refuse(std::string_view what, const Dim& a, std::string_view relation, const Dim& b) {
   throw Error({.kind = ErrorKind::model, .code = "E151", .what = cat(what, ": ", a, " ", relation, " ", b)});
 }
@@ -83,6 +92,7 @@ Value Module::insert_before(Instruction* place, Op op, std::vector<Value> inputs
   try {
     GuardCollector guards(*this);
     types = op.info().infer(op, operands);
+    std::ranges::for_each(types, check_rank);
   } catch (Error& error) {
     error.set_where(source_);
     throw;
@@ -257,10 +267,15 @@ Dim Program::symbol(Symbol symbol) {
 }
 
 Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
-  size_t number = 0;
-  std::string name(stem);
-  while (symbols_.contains(name)) name = cat(stem, "_", number++);
-  return symbol({.name = name, .min = min, .max = max});
+  auto name = [&](size_t number) { return number == 0 ? std::string(stem) : cat(stem, "_", number - 1); };
+  auto is_taken = [&](size_t number) { return symbols_.contains(name(number)); };
+  size_t taken = 0, free = 0;  // names are given one after the other, so the first free one is found by halving
+  while (is_taken(free)) taken = free, free = free * 2 + 1;
+  while (free - taken > 1) {
+    size_t middle = taken + (free - taken) / 2;
+    (is_taken(middle) ? taken : free) = middle;
+  }
+  return symbol({.name = name(free), .min = min, .max = max});
 }
 
 void Program::add_guard(Guard guard) {

@@ -31,6 +31,9 @@ bool takes_epilogue(const Instruction& i) {
          i.is<Gather>() || i.is<Iota>() || i.is<Resize>();
 }
 
+/// Elementwise instructions of one region: a kernel takes time to compile, more than in proportion to its length.
+constexpr size_t most_members = 256;
+
 /// Groups grow while the module is walked once; regions that are merged into others become empty.
 class Grouping {
  public:
@@ -131,7 +134,7 @@ class Grouping {
     // What an anchor computes is best finished there; else the latest region has seen most.
     std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
     for (int id : candidates) {
-      if (!fits(id, i)) continue;
+      if (region(id).epilogue.size() >= most_members || !fits(id, i)) continue;
       add(id, i);
       absorb_operands(id, i);
       return true;
@@ -197,6 +200,7 @@ class Grouping {
     for (const Value& input : i.inputs) {
       int other = direct_region_of(input);
       if (other < 0 || other == id || !is_plain(region(other)) || region(other).dims != region(id).dims) continue;
+      if (region(other).epilogue.size() + region(id).epilogue.size() > most_members) continue;
       bool only_here = std::ranges::all_of(region(other).epilogue, [&](const Instruction* member) {
         return std::ranges::all_of(
                    member->users,

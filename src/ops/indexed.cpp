@@ -68,10 +68,11 @@ Types GatherElements::infer(Operands in) const {
 Types GatherNd::infer(Operands in) const {
   operand_count(name, in, 2, 2);
   const Shape &x = tensor(name, in, 0), &indices = indices_of(name, in, 1);
+  if (batch < 0 || batch >= indices.rank() || batch >= x.rank())
+    refuse("E143", "gather_nd: ", batch, " batch axes of ", x, " and ", indices);
+  for (auto b = static_cast<size_t>(batch); b-- > 0;)
+    require_equal(x.dims[b], indices.dims[b], cat("gather_nd: batch axis ", b));
   int64_t count = coordinates(name, indices, x.rank() - batch);
-  if (batch < 0 || batch >= indices.rank()) refuse("E143", "gather_nd: ", batch, " batch axes of ", indices);
-  for (size_t a = 0; a < static_cast<size_t>(batch); ++a)
-    require_equal(x.dims[a], indices.dims[a], cat("gather_nd: batch axis ", a, " of ", x, " and ", indices));
   Shape result{x.dtype, Dims(indices.dims.begin(), indices.dims.end() - 1)};
   result.dims.insert(result.dims.end(), x.dims.begin() + batch + count, x.dims.end());
   return {result};

@@ -41,10 +41,8 @@ void check_output(std::string_view op, size_t axis, const Dim& size) {
 static std::vector<int64_t> moved_channels(int64_t rank, bool to_front) {
   std::vector<int64_t> order(static_cast<size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
-  if (to_front)
-    std::rotate(order.begin() + 1, order.end() - 1, order.end());
-  else
-    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  if (to_front) std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  else std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   return order;
 }
 
@@ -62,7 +60,17 @@ int64_t Taps::taps() const { return product_of(kernel); }
 int64_t Taps::positions() const { return product_of(out); }
 
 std::vector<int64_t> Taps::table() const {
-  std::vector<int64_t> entries(static_cast<size_t>(taps() * positions()), 0);
+  constexpr int64_t most = int64_t{1} << 27;  // a gigabyte; windows of a real model take far less
+  int64_t count = 1;
+  for (const auto* sizes : {&kernel, &out}) {
+    for (int64_t size : *sizes) {
+      if (__builtin_mul_overflow(count, size, &count) || count > most)
+        throw Error({.kind = ErrorKind::resource,
+                     .code = "E401",
+                     .what = cat("windows of ", kernel, " at ", out, " places are too many for the reference")});
+    }
+  }
+  std::vector<int64_t> entries(static_cast<size_t>(count), 0);
   std::vector<int64_t> sizes = kernel, steps = row_major_steps(in);
   sizes.insert(sizes.end(), out.begin(), out.end());
   for (size_t a = 0; a < in.size(); ++a) {
@@ -71,10 +79,8 @@ std::vector<int64_t> Taps::table() const {
       auto flat = static_cast<int64_t>(i);
       int64_t tap = flat / by_tap.inner % by_tap.size, position = flat / by_position.inner % by_position.size;
       int64_t at = position * strides[a] + tap * dilations[a] - pads_begin[a];
-      if (at >= in[a] + pads_end[a])
-        entries[i] = -2;
-      else if (entries[i] >= 0)
-        entries[i] = at < 0 || at >= in[a] ? -1 : entries[i] + at * steps[a];
+      if (at >= in[a] + pads_end[a]) entries[i] = -2;
+      else if (entries[i] >= 0) entries[i] = at < 0 || at >= in[a] ? -1 : entries[i] + at * steps[a];
     }
   }
   return entries;

@@ -18,8 +18,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t largest_result = int64_t{64} << 20, largest_copy = int64_t{64} << 10;
-/// Of a whole program: bytes beyond what its constants take already, and elements read, multiplied or made.
-constexpr int64_t most_bytes = int64_t{512} << 20, most_work = int64_t{1} << 31;
 
 bool only_moves_or_widens(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>() || i.is<Pad>() || i.is<Concat>() ||
@@ -70,11 +68,11 @@ int64_t added_bytes(const Instruction& i) {
 thread_local FoldingScope* scope = nullptr;
 
 /// Takes from what a program may spend on folding; false when there is too little left.
-bool spend(FoldingScope& spent, const Instruction& i) {
+bool spend(FoldingScope& left, const Instruction& i) {
   int64_t bytes = added_bytes(i), steps = work(i);
-  if (bytes > most_bytes - spent.bytes || steps > most_work - spent.work) return false;
-  spent.bytes += bytes;
-  spent.work += steps;
+  if (bytes > left.bytes || steps > left.work) return false;
+  left.bytes -= bytes;
+  left.work -= steps;
   return true;
 }
 
@@ -101,12 +99,22 @@ bool can_fold(const Instruction& i) {
 
 }  // namespace
 
-FoldingScope::FoldingScope() : outer_(scope) { scope = this; }
+FoldingScope::FoldingScope(const Program& program) : outer_(scope) {
+  int64_t weights = 0;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      if (const auto* known = i.as<Constant>()) weights += static_cast<int64_t>(known->tensor.data.size());
+    }
+  }
+  bytes = (int64_t{128} << 20) + 2 * weights;
+  work = (int64_t{1} << 26) + 8 * weights;
+  scope = this;
+}
 FoldingScope::~FoldingScope() { scope = outer_; }
 
 bool fold_constants(Module& module) {
   std::optional<FoldingScope> own;
-  if (!scope) own.emplace();
+  if (!scope) own.emplace(module.program());
   bool changed = false;
   for (Instruction& i : module) {
     bool is_needed = !i.users.empty() || module.is_result(i.result());

@@ -38,7 +38,9 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
 /// The same for whichever step makes the output out of the input.
 std::string why_not(const Plan& plan, int input, int output) {
   std::string why = "the output is not made of it place by place";
-  for (size_t at = 0; at < plan.steps.size(); ++at) {
+  const PlanBuffer& to = plan.buffers[static_cast<size_t>(output)];
+  for (int i = std::max(to.first_step, 0); i <= to.last_step; ++i) {
+    auto at = static_cast<size_t>(i);
     const PlanStep& step = plan.steps[at];
     if (!contains(step.outputs, output) || (step.moves != input && !contains(step.in_place, input))) continue;
     why = why_not_at(plan, input, output, at);

@@ -173,6 +173,8 @@ Dims split_sizes(Call& c, const Dim& size) {
   if (!parts.empty()) return parts;
   int64_t count = c.integer("num_outputs", static_cast<int64_t>(c.output_count()));
   if (count < 1) c.fail("E145", cat("num_outputs must be 1 or more, is ", count));
+  if (count != static_cast<int64_t>(c.output_count()))
+    c.fail("E140", cat("has num_outputs ", count, " and ", c.output_count(), " outputs"));
   Dim each = ceildiv(size, count);
   parts.assign(at(count), each);
   parts.back() = size - each * (count - 1);

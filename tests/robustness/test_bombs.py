@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of some KiB that ask for more names, sizes, texts, nodes or folding than anybody has: each is refused, or compiles, within
+some seconds of processor time and 1 GiB."""
+
+import os
+import resource
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+from bad_inputs import graph_of, info, save
+from limits import BUILD
+from onnx import TensorProto, helper
+
+MOST_SECONDS = 10  # on a busy machine; what was found took minutes
+MOST_MEMORY = 1 << 30
+BOMBS = {}
+Node = helper.make_node
+
+
+def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
+    """`code` stands in what is said, or is None where there is a program."""
+    def keep(function):
+        BOMBS[name] = function, code, words
+        return function
+
+    return keep
+
+
+def squares(count, *more):
+    """x[n] becomes x[n * n], and so on; `more` nodes of one input follow each."""
+    nodes, value = [], "x"
+
+    def add(op, *inputs, **attributes):
+        nodes.append(Node(op, list(inputs), [f"v{len(nodes)}"], **attributes))
+        return nodes[-1].output[0]
+
+    for _ in range(count):
+        product = add("Mul", add("Unsqueeze", value, "0"), add("Unsqueeze", value, "1"))
+        value = add("Reshape", product, "flat")
+        for op, *inputs in more:
+            value = add(op, value, *inputs)
+    return [*nodes, Node("Identity", [value], ["y"])]
+
+
+SIZES = {"0": np.array([0]), "1": np.array([1]), "flat": np.array([-1]), "end": np.array([1 << 62]), "3": np.array([3])}
+
+
+bomb("sizes that square themselves", "E146")(
+    lambda f: save(f, graph_of(squares(40), [info("x", ("n",))], weights=SIZES)))  # fmt: skip
+bomb("sizes that are squared and divided", "E146")(
+    lambda f: save(f, graph_of(squares(40, ("Slice", "0", "end", "0", "3")), [info("x", ("n",))], weights=SIZES)))  # fmt: skip
+bomb("a tensor of 100,000 axes", "E122")(lambda f: save(f, graph_of(
+    [Node("Add", ["x", "w"], ["y"])], weights={"w": np.zeros((), np.float32)}), ) and many_axes(f))  # fmt: skip
+bomb("a reshape to 20,000 axes", "E146")(lambda f: save(f, graph_of(
+    [Node("Reshape", ["x", "s"], ["y"])], weights={"s": np.array([2, 3] + [1] * 20_000)})))  # fmt: skip
+bomb("a split into 2^33", "E140")(lambda f: save(f, graph_of([Node("Split", ["x"], ["y"], num_outputs=1 << 33)])))
+bomb("lookups of more batches than there are", "E151")(lambda f: save(f, graph_of(
+    [Node("GatherND", ["x", "i"], ["y"], batch_dims=1)], weights={"i": np.zeros((3, 1), np.int64)})))  # fmt: skip
+bomb("a window of 2^20 x 2^20", "E401", ("run", "m.onnx", "--device", "ref"))(lambda f: save(f, graph_of(
+    [Node("MaxPool", ["x"], ["y"], kernel_shape=[1 << 20] * 2, pads=[1 << 19] * 4)], [info("x", (1, 1, 9, 9))])))  # fmt: skip
+bomb("an input of 2^33 numbers", "E401", ("run", "m.onnx"))(
+    lambda f: save(f, graph_of([Node("ReduceSum", ["x"], ["y"])], [info("x", (1 << 33,))])))  # fmt: skip
+bomb("20,000 names that are missing", "E132")(lambda f: save(f, graph_of(
+    [Node("Add", ["x", f"value {i}!"], [f"value {i}"]) for i in range(20_000)], outputs=[info("value 1", None)])))  # fmt: skip
+bomb("20,000 functions of one value", None)(
+    lambda f: save(f, graph_of([Node("Sum", ["x"] * 20_000, ["y"])])))  # fmt: skip
+bomb("views back and forth", None)(lambda f: save(f, graph_of(zigzag(2_000), [info("x", (35, 6))], weights={
+    "a": np.array([14, 15]), "b": np.array([21, 10])})))  # fmt: skip
+bomb("10,000 slices of one value", None)(lambda f: save(f, graph_of(
+    [Node("Slice", ["x", f"{i}", f"{i + 1}"], [f"v{i}"]) for i in range(10_000)] + [Node("Relu", ["v7"], ["y"])],
+    [info("x", (20_000,))], weights={f"{i}": np.array([i]) for i in range(10_001)})))  # fmt: skip
+
+
+def many_axes(folder):
+    import onnx
+
+    model = onnx.load(folder / "m.onnx")
+    model.graph.initializer[0].dims.extend([1] * 100_000)
+    onnx.save(model, folder / "m.onnx")
+
+
+def zigzag(count):
+    nodes, value = [], "x"
+    for i in range(count):
+        nodes += [Node("Reshape", [value, "ba"[i % 2]], [f"r{i}"]), Node("Transpose", [f"r{i}"], [f"t{i}"], perm=[1, 0])]
+        value = f"t{i}"
+    return [*nodes, Node("Relu", [value], ["y"])]
+
+
+@bomb("texts that double", "E401", ("run", "m.onnx"))
+def texts(folder):
+    nodes = [Node("Cast", ["x"], ["v0"], to=TensorProto.STRING)]
+    nodes += [Node("StringConcat", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(40)]
+    outputs = [info("v40", (1,), TensorProto.STRING)]
+    return save(folder, graph_of(nodes, [info("x", (1,))], outputs), opset=20)
+
+
+@bomb("products of constants", None)
+def products(folder):
+    """Each of 16 MiB, from 8 KiB and a factor."""
+    nodes, weights = [], {"row": np.ones((1, 2048), np.float32), "column": np.ones((2048, 1), np.float32)}
+    for i in range(20):
+        weights[f"k{i}"] = np.float32(i)
+        nodes += [Node("Mul", ["column", f"k{i}"], [f"c{i}"]), Node("MatMul", [f"c{i}", "row"], [f"m{i}"]),
+                  Node("ReduceMax", [f"m{i}"], [f"y{i}"], keepdims=0)]  # fmt: skip
+    return save(folder, graph_of([*nodes, Node("Sum", ["x"] + [f"y{i}" for i in range(20)], ["y"])], weights=weights))
+
+
+@bomb("archive whose members overlap", "E212", ("run", "m.onnx", "-i", "a.npz"))
+def archive(folder):
+    save(folder, graph_of([Node("Relu", ["x"], ["y"])]))
+    with zipfile.ZipFile(folder / "a.npz", "w") as made, made.open("x.npy", "w") as member:
+        np.save(member, np.zeros(100_000, np.float32))
+    data = (folder / "a.npz").read_bytes()
+    start = data.rindex(b"PK\1\2")
+    end = data.rindex(b"PK\5\6")
+    tail = bytearray(data[end:])
+    tail[8:12] = (60_000).to_bytes(2, "little") * 2
+    (folder / "a.npz").write_bytes(data[:start] + data[start:end] * 60_000 + tail)
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bomb(name, tmp_path):
+    make, code, words = BOMBS[name]
+    make(tmp_path)
+    with open(tmp_path / "stderr.txt", "w+", errors="replace") as err:
+        process = subprocess.Popen([BUILD / "bin/weft", *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=err,
+                                   preexec_fn=limited)  # fmt: skip
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        said = err.read()
+    assert used.ru_maxrss << 10 < MOST_MEMORY
+    assert len(said) < 50_000
+    if code is None:
+        assert process.returncode == 0, said
+    else:
+        assert process.returncode in (2, 3, 4, 5) and f"[{code}]" in said, said
