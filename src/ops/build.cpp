@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ops/check.h"
 #include "ops/indexed.h"
 
 namespace weft {
@@ -85,6 +86,8 @@ Value concat(Module& module, std::span<const Value> parts, int64_t axis) {
 }
 
 Value matmul(Module& module, Value a, Value b) {
+  if (a.rank() == 0 || b.rank() == 0)
+    shape_rule::refuse("E151", "matmul: of a single number: ", a.shape(), " and ", b.shape());
   bool row = a.rank() == 1, column = b.rank() == 1;
   if (row) a = reshape(module, a, {1, a.dims()[0]});
   if (column) b = reshape(module, b, {b.dims()[0], 1});

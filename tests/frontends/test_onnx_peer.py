@@ -117,3 +117,32 @@ def test_scans_of_opset_8():
     inputs = [None, floats(2, 3), floats(2, 4, 3), floats(2, 4, 3) + 1]
     for directions in [0, 0], [1, 0], [0, 1]:
         judge("Scan", inputs, {"body": body, "num_scan_inputs": 2, "directions": directions}, ["last", "rows"], opset=8)
+
+
+def f32(*dims):
+    return TensorProto.FLOAT, dims
+
+
+def i64(*dims):
+    return TensorProto.INT64, dims
+
+
+@pytest.mark.parametrize("op, domain, ports, attributes, code", [
+    ("OneHot", "", [f32(2, 2), f32(), f32()], {}, "E140"),
+    ("TopK", "", [f32(3, 4), i64(0)], {}, "E140"),
+    ("ReverseSequence", "", [f32(2), i64(2)], {"batch_axis": 0, "time_axis": 1}, "E140"),
+    ("CausalConvWithState", "", [f32(2, 4, 8), f32(4, 1, 0)], {}, "E140"),
+    ("DynamicQuantizeMatMul", "com.microsoft", [f32(1, 17), (TensorProto.INT8, ()), f32()], {}, "E151"),
+    ("Expand", "", [f32(3, 1), i64(2**63 - 1)], {}, "E122"),
+    ("GridSample", "", [f32(28, 1, 4, 4), f32(1, 6, 6, 2)], {}, "E151"),
+    ("NonMaxSuppression", "", [f32(1, 4, 4), f32(1, 4)], {}, "E151"),
+])  # fmt: skip
+def test_refused(op, domain, ports, attributes, code):
+    """Sizes that mutants found: all were crashes, or errors of the standard library."""
+    infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]
+    node = helper.make_node(op, [info.name for info in infos], ["y"], domain=domain, **attributes)
+    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 27), helper.make_opsetid("com.microsoft", 1)]
+    with pytest.raises(weft.Error) as caught:
+        weft.compile(helper.make_model(graph, opset_imports=opsets, ir_version=12).SerializeToString(), device="ref")
+    assert caught.value.code == code

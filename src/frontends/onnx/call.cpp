@@ -98,6 +98,18 @@ Dims Call::sizes(size_t i, int64_t least) const {
   return sizes_in(module(), input(i), least);
 }
 
+Dim Call::size(size_t i, int64_t least) const {
+  Dims all = sizes(i, least);
+  if (all.size() != 1) fail("E140", cat("needs one number in input ", i, ", has ", all.size()));
+  return all[0];
+}
+
+int64_t Call::integer_input(size_t i) const {
+  auto all = numbers(i);
+  if (all.size() != 1) fail("E140", cat("needs one number in input ", i, ", has ", all.size()));
+  return all[0];
+}
+
 Dims Call::sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most) const {
   std::vector<int64_t> open;
   Dims sizes, bounds;
@@ -270,6 +282,10 @@ std::optional<Tensor> computed(const Instruction& i) {
 
 Value Call::emit(Op op, Values inputs) const {
   Value value = module().append(std::move(op), std::move(inputs));
+  if (value.type().is_tensor()) {
+    auto is_negative = [](const Dim& size) { return size.upper_bound() < 0; };
+    if (std::ranges::any_of(value.dims(), is_negative)) fail("E144", cat("gives a negative size: ", value.shape()));
+  }
   auto tensor = computed(*value.def);
   if (!tensor) return fold_sizes(module(), value);
   module().erase(*value.def);

@@ -51,11 +51,14 @@ class Call {
   /// What integer input `i` holds, as sizes. What is only known when the model runs becomes run-time symbols, which the
   /// run refuses below `least` (E314).
   Dims sizes(size_t i, int64_t least = 0) const;
+  /// The one size in input `i` (E140).
+  Dim size(size_t i, int64_t least = 0) const;
   /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
   /// at least 0 and at most `most[k]` (if there are any).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
   /// The same as plain numbers; E159 when they are only known when the model runs, or depend on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
+  int64_t integer_input(size_t i) const;  ///< the one of input `i` (E140)
   /// The tensor in input `i`, when it is constant.
   std::optional<Tensor> constant(size_t i) const;
   /// The tensor in input `i`; E159 when it is not constant. `what` says what it gives.

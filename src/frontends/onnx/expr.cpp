@@ -56,6 +56,7 @@ Expr concat(const Call& call, Values parts, int64_t axis) {
 }
 
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
+  if (axis < 0 || axis >= x.rank()) x.call->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
   auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
   op.starts[at] = start;
@@ -65,6 +66,7 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
 }
 
 Expr reversed(Expr x, int64_t axis) {
+  if (axis < 0 || axis >= x.rank()) x.call->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
   auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
   op.starts[at] = x.dims()[at] - 1;

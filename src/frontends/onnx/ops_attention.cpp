@@ -86,7 +86,8 @@ Values causal_conv_with_state(Call& c) {
   auto turned = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
   c.expect_ranks({{2, 1}, {3, 3}});
   if (x.rank() == 3) x = turned(x);
-  if (x.rank() != 3 || w.rank() != 3 || !w.dims()[2].is_constant() || !w.dims()[0].is_constant()) {
+  bool is_fixed = w.rank() == 3 && w.dims()[2].is_constant() && w.dims()[0].is_constant();
+  if (x.rank() != 3 || !is_fixed || w.dims()[2].value() < 1 || w.dims()[0].value() < 1) {
     c.fail("E140", cat("needs x[batch, channels, length] and a fixed w[channels, 1, k], has ", x.value.shape(), " and ",
                        w.value.shape()));
   }

@@ -76,7 +76,7 @@ std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   std::vector<int64_t> lengths;
   for (const Dim& dim : *contents) lengths.push_back(dim.value());
   if (c.input(1).rank() == 1) return lengths;
-  if (lengths.at(0) < 1) c.fail("E145", cat("splits into parts of ", lengths[0]));
+  if (lengths.size() != 1 || lengths[0] < 1) c.fail("E145", cat("splits into parts of ", lengths));
   if (!total || *total > most_parts * lengths[0]) return std::nullopt;
   std::vector<int64_t> parts(static_cast<size_t>((*total + lengths[0] - 1) / lengths[0]), lengths[0]);
   if (*total % lengths[0]) parts.back() = *total % lengths[0];

@@ -331,7 +331,7 @@ std::optional<Values> loop_in_place(Call& c, const Graph& body, const LoopForm& 
 Values loop(Call& c) {
   LoopForm form{.gives_condition = true};
   if (c.has_input(0)) {
-    Dim trips = c.sizes(0, INT64_MIN).at(0);
+    Dim trips = c.size(0, INT64_MIN);
     if (trips != Dim(INT64_MAX)) form.trips = max(trips, 0);
   }
   form.condition = c.optional_input(1);
@@ -472,6 +472,8 @@ Values scan(Call& c) {
   if (c.opset() != 8) return scan_once(c, inputs, states);
   // Opset 8 has a batch axis in front of everything, and lengths that must all be the whole.
   if (c.has_input(0)) c.unsupported("with sequence lengths is not supported");
+  for (Value v : inputs)
+    if (v.rank() < 1) c.fail("E140", cat("needs a batch axis in front of ", v.shape()));
   Dim batch = inputs.at(0).dims()[0];
   if (!batch.is_constant() || batch.value() < 1 || batch.value() > most_batches)
     c.unsupported(cat("over a batch of ", batch, " is not supported"));

@@ -419,6 +419,7 @@ Values reverse_sequence(Call& c) {
   int64_t batch = c.integer("batch_axis", 1), time = c.integer("time_axis", 0);
   if (batch + time != 1 || batch * time != 0)
     c.fail("E145", cat("batch_axis ", batch, " and time_axis ", time, " must be 0 and 1"));
+  if (x.rank() < 2) c.fail("E140", cat("needs rank 2 or more, has ", x.value.shape()));
   Expr step = along(iota(c, x.dims()[at(time)]), time, x.rank());
   Expr length = along(convert(arg(c, 1), DType::i64), batch, x.rank());
   Expr from = select(step < length, length - step - 1.0, step);

@@ -70,7 +70,7 @@ Values arg_reduction(Call& c, bool largest) {
 }
 
 Values running(Call& c, ReduceFn fn) {
-  int64_t axis = c.axis(c.numbers(1).at(0), c.input(0).rank());
+  int64_t axis = c.axis(c.integer_input(1), c.input(0).rank());
   return {c.emit(Scan{.fn = fn, .axis = axis, .exclusive = c.flag("exclusive"), .reverse = c.flag("reverse")},
                  {c.input(0)})};
 }
@@ -78,7 +78,7 @@ Values running(Call& c, ReduceFn fn) {
 Values top_k(Call& c) {
   Value x = c.input(0);
   int64_t axis = c.axis(c.integer("axis", -1), x.rank());
-  Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.sizes(1).at(0);
+  Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.size(1);
   c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
   bool largest = c.flag("largest", true);
   Dim size = x.dims()[static_cast<size_t>(axis)];
@@ -225,7 +225,7 @@ Values range(Call& c) {
   }
   if (is_float(type) || !known_contents(c.input(2))) return range_by_data(c);
   if (!is_integer(type)) c.unsupported(cat("of ", type, " is not supported"));
-  Dim start = c.sizes(0, INT64_MIN).at(0), limit = c.sizes(1, INT64_MIN).at(0), delta = c.sizes(2).at(0);
+  Dim start = c.size(0, INT64_MIN), limit = c.size(1, INT64_MIN), delta = c.size(2);
   if (known_equal(delta, 0)) c.fail("E156", "has a step of 0");
   if (delta.lower_bound() <= 0 && delta.upper_bound() >= 0) return range_by_data(c);
   Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);
@@ -238,8 +238,8 @@ Values range(Call& c) {
 /// Values [off, on]; indices outside [-depth, depth) give all off.
 Values one_hot(Call& c) {
   Expr indices = convert(arg(c, 0), DType::i64);
-  Dim depth = is_integer(c.dtype(1)) ? c.sizes(1).at(0)
-                                     : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
+  Dim depth =
+      is_integer(c.dtype(1)) ? c.size(1) : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
   int64_t rank = indices.rank() + 1;
   int64_t axis = c.axis(c.integer("axis", -1), rank);
   Dims dims = indices.dims();

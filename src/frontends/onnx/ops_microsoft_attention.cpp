@@ -248,7 +248,7 @@ Values relative_position_bias(Call& c) {
   int64_t buckets = both_ways ? *all / 2 : *all, exact = buckets / 2;
   if (exact < 1 || most <= static_cast<double>(exact))
     c.fail("E145", cat("max_distance ", most, " does not exceed half of ", buckets, " buckets"));
-  Expr away = along(iota(c, c.sizes(2).at(0)), 1, 2) - along(iota(c, c.sizes(1).at(0)), 0, 2);  // key - query
+  Expr away = along(iota(c, c.size(2)), 1, 2) - along(iota(c, c.size(1)), 0, 2);  // key - query
   Expr distance = both_ways ? abs(away) : max(-away, 0);
   double steps = static_cast<double>(buckets - exact) / std::log(most / static_cast<double>(exact));
   Expr grown = log(max(convert(distance, DType::f32), 1) / static_cast<double>(exact)) * steps;

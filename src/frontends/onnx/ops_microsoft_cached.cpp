@@ -153,7 +153,7 @@ Expr cache_of(Call& c, size_t input, Expr fresh) {
 Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs) {
   Expr k = h.k, v = h.v;
   if (c.has_input(3)) {
-    Dim past = c.input(3).dims()[2], capacity = max(past, c.sizes(6).at(0));
+    Dim past = c.input(3).dims()[2], capacity = max(past, c.size(6));
     k = written(c, cache_of(c, 3, k), ks.stored(c, k, c.dtype(3)), at.start, capacity);
     v = written(c, cache_of(c, 4, v), vs.stored(c, v, c.dtype(4)), at.start, capacity);
   }

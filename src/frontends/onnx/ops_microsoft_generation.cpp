@@ -137,7 +137,7 @@ Values search(Call& c, const Choice& choice) {
   auto pad = static_cast<double>(c.integer("pad_token_id"));
   Rules rules = rules_of(c, 2, 3, 4);
   Expr ids = arg(c, 0);
-  Dim batch = ids.dims()[0], given = ids.dims()[1], most = c.sizes(1, 1).at(0);
+  Dim batch = ids.dims()[0], given = ids.dims()[1], most = c.size(1, 1);
   {
     GuardCollector guards(c.module());
     require_less_equal(given + 1, most, cat(c.node().op_type, ": the prompt and max_length"));
@@ -369,7 +369,7 @@ Values beam_search(Call& c) {
               .pad = static_cast<double>(c.integer("pad_token_id")),
               .stops_early = c.flag("early_stopping"),
               .batch = given_ids.dims()[0],
-              .most = c.sizes(1, 1).at(0),
+              .most = c.size(1, 1),
               .length_penalty = {}};
   if (c.has_input(5)) r.length_penalty = reshape(convert(arg(c, 5), DType::f32), {});
   {

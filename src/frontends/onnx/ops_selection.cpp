@@ -144,11 +144,12 @@ Values unique_as_they_come(Call& c) {
 
 /// [selected, 3]: batch, class and number of each box that stays.
 Values non_max_suppression(Call& c) {
+  c.expect_ranks({{0, 3}, {1, 3}});
   Expr boxes = arg(c, 0), scores = arg(c, 1);
   auto scalar = [&](size_t i, double fallback) {
     return c.has_input(i) ? reshape(arg(c, i), {}) : number(c, DType::f32, fallback);
   };
-  Dim most = c.has_input(2) ? min(max(c.sizes(2, INT64_MIN).at(0), 0), scores.dims().at(2)) : Dim(0);
+  Dim most = c.has_input(2) ? min(max(c.size(2, INT64_MIN), 0), scores.dims().at(2)) : Dim(0);
   int64_t form = c.integer("center_point_box", 0);
   if (form != 0 && form != 1) c.fail("E145", cat("center_point_box must be 0 or 1, is ", form));
   Expr taken{&c, c.emit(NonMaxSuppression{.most = most, .centers = form == 1},

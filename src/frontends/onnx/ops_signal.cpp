@@ -12,7 +12,7 @@ namespace {
 
 /// a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N one less for a symmetric window.
 Values cosine_window(Call& c, double a0, double a1, double a2) {
-  Dim size = c.sizes(0).at(0);
+  Dim size = c.size(0);
   bool periodic = c.flag("periodic", true);
   DType type = c.element("output_datatype", DType::f32);
   Expr whole = convert(reshape(sizes(c, {periodic ? size : size - 1}), {}), DType::f64);
@@ -78,13 +78,13 @@ Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
 
 Values dft(Call& c) {
   Expr x = arg(c, 0);
-  int64_t axis = c.opset() < 20 ? c.integer("axis", 1) : c.has_input(2) ? c.numbers(2).at(0) : -2;
+  int64_t axis = c.opset() < 20 ? c.integer("axis", 1) : c.has_input(2) ? c.integer_input(2) : -2;
   axis = c.axis(axis, x.rank());
   int64_t last = x.rank() - 1;
   if (axis == last) c.fail("E143", cat("axis ", axis, " is the one of the real and imaginary parts"));
   bool inverse = c.flag("inverse"), onesided = c.flag("onesided");
   Dim size = x.dims()[static_cast<size_t>(axis)];
-  Dim n = c.has_input(1) ? c.sizes(1).at(0) : inverse && onesided ? (size - 1) * 2 : size;
+  Dim n = c.has_input(1) ? c.size(1) : inverse && onesided ? (size - 1) * 2 : size;
   std::vector<int64_t> order;
   for (int64_t a = 0; a < last; ++a) {
     if (a != axis) order.push_back(a);
@@ -98,9 +98,9 @@ Values dft(Call& c) {
 Values stft(Call& c) {
   Expr x = arg(c, 0);
   if (x.rank() == 2) x = reshape(x, {x.dims()[0], x.dims()[1], 1});
-  Dim step = c.sizes(1, 1).at(0);
+  Dim step = c.size(1, 1);
   if (step.upper_bound() < 1) c.fail("E145", cat("frame_step must be >=1, is ", step));
-  Dim length = c.has_input(3) ? c.sizes(3).at(0) : c.has_input(2) ? c.input(2).dims()[0] : x.dims()[1];
+  Dim length = c.has_input(3) ? c.size(3) : c.has_input(2) ? c.input(2).dims()[0] : x.dims()[1];
   Dim frames = floordiv(x.dims()[1] - length, step) + 1;
   Expr start = iota(c, frames) * reshape(sizes(c, {step}), {});
   Expr position = along(start, 0, 2) + along(iota(c, length), 1, 2);
