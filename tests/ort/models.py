@@ -55,7 +55,9 @@ def session(proto, options=None, entries=None, name=NAME, **settings):
         setattr(settings_, key, value)
     bytes_or_path = proto if isinstance(proto, str) else proto.SerializeToString()
     if not TAKES_NAMES:
-        settings_.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == name][:1], options or {})
+        devices = [device for device in ort.get_ep_devices() if device.ep_name == name]
+        wanted = int((options or {}).get("device_id", 0))
+        settings_.add_provider_for_devices([devices[wanted if wanted < len(devices) else 0]], options or {})
         return ort.InferenceSession(bytes_or_path, settings_)
     return ort.InferenceSession(bytes_or_path, settings_, providers=[(name, options or {})])
 
