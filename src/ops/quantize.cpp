@@ -86,9 +86,11 @@ double number(const Wide& x, size_t i) {
   return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
 }
 
-/// x / scale in the precision that the model computes in: f32 unless an operand is f64.
+/// x / scale in the precision that the model computes in: f32 unless an operand is f64. A sum that f32 does not have,
+/// since the reference rounds nothing between operators, is not rounded here either: next to a half step that would
+/// decide for the wrong side.
 double scaled_down(double x, double scale, DType type) {
-  if (type == DType::f64) return x / scale;
+  if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;
   return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));
 }
 

@@ -130,3 +130,24 @@ module main {
   Tensor x = make_tensor(DType::f32, {1}, std::vector<double>{1e-20});
   CHECK(to_doubles(model->new_context()->run(std::vector{x})[0])[0] == doctest::Approx(1e-30));
 }
+
+TEST_CASE("a sum next to a half step is quantised as it is, not as f32 has it") {
+  auto model = reference(R"--(
+program "half"
+module main {
+  %a = parameter {name="a", type=f32[1]}
+  %b = parameter {name="b", type=f32[1]}
+  %s = constant {value=f32[1]{1}}
+  %p = mul %a, %b
+  %q = quantize %p, %s {to=i8, axis=0, block=0, saturate=true}
+  %half = quantize %a, %s {to=i8, axis=0, block=0, saturate=true}
+  return "q"=%q, "half"=%half
+}
+)--");
+  auto of = [](double x) { return make_tensor(DType::f32, {1}, std::vector<double>{x}); };
+  auto close = model->new_context()->run(std::vector{of(3.5 * (1 + 0x1p-20)), of(1 - 0x1p-20)});  // 3.5 (1 - 2^-40)
+  CHECK(close[0].as<int8_t>()[0] == 3);
+  auto half = model->new_context()->run(std::vector{of(3.5), of(1)});
+  CHECK(half[0].as<int8_t>()[0] == 4);
+  CHECK(half[1].as<int8_t>()[0] == 4);
+}
