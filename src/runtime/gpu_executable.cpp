@@ -441,7 +441,7 @@ class GpuContext final : public Context {
     if (known == bucket_->graphs.end()) {
       constexpr size_t most_graphs = 8;
       if (bucket_->graphs.size() == most_graphs) bucket_->graphs.erase(bucket_->graphs.begin());
-      if (debug_enabled(2, "gpu")) log_text(LogLevel::error, cat("capturing ", plan().steps.size(), " steps"));
+      if (debug_enabled(2, "gpu")) log_text(LogLevel::debug, cat("capturing ", plan().steps.size(), " steps"));
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());

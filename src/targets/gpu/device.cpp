@@ -69,7 +69,7 @@ namespace {
 std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
   try {
     auto device = std::make_shared<Device>(driver, ordinal);
-    if (debug_enabled(1, "gpu")) log_text(LogLevel::error, cat(device->name(), ": ", device->info().name));
+    if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, cat(device->name(), ": ", device->info().name));
     return device;
   } catch (const Error& error) {
     log(LogLevel::warning, driver.vendor(), ":", ordinal, " is not used: ", error.info().what);
