@@ -71,8 +71,7 @@ def vit_b_16(batch):
     return network, torch.randn(batch, 3, 224, 224, device="cuda").half()
 
 
-def bert_base(batch):
-    seq = 128 if batch < 8 else 384
+def bert_base(batch, seq=128):
     from transformers import BertConfig, BertModel
 
     network = BertModel(BertConfig()).eval().half().cuda()
@@ -83,6 +82,7 @@ def exported(name, batch):
     """A module of bench/models/networks.py, and inputs as the model's first case has them."""
     from networks import NETWORKS as modules
 
+    torch.set_default_device("cpu")
     network = modules[name]()
     torch.set_default_device("cuda")  # what a module makes while it runs
     feeds = fill.feeds(name, fill.cases(name)[0] | {"batch": batch})
@@ -90,15 +90,18 @@ def exported(name, batch):
     return network.module.eval().half().cuda(), *(x.half() if x.is_floating_point() else x for x in inputs)
 
 
-NETWORKS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base}
+def bert_base_s384(batch):
+    return bert_base(batch, 384)
+
+
+NETWORKS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base, "bert_base_s384": bert_base_s384}
 
 
 def weft_network_ms(name, batch):
-    sizes = fill.cases(name)[0] | {"batch": batch}
-    if name == "bert_base" and batch >= 8:
-        sizes["seq"] = 384
+    model, _, seq = name.partition("_s")
+    sizes = fill.cases(model)[0] | {"batch": batch} | ({"seq": int(seq)} if seq else {})
     words = [word for symbol, size in sizes.items() for word in ("--symbol", f"{symbol}={size}")]
-    return gpu.measured(fill.cached(name), "gpu", "f16", words, 0).get("ms")
+    return gpu.measured(fill.cached(model), "gpu", "f16", words, 0).get("ms")
 
 
 def network_modes(name, batch, weft):
