@@ -101,7 +101,7 @@ void optimise(Program& program, const CompileOptions& options, std::string_view 
 void prepare(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
              CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory});
-  run("expand_block_dots", [&](Module& module) { return expand_block_dots(module, !is_cpu(chip.kind)); });
+  run("expand_block_dots", [&](Module& module) { return expand_block_dots(module, is_cpu(chip.kind)); });
   if (!is_cpu(chip.kind)) run("signed_products", signed_products);
   else if (multiplies_bytes(chip)) run("byte_products", byte_products);
   else run("integer_products", integer_products);
@@ -111,7 +111,6 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
   if (!is_cpu(chip.kind)) {
     run("write_out_loops", write_out_loops);
     run("expand_grouped", expand_grouped);
-    run("mask_ranges", mask_ranges);
   }
   run("expand_attention",
       [&](Module& module) { return expand_attention(module, is_cpu(chip.kind) ? INT64_MAX : widest_gpu_head); });

@@ -228,7 +228,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
   const u32 ring = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared), queries_at = ring + slots * slot_bytes;
   const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
             tasks = u32(z.batch * z.kv_heads) * blocks;
-  WEFT_NO_UNROLL for (u32 turn = u32(block_id()) / Split; turn < tasks; turn += u32(block_count(threads)) / Split) {
+  WEFT_NO_UNROLL for (u32 turn = u32(launch.block()) / Split; turn < tasks; turn += u32(launch.blocks()) / Split) {
     // Where later rows see more keys, the longest come first.
     const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
     const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];

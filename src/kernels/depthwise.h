@@ -215,7 +215,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
 #else
 namespace weft::kernel {
 
-/// The same on a GPU: a thread makes four channels of a pixel.
+/// The same on a GPU for any kernel: a thread makes four channels of a pixel.
 template <class Sum = f32, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                            const Store& store) {
@@ -240,6 +240,59 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
       }
       store(row, channel, sum, lanes);
     });
+  });
+}
+
+/// The same for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a thread makes
+/// `Lanes` channels of `Pixels` neighbours, reading each column of the input once for all of them. The channels of a
+/// pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
+WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
+                                const Store& store) {
+  constexpr int columns = (Pixels - 1) * Step + Taps;
+  using V = Vec<Sum, Lanes>;
+  const i64 parts = s.groups / Lanes, tiles = ceil_div(s.out[2], Pixels), lines = s.batch * s.out[0] * s.out[1];
+  for_items(launch, lines * tiles * parts, [&](i64 item) WEFT_LAMBDA {
+    const Division part = divide_index(item, parts), tile = divide_index(part.quotient, tiles),
+                   line = divide_index(tile.quotient, s.out[1]), image = divide_index(line.quotient, s.out[0]);
+    const i64 channel = part.rest * Lanes, pixel = tile.rest * Pixels, first = pixel * Step - s.pad[2],
+              depth = image.rest * s.stride[0] - s.pad[0], height = line.rest * s.stride[1] - s.pad[1];
+    V sum[Pixels] = {};
+    const auto add_line = [&](i64 kd, i64 kh) WEFT_LAMBDA {
+      const i64 d = depth + kd * s.dilation[0], h = height + kh * s.dilation[1];
+      const bool is_inside = d >= 0 && d < s.in[0] && h >= 0 && h < s.in[1];
+      const auto from = x + pixel_offset(s, image.quotient, d, h, first) + channel;
+      const auto weights = w + (kd * s.kernel[1] + kh) * Taps * s.groups + channel;
+      Vec<X, Lanes> value[columns];
+      V factor[Taps];
+      WEFT_UNROLL for (int j = 0; j < columns; j++) {
+        const bool is_there = is_inside && first + j >= 0 && first + j < s.in[2];
+        value[j] = is_there ? load_whole<Lanes>(from + j * s.pixel, Full{}) : Vec<X, Lanes>{};
+      }
+      WEFT_UNROLL for (int k = 0; k < Taps; k++) factor[k] =
+          convert<Sum>(load_whole<Lanes>(weights + k * s.groups, Full{}));
+      WEFT_UNROLL for (int j = 0; j < columns; j++) {  // a column becomes numbers for all its outputs at once
+        const V some = convert<Sum>(value[j]);
+        WEFT_UNROLL for (int k = 0; k < Taps; k++) {
+          const int i = (j - k) / Step;
+          if (j < k || (j - k) % Step != 0 || i >= Pixels) continue;
+          if constexpr (is_same<Sum, i32>) sum[i] += some * factor[k];
+          else sum[i] = __builtin_elementwise_fma(some, factor[k], sum[i]);
+        }
+      }
+    };
+    if (Pixels == 1 && Taps == 3 && s.kernel[0] == 1 && s.kernel[1] == 3) {  // few threads: all loads on their way
+      WEFT_UNROLL for (int kh = 0; kh < 3; kh++) add_line(0, kh);
+    } else {
+      WEFT_NO_UNROLL for (i64 at = 0; at < s.kernel[0] * s.kernel[1]; at++) {
+        add_line(at / s.kernel[1], at % s.kernel[1]);
+      }
+    }
+    const i64 row = tile.quotient * s.out[2] + pixel;
+    WEFT_NO_UNROLL for (int i = 0; i < Pixels && pixel + i < s.out[2]; i++) {  // the epilogue stands once in the code
+      store(row + i, channel, sum[0], Full{});
+      WEFT_UNROLL for (int p = 0; p + 1 < Pixels; p++) sum[p] = sum[p + 1];
+    }
   });
 }
 

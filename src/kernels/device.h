@@ -304,6 +304,28 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
   return {whole, first_buffer, first_size, at, count};
 }
 
+/// One of `Parts` launches of the same kernel that run beside each other: number `part`, whose buffers and sizes follow
+/// those of the ones before it; the sizes of the whole begin with the blocks of each.
+template <class Whole, int Parts, int Buffers, int Sizes>
+struct LaunchChoice {
+  const Whole& whole;
+  int part;
+  i64 at;
+  static constexpr int threads = Whole::threads;
+  WEFT_INLINE i64 block() const { return at; }
+  WEFT_INLINE i64 blocks() const { return size_at(whole, part); }
+};
+/// Runs body(LaunchChoice) for the part that this block belongs to.
+template <int Parts, int Buffers, int Sizes, class L, class Body>
+WEFT_INLINE void choose_part(const L& launch, const Body& body) {
+  i64 block = launch.block();
+  int part = 0;
+  WEFT_UNROLL for (int i = 0; i + 1 < Parts; i++) {
+    if (part == i && block >= size_at(launch, i)) block -= size_at(launch, i), part = i + 1;
+  }
+  if (block < size_at(launch, part)) body(LaunchChoice<L, Parts, Buffers, Sizes>{launch, part, block});
+}
+
 template <class T>
 WEFT_INLINE T shuffle_xor(T v, int mask) {
   if constexpr (sizeof(T) == 8) {
@@ -357,6 +379,23 @@ WEFT_INLINE const auto& checks(const LaunchPart<Whole>& part) {
   return part.whole.args;
 }
 
+template <class Whole, int Parts, int Buffers, int Sizes>
+WEFT_INLINE i64 size_at(const LaunchChoice<Whole, Parts, Buffers, Sizes>& choice, int i) {
+  return size_at(choice.whole, Parts + choice.part * Sizes + i);
+}
+template <class Whole, int Parts, int Buffers, int Sizes>
+WEFT_INLINE void* buffer_at(const LaunchChoice<Whole, Parts, Buffers, Sizes>& choice, int i) {
+  void* chosen = buffer_at(choice.whole, i);
+  WEFT_UNROLL for (int part = 1; part < Parts; part++) {
+    if (choice.part == part) chosen = buffer_at(choice.whole, part * Buffers + i);
+  }
+  return chosen;
+}
+template <class Whole, int Parts, int Buffers, int Sizes>
+WEFT_INLINE const auto& checks(const LaunchChoice<Whole, Parts, Buffers, Sizes>& choice) {
+  return choice.whole.args;
+}
+
 /// The launch after this one may begin.
 WEFT_INLINE void let_next_begin() {
 #if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
@@ -368,6 +407,19 @@ WEFT_INLINE void let_next_begin() {
 WEFT_INLINE void wait_for_inputs() {
 #if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Asks for `count` elements that the launch reads late and that no launch writes, such as a bias: they are in the
+/// second-level cache by then. Before wait_for_inputs().
+template <class L, class T>
+WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 count) {
+#ifdef WEFT_NVIDIA
+  constexpr int line = 128 / sizeof(T);
+  if (launch.block() != 0) return;
+  for (i64 at = thread_id() * line; at < count; at += L::threads * line) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
+  }
 #endif
 }
 

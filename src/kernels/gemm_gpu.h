@@ -228,21 +228,22 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
 #endif
 
 /// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
-/// tile.threads() threads and clusters of tile.split blocks.
-template <class T, BlockTile tile, class L, class A, class B, class Store>
+/// tile.threads() threads and clusters of tile.split blocks. `store` gets `Lanes` columns at a time (gemm_wgmma.h).
+template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(), "the launch and the tile differ in threads");
   // Numbers of blocks fit in 32 bits, where division is quick: a block has at least 256 sums.
   const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),
-            all = m_blocks * n_blocks, tasks = u32(s.batch) * all, apart = u32(block_count(L::threads)) / tile.split;
-  WEFT_NO_UNROLL for (u32 task = u32(block_id()) / tile.split; task < tasks; task += apart) {
+            all = m_blocks * n_blocks, tasks = u32(s.batch) * all, apart = u32(launch.blocks()) / tile.split;
+  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / tile.split; task < tasks; task += apart) {
     const u32 batch = task / all, block = task - batch * all;
     // Eight rows of blocks share their columns of B while those are in the L2 cache.
     const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
     const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
     const i64 row = first + (inside - col_at * height), col = col_at;
 #if defined(WEFT_WGMMA)
-    if constexpr (tile.groups) gemm_wgmma_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+    if constexpr (tile.groups)
+      gemm_wgmma_block<T, tile, Lanes>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
     else
 #endif
 #ifdef WEFT_NVIDIA

@@ -72,24 +72,29 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   return v;
 }
 
-/// Hands rows [begin, end) of the block's sums to the epilogue, 8 columns at a time.
-template <BlockTile tile, class Acc, class Store>
+/// Hands rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one where the rows
+/// of the result begin anywhere, so that threads side by side store elements side by side.
+template <BlockTile tile, class Acc, int Lanes, class Store>
 WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
                                    const Store& store) {
-  constexpr int vectors = tile.cols / gemm_lanes, threads = tile.threads();
+  constexpr int vectors = tile.cols / Lanes, threads = tile.threads();
   const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
+  const auto sums = [&](int row, int col) WEFT_LAMBDA {
+    if constexpr (Lanes == gemm_lanes) return sums_at<tile, Acc>(row, col);
+    else return Acc(((Shared<Acc>)weft_dynamic_shared)[row * sums_stride<tile> + col]);
+  };
   if (col0 + tile.cols <= s.n) {
     WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
-      const int row = at / vectors, col = at % vectors * gemm_lanes;
-      store(batch, row0 + row, col0 + col, sums_at<tile, Acc>(row, col), Full{});
+      const int row = at / vectors, col = at % vectors * Lanes;
+      store(batch, row0 + row, col0 + col, sums(row, col), Full{});
     }
     return;
   }
   WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
-    const int row = at / vectors, col = at % vectors * gemm_lanes;
+    const int row = at / vectors, col = at % vectors * Lanes;
     if (col0 + col >= s.n) continue;
-    const auto v = sums_at<tile, Acc>(row, col);
-    if (col0 + col + gemm_lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
+    const auto v = sums(row, col);
+    if (col0 + col + Lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
     else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
   }
 }
@@ -100,12 +105,13 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
                                     const Store& store) {
   constexpr int part = (tile.rows + tile.split - 1) / tile.split;
   cluster_barrier();
-  store_shared_sums<tile, Acc>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)), store);
+  store_shared_sums<tile, Acc, gemm_lanes>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)),
+                                           store);
   cluster_barrier();  // the others may still read these sums
 }
 
-/// One block of C, or this block's part of its k steps.
-template <class T, BlockTile tile, class A, class B, class Store>
+/// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
+template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
                                   const Store& store) {
   constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads();
@@ -113,6 +119,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   constexpr int depth = 128 / sizeof(T), ahead = tile.stages - 2;
   constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
   static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1);
+  static_assert(Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
   using Core = Wgmma<T, n>;
   using Acc = typename Core::Acc;
 
@@ -176,7 +183,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     store_cluster_sums<tile, Acc>(s, batch, row0, col0, rank, store);
   } else {
     barrier();
-    store_shared_sums<tile, Acc>(s, batch, row0, col0, 0, tile.rows, store);
+    store_shared_sums<tile, Acc, Lanes>(s, batch, row0, col0, 0, tile.rows, store);
   }
 }
 

@@ -1,88 +1,166 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Matrix product of few rows on GPUs: it takes as long as reading B once. A wave makes two columns, its lanes along k;
-/// `Ways` waves share the k of their columns where there would be too few to keep memory busy. Operands lie in memory
-/// as they are multiplied (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
+/// Matrix product of few rows on GPUs: it takes as long as reading B once. All waves of a small block share the k of
+/// its few columns and their lanes lie along k, so that a thread asks for all it needs at once or nearly so: enough
+/// that what it does besides costs less, and spread over enough blocks to keep memory busy. Operands lie in memory as
+/// they are multiplied (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
 ///
-///     gemv_gpu<f16, 1, 2>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a), direct_rows<f16>(b), store);
+///     gemv_gpu<f16, 1, 4, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a), direct_rows<f16>(b), store);
+///     gemv_gpu<f16, 1, 2, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a),
+///                            twins(direct_rows<f16>(gate), direct_rows<f16>(up)), store);
+///
+/// with store(batch, row, col, Vec<sum, Cols>, lanes), of twins store(batch, row, col, first, second, lanes). Rows may
+/// be normed on their way: normed_rows(direct_rows<f16>(a), gain, epsilon).
 
 #include "gemm_operand.h"
+#include "math.h"
 
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// Columns that a block makes.
-template <int Threads, int Ways>
-inline constexpr int gemv_columns = Threads / wave_size / Ways * 2;
+/// Two matrices of the same sizes that multiply the same rows.
+template <class First, class Second>
+struct Twins {
+  const First& first;
+  const Second& second;
+};
+template <class First, class Second>
+WEFT_INLINE Twins<First, Second> twins(const First& first, const Second& second) {
+  return {first, second};
+}
+template <class B>
+inline constexpr int matrices_of = 1;
+template <class First, class Second>
+inline constexpr int matrices_of<Twins<First, Second>> = 2;
 
-/// Sums of `Rows` rows (at least m) and two columns over this lane's part of k.
-template <class T, int Rows, bool Ahead, class Acc, class ARow, class BRow>
-WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][2], const ARow (&a)[Rows], const BRow (&b)[2], i64 first, i64 step,
-                                i64 end) {
-  constexpr int V = stage_lanes<T>, at_once = 4;
-  WEFT_NO_UNROLL for (i64 k = first; k < end; k += at_once * step) {
-    Vec<T, V> held[at_once][2];
-    WEFT_UNROLL for (int u = 0; u < at_once; u++) {
-      const i64 at = k + u * step;
-      WEFT_UNROLL for (int c = 0; c < 2; c++) held[u][c] = at < end ? load_whole<V>(b[c] + at, Full{}) : Vec<T, V>{};
+/// Rows x / sqrt(mean(x^2) + epsilon) * gain, `gain` being a vector along k: each block works out the squares of what
+/// it multiplies anyway, and what the root divides is divided last.
+template <class A, class G>
+struct NormedRows {
+  using Row = typename A::Row;
+  const A& rows;
+  const WEFT_GLOBAL G* gain;
+  f32 epsilon;
+  WEFT_INLINE Row row(i64 batch, i64 row) const { return rows.row(batch, row); }
+};
+template <class A, class G>
+WEFT_INLINE NormedRows<A, remove_const<G>> normed_rows(const A& rows, const WEFT_GLOBAL G* gain, f32 epsilon) {
+  return {rows, gain, epsilon};
+}
+template <class A>
+inline constexpr bool is_normed = false;
+template <class A, class G>
+inline constexpr bool is_normed<NormedRows<A, G>> = true;
+
+/// Where `Cols` columns of B begin, or of each of two matrices.
+template <class T, int Cols, int Count>
+struct FewColumns {
+  const WEFT_GLOBAL T* at[Count * Cols];
+  template <class B>
+  WEFT_INLINE void set(int first, const B& b, i64 batch, i64 col, i64 n) {
+    WEFT_UNROLL for (int c = 0; c < Cols; c++) at[first + c] = b.row(batch, least(col + c, n - 1));
+  }
+  template <class B>
+  WEFT_INLINE FewColumns(const B& b, i64 batch, i64 col, i64 n) {
+    if constexpr (Count == 1) {
+      set(0, b, batch, col, n);
+    } else {
+      set(0, b.first, batch, col, n);
+      set(Cols, b.second, batch, col, n);
     }
+  }
+};
+
+/// Adds this lane's part of the products of `Rows` rows of `a` and columns of `b`, `step` apart along k, and of normed
+/// rows their squares as a last column; b is asked for `AtOnce` times before it is used. `Ahead`: B is constant, and on
+/// its way before wait_for_inputs() is called.
+template <class T, int AtOnce, bool Ahead, class Acc, int Rows, int All, int Columns, class A>
+WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typename A::Row (&rows)[Rows],
+                                const WEFT_GLOBAL T* const (&b)[Columns], i64 first, i64 step, i64 end) {
+  constexpr int V = stage_lanes<T>;
+  Vec<T, V> held[AtOnce][Columns];
+  const auto fetch = [&](i64 k) WEFT_LAMBDA {
+    WEFT_UNROLL for (int u = 0; u < AtOnce; u++) {
+      const i64 at = k + u * step;
+      WEFT_UNROLL for (int c = 0; c < Columns; c++) {
+        held[u][c] = at < end ? load_whole<V>(b[c] + at, Full{}) : Vec<T, V>{};
+      }
+    }
+  };
+  WEFT_NO_UNROLL for (i64 k = first; k < end; k += AtOnce * step) {
+    fetch(k);
     if constexpr (Ahead) {
       if (k == first) wait_for_inputs();
     }
-    WEFT_UNROLL for (int u = 0; u < at_once; u++) {
+    WEFT_UNROLL for (int u = 0; u < AtOnce; u++) {
       const i64 at = k + u * step;
       WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-        const auto x = convert<Acc>(at < end ? load_whole<V>(a[r] + at, Full{}) : Vec<T, V>{});
-        WEFT_UNROLL for (int c = 0; c < 2; c++) {
+        auto x = convert<Acc>(at < end ? load_whole<V>(rows[r] + at, Full{}) : Vec<T, V>{});
+        if constexpr (is_normed<A>) {
+          WEFT_UNROLL for (int i = 0; i < V; i++) total[r][Columns] += x[i] * x[i];
+          if (at < end) x *= convert<Acc>(load_whole<V>(a.gain + at, Full{}));
+        }
+        WEFT_UNROLL for (int c = 0; c < Columns; c++) {
           const auto y = convert<Acc>(held[u][c]);
           WEFT_UNROLL for (int i = 0; i < V; i++) total[r][c] += x[i] * y[i];
         }
       }
     }
   }
+  if constexpr (Ahead) wait_for_inputs();  // lanes past the end of k
 }
 
-/// Blocks: batch * ceil_div(n, gemv_columns), or fewer. `Rows` is at least m. `Ahead`: B is constant, and on its way
-/// before wait_for_inputs() is called, in here.
-template <class T, int Rows, int Ways, bool Ahead = false, class L, class A, class B, class Store>
+/// Adds up what the lanes of a block found of columns, those of two matrices side by side, and hands `Cols` of each on,
+/// times what `factor` says of the sums of a row.
+template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
+WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],
+                                 const Factor& factor, const Store& store) {
+  constexpr int waves = L::threads / wave_size;
+  WEFT_SHARED Acc sums[waves * Rows * All];
+  const int wave = thread_id() / wave_size, row = thread_id();
+  barrier();  // an earlier task's sums have been read
+  WEFT_UNROLL for (int r = 0; r < Rows; r++) {
+    WEFT_UNROLL for (int c = 0; c < All; c++) {
+      Acc sum = total[r][c];
+      WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+      if (lane_id() == 0) sums[(wave * Rows + r) * All + c] = sum;
+    }
+  }
+  barrier();
+  if (row >= Rows || row >= s.m) return;
+  Acc whole[All] = {};
+  WEFT_UNROLL for (int w = 0; w < waves; w++) {
+    WEFT_UNROLL for (int c = 0; c < All; c++) whole[c] += sums[(w * Rows + row) * All + c];
+  }
+  const Acc by = factor(whole);
+  Vec<Acc, Cols> v[Count] = {};
+  WEFT_UNROLL for (int c = 0; c < Count * Cols; c++) set_lane(v[c / Cols], c % Cols, whole[c] * by);
+  const auto hand_on = [&](auto lanes) WEFT_LAMBDA {
+    if constexpr (Count == 1) store(batch, i64(row), col, v[0], lanes);
+    else store(batch, i64(row), col, v[0], v[1], lanes);
+  };
+  if (col + Cols <= s.n) hand_on(Full{});
+  else hand_on(Part{int(s.n - col)});
+}
+
+/// Blocks: batch * ceil_div(n, Cols), or fewer. `Rows` is at least m.
+template <class T, int Rows, int Cols, int AtOnce, bool Ahead = false, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Acc = typename SumOf<T>::type;
-  constexpr int columns = gemv_columns<L::threads, Ways>, V = stage_lanes<T>;
-  static_assert(columns % gemm_lanes == 0);
-  WEFT_SHARED Acc sums[Ways * Rows * columns];
-  const i64 blocks = ceil_div(s.n, columns);
+  constexpr int count = matrices_of<B>, columns = count * Cols, V = stage_lanes<T>;
+  const i64 blocks = ceil_div(s.n, Cols);
   for_tasks(launch, s.batch * blocks, [&](i64 task) WEFT_LAMBDA {
-    const i64 batch = task / blocks, col0 = task % blocks * columns;
-    const int wave = thread_id() / wave_size, way = wave % Ways, pair = wave / Ways * 2;
-    typename A::Row a_rows[Rows];
-    typename B::Row b_rows[2];
-    WEFT_UNROLL for (int r = 0; r < Rows; r++) a_rows[r] = a.row(batch, least(r, s.m - 1));
-    WEFT_UNROLL for (int c = 0; c < 2; c++) b_rows[c] = b.row(batch, least(col0 + pair + c, s.n - 1));
-    Acc total[Rows][2] = {};
-    multiply_lanes<T, Rows, Ahead>(total, a_rows, b_rows, (way * wave_size + lane_id()) * V, Ways * wave_size * V, s.k);
-    if constexpr (Ahead) wait_for_inputs();
-    barrier();  // an earlier task's sums have been read
-    WEFT_UNROLL for (int r = 0; r < Rows; r++) {
-      WEFT_UNROLL for (int c = 0; c < 2; c++) {
-        Acc sum = total[r][c];
-        WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
-        if (lane_id() == 0) sums[(way * Rows + r) * columns + pair + c] = sum;
-      }
-    }
-    barrier();
-    constexpr int vectors = columns / gemm_lanes;
-    WEFT_NO_UNROLL for (int at = thread_id(); at < Rows * vectors; at += L::threads) {
-      const i64 row = at / vectors, col = col0 + at % vectors * gemm_lanes;
-      if (row >= s.m || col >= s.n) continue;
-      Vec<Acc, gemm_lanes> v{};
-      WEFT_UNROLL for (int w = 0; w < Ways; w++) {
-        WEFT_UNROLL for (int i = 0; i < gemm_lanes; i++) {
-          v[i] += sums[(w * Rows + at / vectors) * columns + at % vectors * gemm_lanes + i];
-        }
-      }
-      if (col + gemm_lanes <= s.n) store(batch, row, col, v, Full{});
-      else store(batch, row, col, v, Part{int(s.n - col)});
-    }
+    const auto [batch, block] = s.batch == 1 ? Division{0, task} : divide_index(task, blocks);
+    typename A::Row rows[Rows];
+    WEFT_UNROLL for (int r = 0; r < Rows; r++) rows[r] = a.row(batch, least(r, s.m - 1));
+    const FewColumns<T, Cols, count> b_columns(b, batch, block * Cols, s.n);
+    Acc total[Rows][columns + is_normed<A>] = {};
+    multiply_lanes<T, AtOnce, Ahead>(total, a, rows, b_columns.at, thread_id() * V, L::threads * V, s.k);
+    const auto factor = [&](const auto& whole) WEFT_LAMBDA {
+      if constexpr (is_normed<A>) return rsqrt(whole[columns] / Acc(s.k) + a.epsilon);
+      else return Acc(1);
+    };
+    store_lane_sums<Cols, count>(launch, s, batch, block * Cols, total, factor, store);
   });
 }
 

@@ -134,6 +134,11 @@ template <>
 struct MatrixCore<i8> : Mfma<i8, i32, long, 32> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c.v, 0, 0, 0); }
 };
+#else
+template <>
+struct MatrixCore<i8> : Mfma<i8, i32, int, 16> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_i32_16x16x16i8(a, b, c.v, 0, 0, 0); }
+};
 #endif
 #endif
 

@@ -81,9 +81,12 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups (kernels/attention_wgmma.h) and blocks that share the keys
-  int rows() const { return 16 * waves; }
+  int few = 0;                               ///< rows of kernels/attention_few.h
+  int rows() const { return few > 0 ? few : 16 * waves; }
   int shared_bytes() const { return groups > 0 ? 64 * d * 2 * (6 + groups) : 0; }  // kernels/attention_wgmma.h
+  std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
   std::string function(DType type, bool nan_rows) const {
+    if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
     if (groups > 0) return cat("attention_groups<", kernel_type(type), ", ", d, ", ", split, ", ", nan_rows, ">");
     return cat("attention_gpu<", kernel_type(type), ", ", d, ", ", keys, ", ", nan_rows, ">");
   }
@@ -96,26 +99,49 @@ bool has_whole_rows(const View& view) {
   return whole;
 }
 
+Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
+
+/// For sm_90a, where there are few blocks: how many blocks of a cluster share the keys, at least `fewest` each.
+int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
+  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
+  int split = 1;
+  while (split < 8 && blocks * split * 2 <= compute_units(lowering.chip()) && keys >= fewest * split * 2) split *= 2;
+  return split;
+}
+
+/// At most eight rows to a head of keys, as where one token follows others.
+std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
+  constexpr int64_t most = 8;
+  Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
+  if (!widest.is_constant() || !rows.is_constant() || rows.value() < 1 || rows.value() > most) return std::nullopt;
+  if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
+  GpuAttention a{.d = 64, .waves = 256 / lowering.wave(), .few = 1};
+  while (a.d < widest.value()) a.d *= 2;
+  while (a.few < rows.value()) a.few *= 2;
+  if (a.d * bits(q.dtype) / 128 > lowering.wave() || a.d > 256) return std::nullopt;
+  if (a.few * a.d > 1024) a.waves /= 2;  // shared memory
+  int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
+  if (lowering.chip().arch == "sm_90a") a.split = key_split(lowering, blocks, k, 32);
+  return a;
+}
+
 /// For sm_90a: a block is a warp group (two are slower: they wait for each other's keys); where there are few blocks,
 /// several share the keys.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
-  Dim widest = max(q.dims[3], v.dims[3]), rows = *exact_divide(q.dims[1], k.dims[1]) * q.dims[2];
+  Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   bool fits = widest.is_constant() && widest.value() <= 128;
   if (lowering.chip().arch != "sm_90a" || !narrow || !fits) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
   bool is_short = widest.value() <= 64;
   GpuAttention a{.d = is_short ? 64 : 128, .waves = 4, .groups = 1, .occupancy = is_short ? 3 : 2};
-  int64_t blocks = typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, a.rows()));
-  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
-  while (a.split < 8 && blocks * a.split * 2 <= compute_units(lowering.chip()) && keys >= int64_t{128} * a.split) {
-    a.split *= 2;
-  }
+  a.split = key_split(lowering, typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, a.rows())), k, 64);
   return a;
 }
 
 /// As much as fits in 48 KiB of shared memory: queries, keys, values and scores of a block.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
+  if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
   Dim widest = max(q.dims[3], v.dims[3]);
   if (!widest.is_constant() || widest.value() > 256) {
@@ -165,7 +191,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
   // Heads are mostly merged again: rows of all heads of a position are stored together.
   View out = lowering.new_result({region.anchor, 0}, {0, 2, 1, 3});
 
-  KernelBuilder kernel(lowering.on_gpu() ? "attention_gpu.h" : "attention.h");
+  GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
+  KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
   std::string batch = kernel.size(q.dims[0]), heads = kernel.size(q.dims[1]), kv_heads = kernel.size(k.dims[1]),
               queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]), d = kernel.size(q.dims[3]),
               dv = kernel.size(v.dims[3]);
@@ -176,7 +203,6 @@ void lower_attention(Lowering& lowering, const Region& region) {
     kernel.share("micro.h", "Micro<MacF32, native_tile>");
     kernel.line("constexpr auto tile = native_tile;");
   }
-  GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
   kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,
               ", .queries = ", queries, ", .keys = ", keys, ", .d = ", d, ", .dv = ", dv,
@@ -206,7 +232,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.set_tasks(cat(blocks, ".tasks"),
                    cat("tasks::attention_scratch_bytes(native_tile, ", blocks, ", ", d, ", ", dv, ")"));
   if (lowering.on_gpu()) {
-    Dim rows = *exact_divide(q.dims[1], k.dims[1]) * q.dims[2];
+    Dim rows = rows_of_a_key_head(q, k);
     kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.wave(),
                     gpu.shared_bytes(), gpu.split);
     kernel.set_occupancy(gpu.occupancy);

@@ -176,20 +176,52 @@ void share_tiles(KernelBuilder& kernel, DType sum, DType x, DType weights) {
   }
 }
 
+/// Lanes and neighbouring pixels of a thread on a GPU (kernels/depthwise.h: depthwise_line).
+struct DepthwiseLine {
+  int lanes, taps, step, pixels;
+};
+
+/// For kernels of a known width over channels in whole vectors; as many pixels as leave enough threads.
+std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
+  int64_t lanes = std::min(128 / std::max(bits(x.dtype), bits(weights)), 8);
+  bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
+  const Dim &taps = w.kernel.back(), &step = w.stride.back();
+  if (!lowering.on_gpu() || !whole || !known_equal(w.dilation.back(), 1) || !taps.is_constant() || !step.is_constant())
+    return std::nullopt;
+  bool is_known =
+      (taps.value() == 3 || taps.value() == 5 || taps.value() == 7) && step.value() >= 1 && step.value() <= 2;
+  if (!is_known) return std::nullopt;
+  DepthwiseLine line{static_cast<int>(lanes), static_cast<int>(taps.value()), static_cast<int>(step.value()),
+                     step.value() == 1 ? 4 : 2};
+  int64_t items = typical_size(w.rows() * w.groups) / lanes, wanted = int64_t{1024} * compute_units(lowering.chip());
+  while (line.pixels > 1 && items / line.pixels < wanted) line.pixels /= 2;
+  return line;
+}
+
 void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, DType sum) {
   View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   if (!lowering.on_gpu()) share_tiles(kernel, sum, x.dtype, weights.dtype);
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("depthwise<", sum, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
+  auto line = depthwise_line(lowering, w, x, weights.dtype);
+  std::string function =
+      line ? cat("depthwise_line<", sum, ", ", line->lanes, ", ", line->taps, ", ", line->step, ", ", line->pixels, ">")
+           : cat("depthwise<", sum, ">");
+  kernel.line(function, "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, sum);
   kernel.line("});");
-  set_pixel_grid(lowering, kernel, w, w.groups);
+  if (line) {
+    Dim tiles = ceildiv(w.out.back(), line->pixels), lines = w.batch * product(Dims(w.out.begin(), w.out.end() - 1));
+    lowering.set_items(kernel, lines * tiles * *exact_divide(w.groups, line->lanes), "");
+  } else {
+    set_pixel_grid(lowering, kernel, w, w.groups);
+  }
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
-  lowering.add_step(std::move(step), "one channel a group: vectors along the channels");
+  lowering.add_step(std::move(step), line ? cat("one channel a group: ", line->pixels, " pixels of vectors of channels")
+                                          : "one channel a group: vectors along the channels");
 }
 
 /// What stands outside the image.

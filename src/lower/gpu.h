@@ -10,6 +10,7 @@ namespace weft {
 struct Window;
 
 void lower_dot_on_gpu(Lowering& lowering, const Region& region);
+void lower_block_dot_on_gpu(Lowering& lowering, const Region& region);
 /// Channels-last. Of the window all is set but `pixel`.
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 
@@ -34,6 +35,21 @@ int64_t typical_size(const Dim& size);
 
 /// Whether no step of a run writes what the view shows.
 bool is_constant(Lowering& lowering, const View& view);
+
+/// Rows of a product that reads its B once (kernels/gemv_gpu.h).
+inline constexpr int64_t most_few_rows = 4;
+
+/// How kernels/gemv_gpu.h is instantiated: columns of all matrices that a block makes, and its threads.
+struct FewRows {
+  int columns = 4, at_once = 1, threads = 256;
+};
+/// For a B of n x k of which a thread takes `lanes` elements at a time.
+FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes);
+/// The text of an operand of gemm_gpu with a row stride and that of k, which is `direct_rows` where it can be.
+std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
+                         DType type);
+/// Whether the operand lies in memory as it is multiplied, with k side by side and rows on multiples of 16 bytes.
+bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type);
 
 /// A product to choose a tile for. `direct`: both operands lie in memory as they are multiplied.
 struct GpuProduct {

@@ -2,14 +2,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "lower/few_rows.h"
 #include "lower/gpu.h"
 #include "lower/product.h"
 #include "ops/dot.h"
 
 namespace weft {
-namespace {
 
-/// Whether the operand lies in memory as it is multiplied, with k side by side and rows on multiples of 16 bytes.
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type) {
   int64_t lanes = 128 / bits(type);
   auto aligned = [&](const Dim& d) { return d.is_multiple_of(lanes); };
@@ -18,8 +17,7 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
          std::ranges::all_of(strides, aligned);
 }
 
-/// The text of an operand: direct_rows where it can be, else along_k or along_rows of a lambda that loads
-/// `stage_lanes<T>` elements. `rows` is the row stride, `inner` that of k.
+/// direct_rows where it can be, else along_k or along_rows of a lambda that loads `stage_lanes<T>` elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {
@@ -45,12 +43,28 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
                                k_stride, ", ", k_stride, ", lanes)"));
 }
 
-/// Weights with k side by side in the type of the product, turned once when the program is loaded.
+/// Up to 16 vectors of B to a thread, which are on their way at once: few threads for a short k, and as many columns as
+/// leave enough blocks. Measured on an H200.
+FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
+  constexpr int64_t most_at_once = 4;
+  FewRows f{.columns = 4, .threads = 64};
+  if (n < int64_t{8} * compute_units(lowering.chip())) f.columns = 2;
+  f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, most_at_once));
+  while (f.threads < 256 && f.at_once * f.threads * lanes < k) f.threads *= 2;
+  return f;
+}
+
+namespace {
+
+/// Weights with k side by side in the type of the product and rows on multiples of 16 bytes, turned once when the
+/// program is loaded.
 View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
   size_t rank = b.dims.size();
-  bool good = known_equal(b.strides[rank - 2], 1) && b.dtype == type;
+  bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);
   bool fixed = all_constant({b.dims[rank - 2], b.dims[rank - 1], b.strides[rank - 2], b.strides[rank - 1], b.offset});
-  if (good || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
+  bool gains =
+      b.dims[rank - 2].is_multiple_of(128 / bits(type)) || !known_equal(b.strides[rank - 2], 1) || b.dtype != type;
+  if (good || !gains || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
   View turned{
       b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]}, b.offset};
   View copy = lowering.copy_of(turned, value, "weights with the inner dimension side by side", type);
@@ -68,23 +82,23 @@ struct ProductKernel {
   std::string header, call;
   Dim blocks = 0;
   int threads = 256, shared = 0, cluster = 1;
+  int columns = 8;  ///< that the epilogue gets at once (gemm_lanes of kernels/gemm_operand.h)
   bool waits_itself = false;
   std::string reason = {};
 };
 
-/// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read. Several waves
-/// share the k of a column where there are too few columns to keep memory busy.
-std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p) {
-  if (!p.direct || !p.m.is_constant() || p.m.value() > 4 || !p.k.is_multiple_of(128 / bits(p.type)))
-    return std::nullopt;
-  int wave = lowering.wave(), waves = compute_units(lowering.chip()) * 16;
-  int64_t pairs = typical_size(p.batch * p.n) / 2;
-  int ways = pairs >= waves || wave == 64 ? 1 : pairs >= waves / 2 || typical_size(p.k) < 1024 ? 2 : 4;
-  int threads = ways == 4 ? 512 : 256, columns = threads / wave / ways * 2;
+/// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
+std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
+  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= most_few_rows;
+  if (!p.direct || !is_few || !p.k.is_multiple_of(128 / bits(p.type))) return std::nullopt;
+  FewRows f = few_rows_for(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k), 128 / bits(p.type));
+  int columns = f.columns / matrices;
   return ProductKernel{.header = "gemv_gpu.h",
-                       .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", ways, ", ", p.ahead, ">"),
+                       .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", columns, ", ", f.at_once,
+                                   ", ", p.ahead, ">"),
                        .blocks = p.batch * ceildiv(p.n, columns),
-                       .threads = threads,
+                       .threads = f.threads,
+                       .columns = columns,
                        .waits_itself = p.ahead,
                        .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
@@ -95,12 +109,15 @@ std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct
   auto chosen = choose_tile(lowering, p);
   if (!chosen) return std::nullopt;
   const GpuTile& tile = *chosen;
+  bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
+  int columns = is_odd ? 1 : 8;
   return ProductKernel{.header = "gemm_gpu.h",
-                       .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ">"),
+                       .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),
                        .blocks = tile_blocks(tile, p.batch, p.m, p.n),
                        .threads = tile.threads(lowering.wave()),
                        .shared = shared_bytes(tile, p.type),
                        .cluster = tile.split,
+                       .columns = columns,
                        .waits_itself = tile.ahead,
                        .reason = cat("matrix product in ", describe(tile))};
 }
@@ -155,7 +172,7 @@ void lower_library_product(Lowering& lowering, const Region& region, const Produ
               "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2];");
   kernel.line("  const auto acc = load<W>(", from, " + (at * ", m, " + row) * ", n, " + col, lanes);");
-  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", DType::f32);
+  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", DType::f32, p.order);
   kernel.line("});");
   lowering.set_loop(kernel, {p.batch, p.m}, p.n, lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "after_product"), "what comes after the library's product", false);
@@ -168,45 +185,99 @@ bool is_constant(Lowering& lowering, const View& view) {
   return kind == BufferKind::constant || kind == BufferKind::persistent;
 }
 
+namespace {
+
+/// The kernel and its step: `b` is the text of the second operand.
+void emit_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
+                  KernelBuilder& kernel, const std::string& a, const std::string& b, DType type) {
+  DType sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
+  std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
+  kernel.line("constexpr int W = ", main.columns, ";");
+  kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
+  kernel.line("    ", b, ",");
+  kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
+              region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
+  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum, p.order);
+  kernel.line("});");
+  kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
+  if (main.waits_itself) kernel.set_waits_itself();
+  PlanStep step = kernel.finish(lowering.plan(), cat("dot_", type));
+  step.flops = p.batch * p.m * p.n * p.k * Dim(region.twin ? 4 : 2);
+  lowering.add_step(std::move(step), main.reason);
+}
+
+/// Rows with the norm that they get on their way.
+std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::string& rows, const RowNorm& norm) {
+  View gain = lowering.view_of(norm.gain);
+  std::string at = cat("raw(", kernel.buffer(gain.buffer, gain.dtype, false), ") + ", kernel.size(gain.offset));
+  kernel.before_wait(cat("fetch_ahead(WEFT_LAUNCH, ", at, ", ", kernel.size(gain.dims.back()), ");"));
+  kernel.name_part("rms_norm");
+  return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
+}
+
+/// Products of few rows that take in more than one product does (few_rows.h): their matrices are constant, so that all
+/// can be brought into place.
+void lower_few_rows(Lowering& lowering, const Region& region) {
+  std::vector<const Instruction*> dots{region.anchor};
+  if (region.twin) dots.push_back(region.twin);
+  std::optional<RowNorm> norm = norm_of_rows(region);
+  Value rows = norm ? norm->x : region.anchor->inputs[0];
+  DType type = lowering.product_type(*region.anchor);
+  for (const Instruction* dot : dots)
+    if (lowering.product_type(*dot) != type) type = DType::f32;  // one matrix has numbers that f16 has not
+  std::vector<Product> products;
+  for (const Instruction* dot : dots) {
+    products.push_back(as_product(lowering, *dot, rows));
+    products.back().b = weights_along_k(lowering, products.back().b, dot->inputs[1], type);
+  }
+  Product& p = products[0];
+  size_t rank = p.b.dims.size();
+  if (!is_direct(p.a, 0, row_stride(p), p.a.strides.back(), type))
+    p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
+  int count = static_cast<int>(dots.size());
+  auto main =
+      few_rows_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count);
+  check(main && p.batch_axes == 0, "only products of few rows take in others");
+
+  KernelBuilder kernel(main->header);
+  std::string a = operand_text(kernel, p.a, 0, row_stride(p), p.a.strides.back(), type), b;
+  if (norm) a = normed_text(lowering, kernel, a, *norm);
+  for (const Product& product : products) {
+    const Dims& strides = product.b.strides;
+    b += cat(b.empty() ? "" : ", ", operand_text(kernel, product.b, 0, strides[rank - 1], strides[rank - 2], type));
+  }
+  if (region.twin) main->reason += ", two matrices side by side", b = cat("twins(", b, ")");
+  if (norm) main->reason += ", rows normed on their way";
+  emit_product(lowering, region, p, *main, kernel, a, b, type);
+}
+
+}  // namespace
+
 void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
+  if (region.twin || !region.prologue.empty()) return lower_few_rows(lowering, region);
   const Instruction& dot = *region.anchor;
-  Product p = as_product(lowering, region);
-  DType type = lowering.product_type(dot), sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
+  Product p = as_product(lowering, dot, dot.inputs[0]);
+  DType type = lowering.product_type(dot);
   p.b = weights_along_k(lowering, p.b, dot.inputs[1], type);
   size_t rank = p.b.dims.size();
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];
   bool direct = is_direct(p.a, p.batch_axes, a_rows, p.a.strides.back(), type) &&
                 is_direct(p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
   auto library = library_product(lowering, region, p, type, direct);
-  auto kernel_for = product_kernel(lowering, {.type = type,
-                                              .direct = direct,
-                                              .batch = p.batch,
-                                              .m = p.m,
-                                              .n = p.n,
-                                              .k = p.k,
-                                              .ahead = is_constant(lowering, p.b),
-                                              .library = library ? library->library : "",
-                                              .has_epilogue = !region.epilogue.empty()});
-  if (!kernel_for) return lower_library_product(lowering, region, p, *library);
-  const ProductKernel& main = *kernel_for;
-
-  KernelBuilder kernel(main.header);
-  std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
+  auto main = product_kernel(lowering, {.type = type,
+                                        .direct = direct,
+                                        .batch = p.batch,
+                                        .m = p.m,
+                                        .n = p.n,
+                                        .k = p.k,
+                                        .ahead = is_constant(lowering, p.b),
+                                        .library = library ? library->library : "",
+                                        .has_epilogue = !region.epilogue.empty()});
+  if (!main) return lower_library_product(lowering, region, p, *library);
+  KernelBuilder kernel(main->header);
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  kernel.line("constexpr int W = gemm_lanes;");
-  kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
-  kernel.line("    ", b, ",");
-  kernel.line(
-      "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) "
-      "WEFT_LAMBDA {");
-  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p.batch_axes), "acc", sum);
-  kernel.line("});");
-  kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
-  if (main.waits_itself) kernel.set_waits_itself();
-  PlanStep step = kernel.finish(lowering.plan(), cat("dot_", type));
-  step.flops = p.batch * p.m * p.n * p.k * Dim(2);
-  lowering.add_step(std::move(step), main.reason);
+  emit_product(lowering, region, p, *main, kernel, a, b, type);
 }
 
 }  // namespace weft

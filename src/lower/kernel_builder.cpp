@@ -95,6 +95,7 @@ std::string KernelBuilder::text(const std::string& name) const {
   }
   for (size_t i = 0; i < sizes_.size(); ++i)
     out += cat("  [[maybe_unused]] const i64 s", i, " = WEFT_SIZE(", i, ");\n");
+  out += ahead_;
   if (blocks_ && !waits_itself_) out += "  wait_for_inputs();\n";
   out += cat(head_, body_, "}\n");
   if (blocks_) return out;

@@ -67,6 +67,10 @@ class KernelBuilder {
   }
   /// The name of a constant with this value, made when the kernel begins.
   std::string once(const std::string& expression);
+  /// GPUs: a statement that comes before the kernel waits for the launch before it.
+  void before_wait(const std::string& statement) {
+    if (ahead_.find(statement) == ahead_.npos) ahead_ += cat("  ", statement, "\n");
+  }
   /// A word for the kernel's readable name.
   void name_part(std::string_view word);
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
@@ -102,7 +106,7 @@ class KernelBuilder {
   };
   std::string text(const std::string& name) const;
 
-  std::string header_, shared_, prelude_, head_, body_, words_, tasks_ = "1", scratch_ = "0";
+  std::string header_, shared_, prelude_, ahead_, head_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
   std::vector<int> in_place_;
   std::vector<Dim> sizes_;

@@ -11,6 +11,7 @@
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
+#include "lower/few_rows.h"
 #include "lower/lower.h"
 #include "lower/merge_launches.h"
 #include "ops/block_dot.h"
@@ -56,6 +57,7 @@ template <class Visit>
 void for_each_member(const Region& region, const Visit& visit) {
   for (Instruction* i : region.prologue) visit(*i);
   if (region.anchor) visit(*region.anchor);
+  if (region.twin) visit(*region.twin);
   for (Instruction* i : region.epilogue) visit(*i);
 }
 
@@ -116,7 +118,12 @@ Plan Lowering::run() {
 void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
   for (int slot : slots) written_.erase(slot);
   choose_slots(module, slots);
-  for (const Region& region : form_regions(module)) {
+  std::vector<Region> regions = form_regions(module);
+  if (on_gpu()) {
+    join_twins(*this, regions);
+    take_norms(*this, regions);
+  }
+  for (const Region& region : regions) {
     heed_watch();
     lower_region(region);
   }
@@ -397,6 +404,7 @@ View Lowering::new_result(Value value) {
 View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
   View view = new_result(value);
   if (!region_load_time_ && (slot_of(value) || scatter_over(value))) return view;
+  if (part_buffers_.contains(view.buffer)) return view;
   Dim stride = 1;
   for (size_t i = stored.size(); i-- > 0;) {
     view.strides[stored[i]] = stride;
@@ -512,15 +520,36 @@ void Lowering::lower_region(const Region& region) {
   lower(*this, region);
 }
 
+/// Constants that are the same for all rows, such as a bias, are on their way before the kernel waits.
+void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
+  constexpr int64_t most = 1 << 14;
+  for (const Instruction* i : region.epilogue) {
+    for (const Value& input : i->inputs) {
+      if (!is_load_time(input) || literal_of(input) || input.rank() == 0) continue;
+      View view = view_of(input);
+      bool is_row = known_equal(view.strides.back(), 1) && view.dims.back().is_constant();
+      for (size_t axis = 0; axis + 1 < view.dims.size(); ++axis)
+        is_row &= known_equal(view.strides[axis], 0) || known_equal(view.dims[axis], 1);
+      if (!is_row || view.dims.back().value() > most || view.dims.back().value() < 16) continue;
+      kernel.before_wait(cat("fetch_ahead(WEFT_LAUNCH, raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ",
+                             kernel.size(view.offset), ", ", kernel.size(view.dims.back()), ");"));
+    }
+  }
+}
+
 void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration,
-                             const std::string& anchor, DType type) {
+                             const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
+  if (on_gpu() && region.anchor && !region_load_time_) fetch_rows_ahead(kernel, region);
+  auto turned = [&](View view) { return order.empty() ? view : permuted(view, order); };
   FusedBody body(
-      kernel, std::move(iteration), [&](Value value) { return view_of(value); },
-      [&](Value value) { return new_result(value); });
-  Value result{region.anchor, 0};
-  body.plan(region.epilogue, region.outputs, {result});
-  body.define(result, anchor, type);
+      kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
+      [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
+  std::vector<Value> given{{region.anchor, 0}};
+  if (region.twin) given.push_back({region.twin, 0});
+  body.plan(region.epilogue, region.outputs, given);
+  body.define(given[0], anchor, type);
+  if (region.twin) body.define(given[1], "second", type);
   // A result may lie where an operand of the epilogue does, unless the anchor reads that too. On GPUs several threads
   // may have a hand in one element.
   std::vector<int> in_place = on_gpu() ? std::vector<int>() : body.in_place();

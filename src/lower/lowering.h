@@ -107,9 +107,10 @@ class Lowering {
   void set_load_time(Value parameter, bool load_time) { load_time_[parameter.def] = load_time; }
 
   /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
-  /// in the variable `anchor` of compute type `type`.
+  /// in the variable `anchor` of compute type `type`, that of a twin in `second`.
+  /// `order`: of the region's axes in the iteration, where it is not their own; results are stored in it too.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
-                     DType type);
+                     DType type, const std::vector<size_t>& order = {});
 
   /// The output buffer that a value's region writes it to at once, if it is an output.
   std::optional<int> slot_of(Value value) const;
@@ -131,6 +132,7 @@ class Lowering {
   std::optional<View> direct_part_of_concat(Value value);
 
   bool is_kept(const Region& region) const;
+  void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
 
   const Program& program_;
   Chip chip_;

@@ -94,7 +94,7 @@ std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instructi
 void lower_dot(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   if (lowering.on_gpu()) return lower_dot_on_gpu(lowering, region);
-  CpuProduct p{as_product(lowering, region), mac_for(lowering, dot)};
+  CpuProduct p{as_product(lowering, dot, dot.inputs[0]), mac_for(lowering, dot)};
   bool in_place = reads_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);
   Dim packed_batch =

@@ -19,6 +19,7 @@ constexpr int64_t most_blocks = 1024;  // of a part, at the usual sizes: beyond 
 struct Group {
   std::vector<size_t> members = {};
   bool may_grow = false;
+  int kernel = -1;                                            ///< all members have it; else they are any small ones
   std::set<int> read = {}, written = {}, written_apart = {};  // buffers
 };
 
@@ -41,16 +42,19 @@ class Merger {
  private:
   /// Into the last group that may take it, over those that it has nothing to do with.
   void place(size_t i) {
-    bool may_join = is_small(plan_.steps[i]), moves = plan_.steps[i].moves >= 0;
+    bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
+         moves = plan_.steps[i].moves >= 0;
+    int kernel = is_tiled ? plan_.steps[i].kernel : -1;
     size_t at = groups_.size();
     for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
-      if (may_join && group.may_grow && group.members.size() < most_parts) return add(group, i);
+      bool is_kind = may_join && group.may_grow && group.kernel == kernel;
+      if (is_kind && group.members.size() < most_parts) return add(group, i);
     }
     // What brings an operand to its result comes first, so that others can come together behind it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
-    add(*groups_.insert(where, Group{.may_grow = may_join}), i);
+    add(*groups_.insert(where, Group{.may_grow = may_join, .kernel = kernel}), i);
   }
 
   void add(Group& group, size_t i) {
@@ -77,15 +81,28 @@ class Merger {
     return meets(group.read, others);
   }
 
+  bool may_merge(const PlanStep& step) const {
+    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    bool stays = step.moves >= 0 || (!step.in_place.empty() && writes_output(step));
+    return !stays && kernel.code.find(head(kernel, step)) != std::string::npos &&
+           typical_size(step.blocks) <= most_blocks;
+  }
+
+  static bool starts_with(const PlanKernel& kernel, std::initializer_list<std::string_view> headers) {
+    return std::ranges::any_of(
+        headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
+  }
+
+  /// Products and convolutions, which come together with others of the same kernel: queries, keys and values.
+  bool has_tiles(const PlanStep& step) const {
+    return may_merge(step) && starts_with(plan_.kernels[static_cast<size_t>(step.kernel)],
+                                          {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
+  }
+
   bool is_small(const PlanStep& step) const {
-    if (step.moves >= 0 || (!step.in_place.empty() && writes_output(step))) return false;
     const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
     bool is_plain = kernel.threads == 256 && kernel.shared_bytes == 0 && kernel.cluster == 1 && kernel.occupancy == 0;
-    bool is_simple =
-        std::ranges::any_of(std::initializer_list<std::string_view>{"pointwise.h", "indexed.h", "pad.h"},
-                            [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h)); });
-    return is_plain && is_simple && kernel.code.find(head(kernel, step)) != std::string::npos &&
-           typical_size(step.blocks) <= most_blocks;
+    return is_plain && may_merge(step) && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
   /// Where a caller may ask for an output in the place of an input.
@@ -102,6 +119,40 @@ class Merger {
   /// One step for all members; the sizes begin with the blocks of each.
   PlanStep merged(const Group& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
+    return group.kernel >= 0 ? repeated(group) : side_by_side(group);
+  }
+
+  /// Launches of one kernel.
+  PlanStep repeated(const Group& group) {
+    size_t count = group.members.size();
+    const PlanStep& first = plan_.steps[group.members[0]];
+    PlanKernel kernel = plan_.kernels[static_cast<size_t>(group.kernel)];
+    PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
+    std::string name = cat(kernel.name, "_times_", count);
+    kernel.code =
+        cat(as_part(kernel, first), "WEFT_KERNEL_AHEAD(", name, ", ", count * first.buffers.size(), ", ",
+            kernel.threads, ") {\n  choose_part<", count, ", ", first.buffers.size(), ", ", first.sizes.size(),
+            ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
+    kernel.name = name;
+    add_all(all, group);
+    all.kernel = kernel_number(std::move(kernel));
+    return all;
+  }
+
+  /// What the members launch, read and write together; the sizes begin with the blocks of each.
+  void add_all(PlanStep& all, const Group& group) {
+    for (size_t m : group.members) {
+      const PlanStep& step = plan_.steps[m];
+      all.sizes.push_back(size_number(step.blocks));
+      all.blocks = all.blocks + step.blocks;
+      all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
+    }
+    for (size_t m : group.members) append(all, plan_.steps[m]);
+    all.source = plan_.steps[group.members[0]].source;
+  }
+
+  /// Small kernels of any kind.
+  PlanStep side_by_side(const Group& group) {
     PlanStep all;
     std::set<int> named;
     std::string parts, calls, words;
@@ -113,23 +164,20 @@ class Merger {
       calls += cat("    if (block >= 0 && block < WEFT_SIZE(", m, ")) ", kernel.name, "(launch_part(weft_launch, ",
                    buffers, ", ", sizes, ", block, WEFT_SIZE(", m, ")));\n    block -= WEFT_SIZE(", m, ");\n");
       buffers += step.buffers.size(), sizes += step.sizes.size();
-      all.sizes.push_back(size_number(step.blocks));
-      all.blocks = all.blocks + step.blocks;
-      all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
       words += kernel.name;
     }
-    for (size_t m : group.members) append(all, plan_.steps[m]);
+    add_all(all, group);
     const PlanStep& first = plan_.steps[group.members[0]];
     const PlanKernel& pattern = plan_.kernels[static_cast<size_t>(first.kernel)];
     std::string stem = pattern.name.substr(0, pattern.name.rfind('_'));
     std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
     all.kernel =
-        kernel_number(name, cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", 256) {\n  i64 all = 0;\n",
-                                "  WEFT_UNROLL for (int i = 0; i < ", count, "; i++) all += WEFT_SIZE(i);\n",
-                                "  wait_for_inputs();\n",
-                                "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(256)) {\n",
-                                "    i64 block = at;\n", calls, "  }\n}\n"));
-    all.source = first.source;
+        kernel_number({.name = name,
+                       .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", 256) {\n  i64 all = 0;\n",
+                                   "  WEFT_UNROLL for (int i = 0; i < ", count, "; i++) all += WEFT_SIZE(i);\n",
+                                   "  wait_for_inputs();\n",
+                                   "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(256)) {\n",
+                                   "    i64 block = at;\n", calls, "  }\n}\n")});
     all.reason = cat(first.reason, "; one launch for ", count, " kernels");
     return all;
   }
@@ -153,9 +201,9 @@ class Merger {
     return static_cast<int>(found - plan_.sizes.begin());
   }
 
-  int kernel_number(const std::string& name, const std::string& code) {
-    auto found = std::ranges::find(plan_.kernels, name, &PlanKernel::name);
-    if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, PlanKernel{.name = name, .code = code});
+  int kernel_number(PlanKernel kernel) {
+    auto found = std::ranges::find(plan_.kernels, kernel.name, &PlanKernel::name);
+    if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, std::move(kernel));
     return static_cast<int>(found - plan_.kernels.begin());
   }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/product.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "lower/gpu.h"
 #include "ops/dot.h"
 
 namespace weft {
@@ -39,10 +43,24 @@ bool rows_are_even(const View& a) {
   return rows.dims.size() == 1;
 }
 
+/// Turns the axes of A so that its rows follow each other, if they do in any order.
+static void walk_as_stored(Product& p) {
+  std::vector<size_t> order(p.a.dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto is_before = [&](size_t a, size_t b) {
+    int64_t first = typical_size(p.a.strides[a]), second = typical_size(p.a.strides[b]);
+    return first != second ? first > second : a < b;
+  };
+  std::sort(order.begin(), order.end() - 1, is_before);
+  View turned = permuted(p.a, order);
+  if (!rows_are_even(turned)) return;
+  p.a = std::move(turned);
+  p.order = std::move(order);
+}
+
 /// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
-Product as_product(Lowering& lowering, const Region& region) {
-  const Instruction& dot = *region.anchor;
-  Product p{.a = lowering.view_of(dot.inputs[0]),
+Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
+  Product p{.a = lowering.view_of(rows),
             .b = lowering.view_of(dot.inputs[1]),
             .batch_axes = 0,
             .batch = 1,
@@ -54,7 +72,8 @@ Product as_product(Lowering& lowering, const Region& region) {
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (!dot.is<GroupedDot>() && is_repeated(leading(p.b, rank - 2))) {
-    if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(dot.inputs[0]);
+    if (!rows_are_even(p.a) && lowering.on_gpu()) walk_as_stored(p);
+    if (!rows_are_even(p.a)) p.a = lowering.contiguous_view_of(rows);
     p.batch_axes = 0;
   }
   for (size_t i = 0; i + 1 < rank; ++i) (i < p.batch_axes ? p.batch : p.m) *= p.a.dims[i];
@@ -77,6 +96,12 @@ Iteration result_iteration(const Dims& dims, size_t batch_axes) {
   iteration.group_begin.insert(iteration.group_begin.begin(), 0);
   iteration.coordinates.insert(iteration.coordinates.begin(), "at");
   return iteration;
+}
+
+Iteration result_iteration(const Dims& dims, const Product& p) {
+  Dims turned;
+  for (size_t axis : p.order) turned.push_back(dims[axis]);
+  return result_iteration(p.order.empty() ? dims : turned, p.batch_axes);
 }
 
 }  // namespace weft

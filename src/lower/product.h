@@ -20,14 +20,19 @@ struct Product {
   View a, b;
   size_t batch_axes = 0;  ///< of the result that stay batches; the others are rows
   Dim batch = 1, m = 1, n = 0, k = 0;
+  std::vector<size_t> order = {};  ///< of the result's axes in which rows are walked, where not their own
 };
-/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
-Product as_product(Lowering& lowering, const Region& region);
+/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that. On GPUs
+/// the rows are walked as they lie in memory first, as where an exporter has turned batch and sequence.
+/// `rows`: its first operand, or what stands for it.
+Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
 /// True when one stride leads from each row to the next, over all leading axes.
 bool rows_are_even(const View& a);
 /// The row stride of A when rows of all row axes follow each other evenly.
 Dim row_stride(const Product& p);
 /// The result's axes as (at, row, col), without `at` where there are no batches.
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
+/// The same with the product's own order of axes.
+Iteration result_iteration(const Dims& dims, const Product& p);
 
 }  // namespace weft

@@ -7,10 +7,11 @@
 namespace weft {
 
 /// Instructions that become one kernel. The anchor (a dot, convolution, reduction ...) does the main work; elementwise
-/// instructions before it (`prologue`, of the anchor's first operand) and after it (`epilogue`) ride along. Without an
-/// anchor all is `epilogue`: a pointwise loop.
+/// instructions before it (`prologue`, of the anchor's first operand; of a product of few rows also a norm) and after
+/// it (`epilogue`) ride along. Without an anchor all is `epilogue`: a pointwise loop.
 struct Region {
   Instruction* anchor = nullptr;
+  Instruction* twin = nullptr;  ///< a second dot of the same rows, whose result the epilogue reads too (few_rows.h)
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< of the results

@@ -128,6 +128,15 @@ bool is_fixed(const View& view) {
 
 bool is_whole(const View& view) { return known_equal(view.offset, 0) && is_contiguous(view); }
 
+View permuted(const View& view, const std::vector<size_t>& order) {
+  View turned = view;
+  for (size_t i = 0; i < order.size(); ++i) {
+    turned.dims[i] = view.dims[order[i]];
+    turned.strides[i] = view.strides[order[i]];
+  }
+  return turned;
+}
+
 bool is_view_op(const Op& op) { return op.is<Reshape>() || op.is<Transpose>() || op.is<Broadcast>() || op.is<Slice>(); }
 
 std::optional<View> apply_view(const View& view, const Instruction& op) {

@@ -28,6 +28,9 @@ bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 
+/// The same elements with axes in another order: axis i was axis order[i].
+View permuted(const View& view, const std::vector<size_t>& order);
+
 /// The view after a view operator (reshape, transpose, broadcast, slice). Nothing for other operators and for reshapes
 /// that no strides can express: the value must then be copied.
 std::optional<View> apply_view(const View& view, const Instruction& op);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "ir/core_ops.h"
 #include "ops/block_dot.h"
@@ -104,43 +105,38 @@ static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) 
   return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
 }
 
-bool expand_block_dots(Module& module, bool all) {
-  bool changed = false;
-  for (Instruction& i : module) {
-    if (all && i.is<QuantizeRows>()) {
-      ReplaceScope scope(module, i);
-      std::array<Value, 3> rows = expanded_rows(module, i);
-      for (uint32_t at = 0; at < 3; ++at) module.replace(i.result(at), rows[at]);
-      changed = true;
-      continue;
-    }
-    if (!i.is<BlockDot>() || (!all && i.inputs[1].def->is<Constant>())) continue;
-    ReplaceScope scope(module, i);
-    module.replace(i.result(), expanded_product(module, i));
-    changed = true;
-  }
-  return changed;
+/// The product of the rows themselves.
+static Value product_of_floats(Module& module, const Instruction& i) {
+  std::vector<Value> in{i.inputs[0].def->inputs[0], i.inputs[1], i.inputs[2]};
+  if (BlockDotOperands at(i.inputs.size(), true); at.zero) in.push_back(i.inputs[at.zero]);
+  const auto& op = *i.as<BlockDot>();
+  return convert(module, module.append(BlockDot{.block = op.block, .type = in[0].dtype()}, in), op.type);
 }
 
-bool mask_ranges(Module& module) {
+/// What `expand_block_dots` makes of a product; nothing if it stays.
+static std::optional<Value> plain_product(Module& module, const Instruction& i, bool takes_bytes) {
+  if (!i.inputs[1].def->is<Constant>()) return expanded_product(module, i);
+  if (takes_bytes || i.inputs[0].dtype() != DType::i8) return std::nullopt;
+  return i.inputs[0].def->is<QuantizeRows>() ? product_of_floats(module, i) : expanded_product(module, i);
+}
+
+bool expand_block_dots(Module& module, bool takes_bytes) {
   bool changed = false;
   for (Instruction& i : module) {
-    const auto* op = i.as<Attention>();
-    if (!op || !op->ranged) continue;
+    if (!i.is<BlockDot>()) continue;
     ReplaceScope scope(module, i);
-    Value seen = inside(module, i.inputs.back(), i.inputs[1].dims()[2]);
-    Attention masked = *op;
-    masked.ranged = false;
-    std::vector<Value> in(i.inputs.begin(), i.inputs.begin() + 3);
-    DType type = i.inputs[0].dtype();
-    Value hidden = apply(module, Fn::select, {seen, constant(module, type, 0), constant(module, type, -INFINITY)});
-    if (op->has_mask(i.inputs.size())) {
-      Value mask = i.inputs[3];
-      if (mask.dtype() == DType::boolean) hidden = apply(module, Fn::logical_and, {mask, seen});
-      else hidden = apply(module, Fn::add, {convert(module, mask, type), hidden});
-    }
-    in.push_back(hidden);
-    module.replace(i.result(), module.append(masked, in));
+    auto plain = plain_product(module, i, takes_bytes);
+    if (!plain) continue;
+    module.replace(i.result(), *plain);
+    changed = true;
+  }
+  if (takes_bytes) return changed;
+  if (changed) module.remove_dead();
+  for (Instruction& i : module) {
+    if (!i.is<QuantizeRows>()) continue;
+    ReplaceScope scope(module, i);
+    std::array<Value, 3> rows = expanded_rows(module, i);
+    for (uint32_t at = 0; at < 3; ++at) module.replace(i.result(at), rows[at]);
     changed = true;
   }
   return changed;

@@ -72,7 +72,7 @@ constexpr NamedPass others[] = {
     {"raise_composites", raise_composites}, {"integer_products", integer_products},
     {"byte_products", byte_products},       {"signed_products", signed_products},
     {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},
-    {"channels_last", channels_last},       {"mask_ranges", mask_ranges},
+    {"channels_last", channels_last},
 };
 
 }  // namespace

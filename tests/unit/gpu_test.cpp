@@ -122,6 +122,19 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
   CHECK(plan.kernels[0].code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
 }
 
+TEST_CASE("gpu: products of one kernel that do not depend on each other are one launch") {
+  Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}, {3, 4}});
+  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  plan.kernels[0].cluster = 2;
+  merge_launches(plan, {});
+  REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
+  CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2, 0, 3});
+  CHECK(plan.steps[0].sizes.size() == 6);
+  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(plan.steps[0].kernel)];
+  CHECK(kernel.cluster == 2);
+  CHECK(kernel.code.find("choose_part<3, 2, 1>") != std::string::npos);
+}
+
 TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
   Plan plan = steps_over({{0, 2}, {1, 2}}), halves = plan;
   merge_launches(plan, {});

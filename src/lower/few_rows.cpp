@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/few_rows.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/core_ops.h"
+#include "lower/gpu.h"
+#include "ops/dot.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+
+namespace weft {
+namespace {
+
+/// A product that kernels/gemv_gpu.h can take: few rows, a constant matrix without batches.
+bool has_few_rows(const Lowering& lowering, const Region& region) {
+  if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
+  const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
+  Dim rows = product(Dims(result.begin(), result.end() - 1)), repeats = product(Dims(b.begin(), b.end() - 2));
+  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= most_few_rows && all_constant(b);
+  return is_fixed && known_equal(repeats, 1) && b[b.size() - 2].is_multiple_of(8) &&
+         !is_integer(region.anchor->inputs[0].dtype()) && lowering.is_load_time(region.anchor->inputs[1]);
+}
+
+bool are_alike(const Instruction& a, const Instruction& b) {
+  return a.inputs[0] == b.inputs[0] && a.inputs[1].dtype() == b.inputs[1].dtype() &&
+         a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
+}
+
+/// Whether all that is read of `first` is one value, at the same places, by the epilogue of `second`.
+bool feeds_only(const Region& first, const Region& second) {
+  if (first.outputs.size() != 1) return false;
+  const Instruction& last = *first.outputs[0].def;
+  auto is_inside = [&](const Instruction* user) {
+    auto contains = [&](const std::vector<Instruction*>& list) { return std::ranges::find(list, user) != list.end(); };
+    return contains(first.epilogue) || contains(second.epilogue);
+  };
+  return !last.parent->is_result(first.outputs[0]) && std::ranges::all_of(last.users, is_inside);
+}
+
+void join(Region& first, Region& second) {
+  second.twin = first.anchor;
+  second.epilogue.insert(second.epilogue.end(), first.epilogue.begin(), first.epilogue.end());
+  std::ranges::sort(second.epilogue, {}, &Instruction::order);
+  first = {};
+}
+
+void erase_empty(std::vector<Region>& regions) {
+  std::erase_if(regions, [](const Region& r) { return !r.anchor && r.epilogue.empty(); });
+}
+
+/// An RMS norm of whole rows and what it is multiplied by: nothing else is in the region, and nothing else leaves it.
+std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
+  const auto* norm = region.anchor ? region.anchor->as<Normalize>() : nullptr;
+  bool is_plain = norm && !norm->centred && region.prologue.empty() && region.epilogue.size() == 1 &&
+                  norm->axis == region.anchor->inputs[0].rank() - 1;
+  if (!is_plain || !is_float(region.anchor->inputs[0].dtype()) || bits(region.anchor->inputs[0].dtype()) > 32)
+    return std::nullopt;
+  const Instruction& scaled = *region.epilogue[0];
+  const auto* op = scaled.as<Elementwise>();
+  bool leaves = region.outputs.size() == 1 && region.outputs[0].def == &scaled;
+  if (!op || op->fn != Fn::mul || !leaves || scaled.parent->is_result(region.outputs[0])) return std::nullopt;
+  Value gain = scaled.inputs[scaled.inputs[0].def == region.anchor ? 1 : 0];
+  if (!lowering.is_load_time(gain) || !gain.dims().back().is_multiple_of(8)) return std::nullopt;
+  View row = lowering.view_of(gain);
+  bool is_row = known_equal(row.strides.back(), 1) && row.offset.is_multiple_of(8);
+  for (size_t axis = 0; axis + 1 < row.dims.size(); ++axis)
+    is_row &= known_equal(row.strides[axis], 0) || known_equal(row.dims[axis], 1);
+  if (!is_row) return std::nullopt;
+  return RowNorm{region.anchor->inputs[0], gain, norm->epsilon};
+}
+
+/// The products that read the norm's result; none if anything else does.
+std::vector<Region*> readers_of(const Region& norm, const std::multimap<const Instruction*, Region*>& products) {
+  Value rows = norm.outputs[0];
+  std::vector<Region*> readers;
+  auto [begin, end] = products.equal_range(rows.def);
+  for (auto at = begin; at != end; ++at) readers.push_back(at->second);
+  auto reads_rows = [&](const Instruction* user) {
+    bool is_first = user->inputs[0] == rows && std::ranges::count(user->inputs, rows) == 1;
+    return is_first && std::ranges::any_of(readers, [&](Region* r) { return r->anchor == user || r->twin == user; });
+  };
+  return std::ranges::all_of(rows.def->users, reads_rows) ? readers : std::vector<Region*>();
+}
+
+}  // namespace
+
+std::optional<RowNorm> norm_of_rows(const Region& region) {
+  if (region.prologue.empty()) return std::nullopt;
+  const Instruction &norm = *region.prologue[0], &scaled = *region.prologue[1];
+  return RowNorm{norm.inputs[0], scaled.inputs[scaled.inputs[0].def == &norm ? 1 : 0], norm.as<Normalize>()->epsilon};
+}
+
+void take_norms(Lowering& lowering, std::vector<Region>& regions) {
+  std::multimap<const Instruction*, Region*> products;  // by what computes their rows
+  for (Region& region : regions) {
+    if (has_few_rows(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
+  }
+  for (Region& norm : regions) {
+    if (!as_row_norm(lowering, norm)) continue;
+    std::vector<Region*> readers = readers_of(norm, products);
+    for (Region* reader : readers) reader->prologue = {norm.anchor, norm.epilogue[0]};
+    if (!readers.empty()) norm = {};
+  }
+  erase_empty(regions);
+}
+
+void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
+  std::multimap<const Instruction*, Region*> seen;  // by what computes their rows
+  for (Region& region : regions) {
+    if (!has_few_rows(lowering, region) || region.twin) continue;
+    const Instruction* rows = region.anchor->inputs[0].def;
+    auto [begin, end] = seen.equal_range(rows);
+    auto twin = std::find_if(begin, end, [&](const auto& entry) {
+      return are_alike(*entry.second->anchor, *region.anchor) && feeds_only(*entry.second, region);
+    });
+    if (twin == end) {
+      seen.emplace(rows, &region);
+    } else {
+      join(*twin->second, region);
+      seen.erase(twin);
+    }
+  }
+  erase_empty(regions);
+}
+
+}  // namespace weft
