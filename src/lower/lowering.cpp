@@ -243,19 +243,26 @@ void Lowering::pack(const View& wide, int output, Value value) {
   add_step(std::move(step), "elements narrower than a byte are packed", false);
 }
 
+/// Views may stand on each other without end, so this goes down the chain and up again without calling itself.
 View Lowering::view_of(Value value) {
-  auto found = views_.find(value.def);
-  if (found != views_.end()) return found->second.at(value.index);
-  if (value.def->is<Constant>()) {
-    views_[value.def] = {unpacked(stored_view_of(value), value, true)};
-    return views_[value.def][0];
+  std::vector<const Instruction*> chain;
+  for (; !views_.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
+    check(is_view_op(value.def->op), "an operand is computed before its reader");
+    chain.push_back(value.def);
   }
-  check(is_view_op(value.def->op), "an operand is computed before its reader");
-  View base = view_of(value.def->inputs[0]);
-  auto view = apply_view(base, *value.def);
-  if (!view) view = apply_view(copy_of(base, value.def->inputs[0], "strides cannot express this view"), *value.def);
-  views_[value.def] = {*view};
-  return *view;
+  if (!views_.contains(value.def)) {
+    View constant = unpacked(stored_view_of(value), value, true);
+    views_[value.def] = {constant};
+  }
+  View view = views_.at(value.def).at(value.index);
+  for (; !chain.empty(); chain.pop_back()) {
+    const Instruction& i = *chain.back();
+    auto next = apply_view(view, i);
+    if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
+    view = *next;
+    views_[&i] = {view};
+  }
+  return view;
 }
 
 View Lowering::whole_view_of(Value value) {

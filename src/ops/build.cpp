@@ -300,23 +300,26 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
 
 }  // namespace
 
-Dims sizes_in(Module& module, Value value, int64_t least) {
+/// How sizes are computed is looked into so far: a model may have any number of nodes in a row.
+constexpr int deepest = 64;
+
+static Dims sizes_in(Module& module, Value value, int64_t least, int depth) {
   if (auto known = known_contents(value)) return *known;
   Instruction& def = *value.def;
-  if (def.parent == &module && is_small_integer(value) && value.dtype() != DType::boolean) {
+  if (depth < deepest && def.parent == &module && is_small_integer(value) && value.dtype() != DType::boolean) {
     bool is_same = def.is<Reshape>() || def.is<Convert>();
     if (is_same && is_small_integer(def.inputs[0]) && def.inputs[0].dtype() != DType::boolean)
-      return sizes_in(module, def.inputs[0], least);
+      return sizes_in(module, def.inputs[0], least, depth + 1);
     if (def.is<Concat>() && std::ranges::all_of(def.inputs, is_small_integer)) {
       Dims all;
       for (const Value& part : def.inputs) {
-        Dims some = sizes_in(module, part, least);
+        Dims some = sizes_in(module, part, least, depth + 1);
         all.insert(all.end(), some.begin(), some.end());
       }
       return all;
     }
     if (auto sum = as_sum(value)) {
-      Dims sizes = sizes_in(module, sum->first, INT64_MIN);
+      Dims sizes = sizes_in(module, sum->first, INT64_MIN, depth + 1);
       for (size_t i = 0; i < sizes.size(); ++i) sizes[i] += sum->second[i];
       GuardCollector guards(module);
       for (const Dim& size : sizes) {
@@ -327,6 +330,8 @@ Dims sizes_in(Module& module, Value value, int64_t least) {
   }
   return bind_sizes(module, as_vector(module, value), least);
 }
+
+Dims sizes_in(Module& module, Value value, int64_t least) { return sizes_in(module, value, least, 0); }
 
 std::optional<Dims> known_contents(Value value) {
   if (!is_small_integer(value)) return std::nullopt;
@@ -344,18 +349,26 @@ std::optional<Dims> known_contents(Value value) {
   return Dims(numbers.begin(), numbers.end());
 }
 
-std::vector<std::optional<Dim>> partly_known_contents(Value value) {
+static std::vector<std::optional<Dim>> partly_known_contents(Value value, int depth) {
   if (auto known = known_contents(value)) return {known->begin(), known->end()};
   Instruction& def = *value.def;
   bool is_same = (def.is<Reshape>() || def.is<Convert>()) && is_small_integer(def.inputs[0]);
-  if (is_same && is_small_integer(value)) return partly_known_contents(def.inputs[0]);
-  if (def.is<Concat>() && std::ranges::all_of(def.inputs, is_small_integer)) {
+  if (depth < deepest && is_same && is_small_integer(value)) return partly_known_contents(def.inputs[0], depth + 1);
+  if (depth < deepest && def.is<Concat>() && std::ranges::all_of(def.inputs, is_small_integer)) {
     std::vector<std::optional<Dim>> all;
-    for (const Value& part : def.inputs) std::ranges::copy(partly_known_contents(part), std::back_inserter(all));
+    for (const Value& part : def.inputs)
+      std::ranges::copy(partly_known_contents(part, depth + 1), std::back_inserter(all));
     return all;
   }
-  return std::vector<std::optional<Dim>>(static_cast<size_t>(value.shape().elements().constant().value_or(0)));
+  int64_t count = value.shape().elements().constant().value_or(0);
+  if (count > small_tensor)
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E122",
+                 .what = cat("a list of ", count, " sizes; ", small_tensor, " are the most")});
+  return std::vector<std::optional<Dim>>(static_cast<size_t>(count));
 }
+
+std::vector<std::optional<Dim>> partly_known_contents(Value value) { return partly_known_contents(value, 0); }
 
 Value fold_sizes(Module& module, Value value) {
   if (!is_small_integer(value) || value.def->inputs.empty() || value.def->types.size() != 1 || known_contents(value))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of some KiB that ask for more names, sizes, texts, nodes or folding than anybody has: each is refused, or compiles, within
-some seconds of processor time and 1 GiB."""
+some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
 
 import os
 import resource
@@ -53,8 +53,17 @@ bomb("sizes that are squared and divided", "E146")(
     lambda f: save(f, graph_of(squares(40, ("Slice", "0", "end", "0", "3")), [info("x", ("n",))], weights=SIZES)))  # fmt: skip
 bomb("a tensor of 100,000 axes", "E122")(lambda f: save(f, graph_of(
     [Node("Add", ["x", "w"], ["y"])], weights={"w": np.zeros((), np.float32)}), ) and many_axes(f))  # fmt: skip
-bomb("a reshape to 20,000 axes", "E146")(lambda f: save(f, graph_of(
+bomb("a reshape to 20,000 axes", "E122")(lambda f: save(f, graph_of(
     [Node("Reshape", ["x", "s"], ["y"])], weights={"s": np.array([2, 3] + [1] * 20_000)})))  # fmt: skip
+bomb("a reshape to 2^40 axes", "E122")(lambda f: save(f, graph_of(
+    [Node("Reshape", ["x", "s"], ["y"])], [info("x"), info("s", (1 << 40,), TensorProto.INT64)])))  # fmt: skip
+bomb("a size that 40,000 nodes compute", None)(lambda f: save(f, graph_of(
+    [Node(("Cast", "Neg")[i % 2], ["s" if i == 0 else f"v{i - 1}"], [f"v{i}"], **({"to": 6 + i // 2 % 2} if i % 2 == 0 else {}))
+     for i in range(40_000)] + [Node("Cast", ["v39999"], ["t"], to=7), Node("Expand", ["x", "t"], ["y"])],
+    [info("x", (1,)), info("s", (1,), TensorProto.INT64)])))  # fmt: skip
+bomb("a size that 40,000 nodes cast", None)(lambda f: save(f, graph_of(
+    [Node("Cast", ["s" if i == 0 else f"v{i - 1}"], [f"v{i}"], to=6 + i % 2) for i in range(40_000)]
+    + [Node("Expand", ["x", "v39999"], ["y"])], [info("x", (1,)), info("s", (1,), TensorProto.INT64)])))  # fmt: skip
 bomb("a split into 2^33", "E140")(lambda f: save(f, graph_of([Node("Split", ["x"], ["y"], num_outputs=1 << 33)])))
 bomb("lookups of more batches than there are", "E151")(lambda f: save(f, graph_of(
     [Node("GatherND", ["x", "i"], ["y"], batch_dims=1)], weights={"i": np.zeros((3, 1), np.int64)})))  # fmt: skip
@@ -66,7 +75,7 @@ bomb("20,000 names that are missing", "E132")(lambda f: save(f, graph_of(
     [Node("Add", ["x", f"value {i}!"], [f"value {i}"]) for i in range(20_000)], outputs=[info("value 1", None)])))  # fmt: skip
 bomb("20,000 functions of one value", None)(
     lambda f: save(f, graph_of([Node("Sum", ["x"] * 20_000, ["y"])])))  # fmt: skip
-bomb("views back and forth", None)(lambda f: save(f, graph_of(zigzag(2_000), [info("x", (35, 6))], weights={
+bomb("views back and forth", None)(lambda f: save(f, graph_of(zigzag(200), [info("x", (35, 6))], weights={
     "a": np.array([14, 15]), "b": np.array([21, 10])})))  # fmt: skip
 bomb("10,000 slices of one value", None)(lambda f: save(f, graph_of(
     [Node("Slice", ["x", f"{i}", f"{i + 1}"], [f"v{i}"]) for i in range(10_000)] + [Node("Relu", ["v7"], ["y"])],
@@ -122,6 +131,7 @@ def archive(folder):
 
 
 def limited():
+    resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
