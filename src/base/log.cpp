@@ -16,18 +16,12 @@ std::mutex logger_mutex;
 
 const char* name(LogLevel level) {
   switch (level) {
-    case LogLevel::error:
-      return "error";
-    case LogLevel::warning:
-      return "warning";
-    case LogLevel::note:
-      return "note";
-    case LogLevel::info:
-      return "info";
-    case LogLevel::debug:
-      return "debug";
-    case LogLevel::trace:
-      return "trace";
+    case LogLevel::error: return "error";
+    case LogLevel::warning: return "warning";
+    case LogLevel::note: return "note";
+    case LogLevel::info: return "info";
+    case LogLevel::debug: return "debug";
+    case LogLevel::trace: return "trace";
   }
   return "";
 }

@@ -28,16 +28,11 @@ constexpr auto fn_names = [] {
 
 bool accepted(FnInfo::Accepts accepts, DType type) {
   switch (accepts) {
-    case any:
-      return true;
-    case number:
-      return type != DType::boolean && type != DType::string;
-    case real:
-      return is_float(type);
-    case integer:
-      return is_integer(type);
-    case logic:
-      return type == DType::boolean;
+    case any: return true;
+    case number: return type != DType::boolean && type != DType::string;
+    case real: return is_float(type);
+    case integer: return is_integer(type);
+    case logic: return type == DType::boolean;
   }
   return false;
 }
@@ -91,10 +86,8 @@ struct Call {
 template <class T>
 T load(const Wide& x, int64_t i) {
   auto at = static_cast<size_t>(i);
-  if constexpr (std::is_same_v<T, double>)
-    return x.as<double>()[at];
-  else
-    return T(static_cast<decltype(T::value)>(x.as<int64_t>()[at]));
+  if constexpr (std::is_same_v<T, double>) return x.as<double>()[at];
+  else return T(static_cast<decltype(T::value)>(x.as<int64_t>()[at]));
 }
 
 inline double stored(double value) { return value; }
@@ -113,8 +106,7 @@ template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3)
     return f(c.in[0].as<int64_t>()[static_cast<size_t>(i)] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));
-  else
-    return f(load<T>(c.in[0], i), load<T>(c.in[arity - 1], i), T(0));
+  else return f(load<T>(c.in[0], i), load<T>(c.in[arity - 1], i), T(0));
 }
 
 template <int arity, class T, class F>

@@ -80,10 +80,8 @@ double lp_norm(const Pool& pool, const PoolWindow<double>& window) {
 
 template <class T>
 T nothing(DType type) {
-  if constexpr (std::is_same_v<T, double>)
-    return -std::numeric_limits<double>::infinity();
-  else
-    return lowest_integer(type);
+  if constexpr (std::is_same_v<T, double>) return -std::numeric_limits<double>::infinity();
+  else return lowest_integer(type);
 }
 
 /// `f(window, flat result index, first element of the plane)` for every result element.

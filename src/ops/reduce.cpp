@@ -27,10 +27,8 @@ Types Reduce::infer(Operands in) const {
     refuse("E143", "reduce: axes ", axes, " are not sorted and distinct");
   for (size_t i = 0; i < x.dims.size(); ++i) {
     bool reduced = std::ranges::binary_search(axes, static_cast<int64_t>(i));
-    if (!reduced)
-      result.dims.push_back(x.dims[i]);
-    else if (keep)
-      result.dims.push_back(1);
+    if (!reduced) result.dims.push_back(x.dims[i]);
+    else if (keep) result.dims.push_back(1);
   }
   return {result};
 }
@@ -40,10 +38,8 @@ Types ArgReduce::infer(Operands in) const {
   const Shape& x = tensor(name, in, 0);
   axis_in_range(name, axis, x.rank());
   Shape result{DType::i64, x.dims};
-  if (keep)
-    result.dims[static_cast<size_t>(axis)] = 1;
-  else
-    result.dims.erase(result.dims.begin() + axis);
+  if (keep) result.dims[static_cast<size_t>(axis)] = 1;
+  else result.dims.erase(result.dims.begin() + axis);
   return {result};
 }
 
@@ -87,14 +83,10 @@ using reference::Combine;
 Combine combine_of(ReduceFn fn) {
   switch (fn) {
     case ReduceFn::sum:
-    case ReduceFn::mean:
-      return Combine::add;
-    case ReduceFn::product:
-      return Combine::multiply;
-    case ReduceFn::min:
-      return Combine::minimum;
-    case ReduceFn::max:
-      return Combine::maximum;
+    case ReduceFn::mean: return Combine::add;
+    case ReduceFn::product: return Combine::multiply;
+    case ReduceFn::min: return Combine::minimum;
+    case ReduceFn::max: return Combine::maximum;
   }
   return Combine::add;
 }
@@ -192,10 +184,8 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
       out.push_back(best);
     }
   });
-  if (keep)
-    dims[static_cast<size_t>(axis)] = 1;
-  else
-    dims.erase(dims.begin() + axis);
+  if (keep) dims[static_cast<size_t>(axis)] = 1;
+  else dims.erase(dims.begin() + axis);
   return {make_wide(DType::i64, dims, std::move(out))};
 }
 

@@ -21,7 +21,8 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t most_links = 32;
   if (!is_chained(i)) return std::nullopt;
   std::vector<Instruction*> chain{&i};
-  while (chain.size() < most_links && is_chained(*chain.back()->inputs[0].def)) chain.push_back(chain.back()->inputs[0].def);
+  while (chain.size() < most_links && is_chained(*chain.back()->inputs[0].def))
+    chain.push_back(chain.back()->inputs[0].def);
   // From the longest chain on: sizes that do not factor end it.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];

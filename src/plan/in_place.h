@@ -12,8 +12,8 @@ namespace weft {
 ///
 /// An output may take an input's place when a step that begins the output either works place by place or merely moves
 /// the input there, and nobody needs the input's old contents after that. What a concatenation moves to its own part
-/// stays as it is for good, so a cache that grows at its end needs no copy as long as its memory has room. Where only the run tells whether
-/// input and output are equally large, it decides.
+/// stays as it is for good, so a cache that grows at its end needs no copy as long as its memory has room. Where only
+/// the run tells whether input and output are equally large, it decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
 /// The same for working memory (PlanBuffer::shares): what ends in the step that begins a result of its size becomes the

@@ -62,10 +62,8 @@ inline Message value(std::string_view name, int type, const std::vector<std::str
   Message shape;
   for (const auto& dim : dims) {
     Message d;
-    if (dim[0] >= '0' && dim[0] <= '9')
-      d.number(1, std::stoll(dim));
-    else if (dim != "?")
-      d.text(2, dim);
+    if (dim[0] >= '0' && dim[0] <= '9') d.number(1, std::stoll(dim));
+    else if (dim != "?") d.text(2, dim);
     shape.message(1, d);
   }
   return Message().text(1, name).message(2, Message().message(1, Message().number(1, type).message(2, shape)));
