@@ -75,7 +75,7 @@ bomb("20,000 names that are missing", "E132")(lambda f: save(f, graph_of(
     [Node("Add", ["x", f"value {i}!"], [f"value {i}"]) for i in range(20_000)], outputs=[info("value 1", None)])))  # fmt: skip
 bomb("20,000 functions of one value", None)(
     lambda f: save(f, graph_of([Node("Sum", ["x"] * 20_000, ["y"])])))  # fmt: skip
-bomb("views back and forth", None)(lambda f: save(f, graph_of(zigzag(200), [info("x", (35, 6))], weights={
+bomb("views back and forth", None)(lambda f: save(f, graph_of(zigzag(2_000), [info("x", (35, 6))], weights={
     "a": np.array([14, 15]), "b": np.array([21, 10])})))  # fmt: skip
 bomb("10,000 slices of one value", None)(lambda f: save(f, graph_of(
     [Node("Slice", ["x", f"{i}", f"{i + 1}"], [f"v{i}"]) for i in range(10_000)] + [Node("Relu", ["v7"], ["y"])],
