@@ -251,16 +251,18 @@ using Entry = std::pair<const char*, Action>;
   Entry{"v_cmp_f_" #T, compare<T, T, [](T, T) { return false; }>}, \
       Entry{"v_cmp_t_" #T, compare<T, T, [](T, T) { return true; }>},
 #define COMPARE_INTEGERS(T) COMPARE_BOTH(T) COMPARE("ne_" #T, T, a != b)
-#define COMPARE_FLOATS(T)                                                                                         \
-  COMPARE_BOTH(T)                                                                                                 \
-  COMPARE("lg_" #T, T, a<b || a> b)                                                                               \
-  COMPARE("neq_" #T, T, !(a == b))                                                                                \
-  COMPARE("nlt_" #T, T, !(a < b))                                                                                 \
-  COMPARE("nle_" #T, T, !(a <= b))                                                                                \
-  COMPARE("ngt_" #T, T, !(a > b))                                                                                 \
-  COMPARE("nge_" #T, T, !(a >= b)) COMPARE("nlg_" #T, T, !(a < b || a > b)) COMPARE("o_" #T, T, a == a && b == b) \
-      COMPARE("u_" #T, T, a != a || b != b)                                                                       \
-          Entry{"v_cmp_class_" #T, compare<T, u32, [](T a, u32 b) { return has_class(a, b); }>},                  \
+#define COMPARE_FLOATS(T)                                                                \
+  COMPARE_BOTH(T)                                                                        \
+  COMPARE("lg_" #T, T, (a < b) || (a > b))                                               \
+  COMPARE("neq_" #T, T, !(a == b))                                                       \
+  COMPARE("nlt_" #T, T, !(a < b))                                                        \
+  COMPARE("nle_" #T, T, !(a <= b))                                                       \
+  COMPARE("ngt_" #T, T, !(a > b))                                                        \
+  COMPARE("nge_" #T, T, !(a >= b))                                                       \
+  COMPARE("nlg_" #T, T, !(a < b || a > b))                                               \
+  COMPARE("o_" #T, T, a == a && b == b)                                                  \
+  COMPARE("u_" #T, T, a != a || b != b)                                                  \
+  Entry{"v_cmp_class_" #T, compare<T, u32, [](T a, u32 b) { return has_class(a, b); }>}, \
       Entry{"v_cmpx_class_" #T, compare<T, u32, [](T a, u32 b) { return has_class(a, b); }>},
 
 const Entry entries[] = {
