@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample kernels of every family for one device: compiled for all chips by tests/codegen/build.py, and run by
 // run_cpu.py, run_cuda.py and run_amd.py against numpy. All sizes are run-time values.
+#include "fused.h"
 #include "pointwise.h"
 #include "reduce.h"
 #include "row.h"
@@ -50,8 +51,8 @@ WEFT_KERNEL(sample_convert, 2, 256) {
   const i64 n = WEFT_SIZE(0);
   pointwise<lanes>(WEFT_LAUNCH, Space<1>{{n}}, [&](const Coords<1>& at, auto part) WEFT_LAMBDA {
     const V v = load<lanes>(x + at[0], part);
-    const V r[] = {convert<f32>(convert<bf16>(v)), convert<f32>(convert<f16>(v)), convert<f32>(convert<f8e4m3fn>(v)),
-                   convert<f32>(convert<f8e4m3fnuz>(v)), convert<f32>(convert<f8e5m2>(v))};
+    const V r[] = {convert<f32>(convert<bf16>(v)), convert<f32>(convert<f16>(v)), convert<f32>(cast<f8e4m3fn>(v)),
+                   convert<f32>(cast<f8e4m3fnuz>(v)), convert<f32>(cast<f8e5m2>(v))};
     WEFT_UNROLL for (int f = 0; f < 5; f++) store(y + (f * n + at[0]), r[f], part);
   });
 }

@@ -22,15 +22,16 @@ WEFT_INLINE void direct_product(const L& weft_launch, const Product& product) {
   const auto row_of_b = [&](i64 at, i64 row) WEFT_LAMBDA { return raw(b) + (at * n + row) * k; };
   product(GpuGemmSizes{WEFT_SIZE(0), m, n, k}, direct_rows<T>(row_of_a), direct_rows<T>(row_of_b),
           [&](i64 at, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-            const auto sum = v + load<gemm_lanes>(bias + col, lanes);
-            store(c + ((at * m + row) * n + col), maximum(sum, splat<Acc, gemm_lanes>(0)), lanes);
+            constexpr int N = lanes_of<decltype(v)>;
+            const auto sum = v + load<N>(bias + col, lanes);
+            store(c + ((at * m + row) * n + col), maximum(sum, splat<Acc, N>(0)), lanes);
           });
 }
 
-#define FEW_ROWS(type, rows)                                                                                    \
-  WEFT_KERNEL(sample_gemv_##type##_##rows, 4, 256) {                                                            \
-    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)         \
-                                          WEFT_LAMBDA { gemv_gpu<type, rows, 1>(WEFT_LAUNCH, s, a, b, put); }); \
+#define FEW_ROWS(type, rows)                                                                                       \
+  WEFT_KERNEL(sample_gemv_##type##_##rows, 4, 256) {                                                               \
+    direct_product<type>(WEFT_LAUNCH, [&](const auto& s, const auto& a, const auto& b, const auto& put)            \
+                                          WEFT_LAMBDA { gemv_gpu<type, rows, 4, 2>(WEFT_LAUNCH, s, a, b, put); }); \
   }
 FEW_ROWS(f16, 1)
 FEW_ROWS(f16, 4)
