@@ -49,6 +49,8 @@ Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
   int64_t last = x.rank() - 1;
   bool is_real = known_equal(x.dims().back(), 1), gives_real = inverse && onesided;
   if (gives_real && is_real) c.unsupported("inverse and onesided of a real input is not supported");
+  GuardCollector guards(c.module());
+  if (!is_real) require_equal(x.dims().back(), 2, "real and imaginary part");
   Dim bins = onesided ? floordiv(n, 2) + 1 : n;
   Dim used = gives_real ? bins : n;
   x = fitted(c, x, last - 1, used);
