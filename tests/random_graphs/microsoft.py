@@ -182,11 +182,17 @@ def dynamic_quantised(d, name):
 def nbits(d, name):
     bits, n, k, block = d.random.choice((4, 4, 8)), d.random.choice((1, 5, 8)), d.random.choice((32, 48)), d.random.choice((16, 32))
     blocks = -(-k // block)
-    x = d.input((d.random.choice((1, 2)), d.random.choice((1, 3)), k))
+    level = d.random.choice((1, 4))
+    if level == 4:  # a row that 8 bits hold exactly, and no size to open
+        x = d.numbers.integers(-127, 128, (1, 1, k)).astype(np.float32)
+        x[..., ::block] = 127
+        x = d.given(x)
+    else:
+        x = d.input((d.random.choice((1, 2)), d.random.choice((1, 3)), k))
     w = d.numbers.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
     scales = f32(d, n * blocks, scale=64)
     zeros = [d.numbers.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8)] if d.chance(0.5) else []
-    return add(d, name, x, w, scales, *zeros, K=k, N=n, bits=bits, block_size=block, accuracy_level=1)
+    return add(d, name, x, w, scales, *zeros, K=k, N=n, bits=bits, block_size=block, accuracy_level=level)
 
 
 @draws("GatherBlockQuantized")
