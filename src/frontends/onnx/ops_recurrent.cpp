@@ -158,6 +158,24 @@ Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, 
   return {n.is_reverse(d) ? reversed(states, 0) : states, {&c, y[0]}, {&c, has_cell ? y[1] : y[0]}};
 }
 
+/// Sizes of operands must go with hidden_size and the directions; open ones are guarded.
+void check_sizes(const Network& n) {
+  GuardCollector guards(n.c.module());
+  auto expect = [&](size_t input, const Dims& wanted) {
+    if (!n.c.has_input(input)) return;
+    Dims dims = n.c.input(input).dims();
+    for (size_t a = 0; a < wanted.size(); ++a) require_equal(dims[a], wanted[a], cat("input ", input, ", axis ", a));
+  };
+  Dim rows = n.gate_count * n.hidden, in = n.x.dims()[2];
+  expect(1, n.has_bytes ? Dims{n.directions, in, rows} : Dims{n.directions, rows, in});
+  expect(2, n.has_bytes ? Dims{n.directions, n.hidden, rows} : Dims{n.directions, rows, n.hidden});
+  expect(3, {n.directions, 2 * rows});
+  for (size_t state : {5, 6}) {
+    expect(state, n.batch_first ? Dims{n.batch, n.directions, n.hidden} : Dims{n.directions, n.batch, n.hidden});
+  }
+  expect(7, {n.directions, 3 * n.hidden});
+}
+
 Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& names, Cell cell, bool has_cell,
                    bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
@@ -166,6 +184,7 @@ Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& 
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {
     c.fail("E145", cat("direction '", printable(n.direction), "' is not forward, reverse or bidirectional"));
   }
+  check_sizes(n);
   std::vector<std::string> all;
   for (int64_t d = 0; d < n.directions; ++d) all.insert(all.end(), names.begin(), names.end());
   auto gate = gates(c, all);
