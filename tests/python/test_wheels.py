@@ -10,7 +10,8 @@ import pytest
 from conftest import DIGITS, ROOT
 
 #: With the flags of the plain build, and as deep in the tree, so that its compiled files are found in ccache.
-SETTINGS = ["-Ccmake.define.WEFT_WERROR=ON", "-Cbuild.verbose=false"]
+# Spelt out: the pip of Debian 12 knows no -C.
+SETTINGS = ["--config-settings=cmake.define.WEFT_WERROR=ON", "--config-settings=build.verbose=false"]
 
 USE_WEFT = """
 import numpy, weft
@@ -29,7 +30,7 @@ print(session.run(None, {"image": numpy.load("ten.npy")})[0].argmax(1).tolist(),
 
 def build_wheel(source, folder, into):
     command = [sys.executable, "-m", "pip", "wheel", str(source), "--no-build-isolation", "--no-deps", "-q", "-w", str(into)]
-    command += [*SETTINGS, f"-Cbuild-dir={ROOT}/build/wheel-{folder}"]
+    command += [*SETTINGS, f"--config-settings=build-dir={ROOT}/build/wheel-{folder}"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     (wheel,) = into.glob("*.whl")
