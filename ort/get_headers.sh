@@ -10,7 +10,8 @@
 # its own. $DEBIAN_MIRROR names a mirror where the machine's sources are not Debian's.
 set -uo pipefail
 oldest=24
-folder=$(mkdir -p "$1" && cd "$1" && pwd)
+[ -n "${1:-}" ] || { echo "usage: ort/get_headers.sh FOLDER" >&2; exit 2; }
+folder=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 version_in() { sed -n 's/^#define ORT_API_VERSION \([0-9]*\).*/\1/p' "$1/onnxruntime_c_api.h" 2>/dev/null; }
@@ -31,7 +32,7 @@ chmod 755 "$work"
 # download [APT OPTION...]: fetches the package with these settings and unpacks it into the folder.
 download() {
   (cd "$work" && rm -f ./*.deb && apt-get -qq "$@" download libonnxruntime-dev) >/dev/null 2>&1 || return
-  rm -rf "$folder/usr"
+  rm -rf "${folder:?}/usr"
   dpkg -x "$work"/libonnxruntime-dev_*.deb "$folder"
   answer_if_usable "$folder/usr/include/onnxruntime"
 }
