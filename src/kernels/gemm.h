@@ -3,8 +3,8 @@
 /// Matrix product C[b, m, n] = A[b, m, k] B[b, k, n] with a fused epilogue, batched, for any sizes (0 and 1 included).
 ///
 /// CPU: A is read in place (DirectRows) or written to scratch block by block (FilledRows: conversion, prologue,
-/// padding); B comes in packed panels (pack.h). Every C element sums k in rising order in one accumulator, whatever the
-/// blocks and the split of the task range, so results never depend on the number of threads.
+/// padding); B comes in packed panels (pack.h). Every C element sums k in rising order, in the same partial sums
+/// whatever the blocks and the split of the task range: results never depend on the number of rows or threads.
 #include "device.h"
 #include "vec.h"
 

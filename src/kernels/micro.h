@@ -311,6 +311,29 @@ struct MicroCall {
   bool first = true;
 };
 
+/// Sums of floats are sums of partial sums (tasks::partial_sum); those of integers are exact anyway.
+template <class Mac>
+inline constexpr bool has_partial_sums = typename Mac::Acc(0.5) != 0;
+
+/// What vector j of a row's sums begins with: 0, or for a Mac with headers minus the terms of its columns (once, at the
+/// first step) and of its row.
+template <class Mac, GemmTile tile>
+WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::B* b, int j, bool first,
+                                                            const typename Mac::Acc* terms, int row) {
+  using Sum = Vec<typename Mac::Acc, tile.lanes>;
+  if constexpr (Mac::header > 0) {
+    const Sum columns = first ? load<tile.lanes>(Mac::template header_of<tile>(b) + j * tile.lanes, Full{}) : Sum(0);
+    return columns - Sum(terms[row]);
+  }
+  return Sum(0);
+}
+
+/// Ends a partial sum: it is added to those before.
+template <class Acc, class V>
+WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
+  store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
+}
+
 /// For `rows_now` rows; `vectors_now` below tile.nv leaves the panel's last columns out. The parameters are those of
 /// Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
@@ -320,50 +343,39 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
             ahead = call.ahead;
   const auto* b = call.b;
   auto* acc = call.acc;
-  const bool first = call.first;
+  bool first = call.first;
   constexpr int L = tile.lanes, NV = vectors_now, R = rows_now;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
-  if (first) {
+  WEFT_UNROLL for (int i = 0; i < R; ++i) {
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = start_of_sum<Mac, tile>(b, j, first, call.terms, i);
+  }
+  const auto end_sums = [&]() WEFT_LAMBDA {
     WEFT_UNROLL for (int i = 0; i < R; ++i) {
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
-        if constexpr (Mac::header > 0) c[i][j] = load<L>(Mac::template header_of<tile>(b) + j * L, Full{});
-        else c[i][j] = Sum(0);
-      }
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) add_sum(acc + i * stride + j * L, c[i][j], first), c[i][j] = Sum(0);
     }
-  } else {
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-#pragma unroll
-      for (int j = 0; j < NV; ++j) c[i][j] = load<L>(acc + i * stride + j * L, Full{});
-    }
-  }
-  if constexpr (Mac::header > 0) {
-    WEFT_UNROLL for (int i = 0; i < R; ++i) { WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] -= Sum(call.terms[i]); }
-  }
-#pragma clang loop unroll(disable)
-  for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
+    first = false;
+  };
+  i64 summed = 0;
+  WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
     const typename Mac::Unit* a[R];
-#pragma unroll
-    for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
-#pragma clang loop unroll(disable)
-    for (i64 k = 0; k < length; ++k, b += tile.nr() * Mac::group) {
-      __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
-      decltype(Mac::template splat<L>(a[0][0])) bv[NV];
-      Mac::template load_b<L, NV>(b, bv);
-#pragma unroll
-      for (int i = 0; i < R; ++i) {
-        const auto av = Mac::template splat<L>(a[i][k]);
-#pragma unroll
-        for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+    WEFT_UNROLL for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
+    WEFT_NO_UNROLL for (i64 k = 0; k < length;) {
+      if (has_partial_sums<Mac> && summed >= tasks::partial_sum) end_sums(), summed = 0;
+      const i64 end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
+      summed += end - k;
+      WEFT_NO_UNROLL for (; k < end; ++k, b += tile.nr() * Mac::group) {
+        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
+        decltype(Mac::template splat<L>(a[0][0])) bv[NV];
+        Mac::template load_b<L, NV>(b, bv);
+        WEFT_UNROLL for (int i = 0; i < R; ++i) {
+          const auto av = Mac::template splat<L>(a[i][k]);
+          WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+        }
       }
     }
   }
-#pragma unroll
-  for (int i = 0; i < R; ++i) {
-#pragma unroll
-    for (int j = 0; j < NV; ++j) store(acc + i * stride + j * L, c[i][j], Full{});
-  }
+  end_sums();
 }
 
 /// Panels that one row of A takes at a time: enough sums to hide the latency of the additions, and more than one stream
@@ -426,33 +438,26 @@ __attribute__((noinline)) void Micro<Mac, tile>::thin(const Unit* a, i64 length,
   constexpr int L = tile.lanes, NV = tile.nv, P = thin_panels;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[P][NV];
-  if (first) {
-    WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) {
-        if constexpr (Mac::header > 0)
-          c[p][j] = load<L>(Mac::template header_of<tile>(b + p * panel_stride) + j * L, Full{});
-        else c[p][j] = Sum(0);
+  WEFT_UNROLL for (int p = 0; p < P; ++p) {
+    WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] =
+        start_of_sum<Mac, tile>(b + p * panel_stride, j, first, terms, 0);
+  }
+  i64 k = 0;
+  do {
+    const i64 end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
+    WEFT_NO_UNROLL for (; k < end; ++k, b += NV * L * Mac::group) {
+      const auto av = Mac::template splat<L>(a[k]);
+      WEFT_UNROLL for (int p = 0; p < P; ++p) {
+        decltype(Mac::template splat<L>(a[0])) bv[NV];
+        Mac::template load_b<L, NV>(b + p * panel_stride, bv);
+        WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
       }
     }
-  } else {
     WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = load<L>(acc + (p * NV + j) * L, Full{});
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) add_sum(acc + (p * NV + j) * L, c[p][j], first), c[p][j] = Sum(0);
     }
-  }
-  if constexpr (Mac::header > 0) {
-    WEFT_UNROLL for (int p = 0; p < P; ++p) { WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] -= Sum(terms[0]); }
-  }
-  WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += NV * L * Mac::group) {
-    const auto av = Mac::template splat<L>(a[k]);
-    WEFT_UNROLL for (int p = 0; p < P; ++p) {
-      decltype(Mac::template splat<L>(a[0])) bv[NV];
-      Mac::template load_b<L, NV>(b + p * panel_stride, bv);
-      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[p][j] = Mac::mac(av, bv[j], c[p][j]);
-    }
-  }
-  WEFT_UNROLL for (int p = 0; p < P; ++p) {
-    WEFT_UNROLL for (int j = 0; j < NV; ++j) store(acc + (p * NV + j) * L, c[p][j], Full{});
-  }
+    first = false;
+  } while (k < length);
 }
 
 template <class Mac, GemmTile tile>

@@ -54,6 +54,11 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
+/// A sum over long k is made of partial sums of this many units, so that its error grows with the roots of that and of
+/// their number, not with the root of k (N. Higham, "The Accuracy of Floating Point Summation", 1993). Steps of k are
+/// whole partial sums: where a sum is parted depends neither on rows nor on columns.
+inline constexpr i64 partial_sum = 128;
+
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
 /// kc units. `fill` is true when rows of A are first written to scratch (converted, computed by a prologue or padded).
 struct GemmBlocks {
@@ -74,7 +79,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, b.mc);
   const i64 most_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
   const i64 k_blocks = at_least(ceil_div(units, most_units), 1);
-  b.kc = at_least(ceil_div(units, k_blocks), 1);
+  b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
   const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
