@@ -78,7 +78,11 @@ Value Module::parameter(std::string name, Type type) {
   return value;
 }
 
-void Module::set_results(std::vector<Result> results) { results_ = std::move(results); }
+void Module::set_results(std::vector<Result> results) {
+  results_ = std::move(results);
+  result_places_.clear();
+  for (size_t i = 0; i < results_.size(); ++i) result_places_[results_[i].value].push_back(i);
+}
 
 Value Module::append(Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
   return insert_before(place_, std::move(op), std::move(inputs), std::move(modules));
@@ -152,8 +156,16 @@ void Module::replace(Value old, Value replacement) {
       if (user->inputs[i] == old) user->parent->set_input(*user, i, replacement);
     }
   }
-  for (Result& result : old.def->parent->results_) {
-    if (result.value == old) result.value = replacement;
+  old.def->parent->replace_result(old, replacement);
+}
+
+void Module::replace_result(Value old, Value replacement) {
+  auto moved = result_places_.extract(old);
+  if (moved.empty()) return;
+  std::vector<size_t>& places = result_places_[replacement];
+  for (size_t place : moved.mapped()) {
+    results_[place].value = replacement;
+    places.push_back(place);
   }
 }
 
@@ -168,10 +180,6 @@ void Module::erase(Instruction& instruction) {
   if (instruction.is<Parameter>())
     std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
   unlink(instruction);
-}
-
-bool Module::is_result(Value value) const {
-  return std::ranges::any_of(results_, [&](const Result& result) { return result.value == value; });
 }
 
 /// Removes those of `setters`, which nothing reads, whose symbols are in no size either.

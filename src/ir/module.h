@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/op.h"
@@ -38,6 +39,12 @@ struct Value {
 };
 /// "%12" or "%12.1", and the source: names a value in profiles and reports, the same for every target.
 std::string value_name(Value value);
+
+struct ValueHash {
+  size_t operator()(const Value& value) const {
+    return std::hash<const void*>()(value.def) ^ size_t { value.index } * 0x9e3779b97f4a7c15;
+  }
+};
 
 struct Instruction {
   uint32_t id = 0;  ///< dense within the module
@@ -132,7 +139,7 @@ class Module {
   void erase(Instruction& instruction);
   /// Removes every instruction whose results are not needed, nor the sizes that it gives values to; returns how many.
   size_t remove_dead();
-  bool is_result(Value value) const;
+  bool is_result(Value value) const { return result_places_.contains(value); }
   /// Moves `instruction` to stand just before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
@@ -148,6 +155,7 @@ class Module {
   void link(Instruction& instruction, Instruction* place);
   void unlink(Instruction& instruction);
   void renumber();
+  void replace_result(Value old, Value replacement);
   void remove_unused_sizes(const std::vector<Instruction*>& setters);
 
   Program& program_;
@@ -159,6 +167,7 @@ class Module {
   size_t size_ = 0;
   std::vector<Value> parameters_;
   std::vector<Result> results_;
+  std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // of each value among the results
 };
 
 /// Sets the source of new instructions while it lives.

@@ -151,3 +151,22 @@ TEST_CASE("verify: a broken program is an internal error that names the pass") {
   x.def->users.clear();
   CHECK_THROWS_AS(verify(program, "forget"), Error);
 }
+
+TEST_CASE("module: results are known whatever is put in their place") {
+  Program program;
+  Module& main = program.main();
+  Value x = main.parameter("x", Shape{DType::f32, {4}});
+  Value y = apply(main, Fn::exp, {x}), z = apply(main, Fn::relu, {x});
+  main.set_results({{"y", y}, {"again", y}, {"z", z}});
+  CHECK((main.is_result(y) && main.is_result(z) && !main.is_result(x)));
+  main.replace(y, z);
+  CHECK((!main.is_result(y) && main.is_result(z)));
+  for (const Result& result : main.results()) CHECK(result.value == z);
+  main.replace(z, z);
+  CHECK(main.is_result(z));
+  main.replace(z, x);
+  CHECK((main.is_result(x) && !main.is_result(z)));
+  CHECK(main.results()[1].name == "again");
+  main.set_results({{"y", y}});
+  CHECK((main.is_result(y) && !main.is_result(x)));
+}
