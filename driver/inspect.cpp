@@ -5,6 +5,7 @@
 
 #include "api/c/report.h"
 #include "base/error.h"
+#include "base/file_reading.h"
 #include "base/text.h"
 #include "driver/model_options.h"
 #include "driver/terminal.h"
@@ -167,14 +168,16 @@ int inspect_verb(Words words) {
   if (!line.parse(words)) return exit_done;
 
   if (s.support) return inspect_support(s);
-  auto program = import_file(s.model.model, s.model.compile);
-  if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage == "final" ? "" : s.stage);
-  if (!s.json.empty()) write_result_file(s.json, json_text(*program));
-  if (s.ir) write_result_file("-", print(*program));
-  if (s.dot) write_result_file("-", dot_text(*program));
-  if (s.params) print_weights(*program);
-  if (!s.ir && !s.dot && !s.params && s.json.empty()) print_summary(*program);
-  return exit_done;
+  return reading_files([&] {
+    auto program = import_file(s.model.model, s.model.compile);
+    if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage == "final" ? "" : s.stage);
+    if (!s.json.empty()) write_result_file(s.json, json_text(*program));
+    if (s.ir) write_result_file("-", print(*program));
+    if (s.dot) write_result_file("-", dot_text(*program));
+    if (s.params) print_weights(*program);
+    if (!s.ir && !s.dot && !s.params && s.json.empty()) print_summary(*program);
+    return exit_done;
+  });
 }
 
 }  // namespace weft::driver

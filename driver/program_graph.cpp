@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/file_reading.h"
 #include "base/text.h"
 #include "ir/core_ops.h"
 
@@ -24,7 +25,7 @@ nlohmann::ordered_json program_graph(const ModelOptions& model) {
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array(), edges = nodes;
   std::filesystem::path path = model.model;
   if (path.extension() == ".weft") return {{"nodes", nodes}, {"edges", edges}};
-  auto program = optimised(import_file(path, model.compile), model.compile);
+  auto program = reading_files([&] { return optimised(import_file(path, model.compile), model.compile); });
   std::unordered_map<const Instruction*, size_t> numbers;
   for (const Instruction& i : program->main()) {
     if (i.is<Constant>()) continue;

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/file_reading.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "base/watch.h"
@@ -13,6 +14,7 @@
 #include "compile/tune.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
+#include "ir/core_ops.h"
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "passes/channels_last.h"
@@ -61,6 +63,20 @@ struct Job {
   CompileReport report;
 };
 
+/// No run reads a file, which others may change: what it would read there is copied.
+void leave_files(Program& program) {
+  for (const auto& module : program.modules()) {
+    for (Instruction& i : *module) {
+      if (auto* constant = i.as<Constant>(); constant && !constant->tensor.data.empty()) {
+        Constant own = *constant;
+        own.tensor.data = own.tensor.data.in_memory();
+        i.op = std::move(own);
+      }
+    }
+  }
+  for (auto& [name, tensor] : program.defaults) tensor.data = tensor.data.in_memory();
+}
+
 /// The reference runs the program as the frontend gave it, so that it judges the passes too; after the passes it may be
 /// of another precision.
 std::shared_ptr<Executable> compile_reference(Job job, bool has_passes) {
@@ -71,6 +87,7 @@ std::shared_ptr<Executable> compile_reference(Job job, bool has_passes) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
                  .what = cat("the reference computes in float64 with memory of its own and ", refused)});
+  leave_files(*job.program);
   return make_reference(std::move(job.program), std::move(job.report));
 }
 
@@ -178,6 +195,9 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report) {
   auto& [plan, image] = program;
+  for (Port& port : plan.inputs) {
+    if (port.default_value) port.default_value->data = port.default_value->data.in_memory();
+  }
   if (is_cpu(plan.chip.kind) && runs_code_for(host_chip(), plan.chip))
     return make_cpu_executable(std::move(program), runner.host, std::move(origin), std::move(report));
   if (!runner.gpu) return make_null_executable(std::move(program), std::move(origin), std::move(report));
@@ -230,6 +250,7 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   program.reset();
   Bytes image = build_image(plan, options, report);
   Origin origin{.source = source, .file = {}};
+  for (const Tensor& constant : source->constants) constant.data.check_file();
   if (decided.product_library.empty())
     return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
   try {
@@ -248,14 +269,16 @@ TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& op
   Place place = find_place(options);
   CompileOptions found = options;
   found.product_library = find_product_library(place, options);
-  if (Bytes file = map_file(path); is_saved_program(file))
-    return tune(SavedFile(std::move(file)).source(), place, found);
-  std::unique_ptr<Program> program = import(onnx::read_model(path), options);
-  CompileReport report;
-  optimise(*program, options, {}, report);
-  auto source = source_of(*program, options);
-  program.reset();
-  return tune(*source, place, found);
+  return reading_files([&] {
+    if (Bytes file = map_file(path); is_saved_program(file))
+      return tune(SavedFile(std::move(file)).source(), place, found);
+    std::unique_ptr<Program> program = import(onnx::read_model(path), options);
+    CompileReport report;
+    optimise(*program, options, {}, report);
+    auto source = source_of(*program, options);
+    program.reset();
+    return tune(*source, place, found);
+  });
 }
 
 namespace {
@@ -273,19 +296,23 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
-  if (Bytes file = map_file(path); is_saved_program(file)) return load_saved(std::move(file), options, path.string());
-  onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
-  return compile_model([&] { return onnx::read_model(path, limits); }, options);
+  return reading_files([&] {
+    if (Bytes file = map_file(path); is_saved_program(file)) return load_saved(std::move(file), options, path.string());
+    onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+    return compile_model([&] { return onnx::read_model(path, limits); }, options);
+  });
 }
 
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
                                           const std::filesystem::path& folder) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
-  if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
-  onnx::ReadOptions limits{
-      .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
-  return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
+  return reading_files([&] {
+    if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
+    onnx::ReadOptions limits{
+        .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+    return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
+  });
 }
 
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
@@ -297,17 +324,21 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
                  .what = "sizes and constants can be asked for when a model file is read, not for a program that is "
                          "built already"});
   }
-  return compile_for(std::move(program), options, {});
+  return reading_files([&] { return compile_for(std::move(program), options, {}); });
 }
 
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
-  if (Bytes file = map_file(path); is_saved_program(file)) return read_source(SavedFile(file).source());
-  return import(onnx::read_model(path), options);
+  return reading_files([&] {
+    if (Bytes file = map_file(path); is_saved_program(file)) return read_source(SavedFile(file).source());
+    return import(onnx::read_model(path), options);
+  });
 }
 
 std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
-  if (is_saved_program(model)) return read_source(SavedFile(std::move(model)).source());
-  return import(onnx::read_model(std::move(model), {.external_data_dir = folder}), options);
+  return reading_files([&] {
+    if (is_saved_program(model)) return read_source(SavedFile(std::move(model)).source());
+    return import(onnx::read_model(std::move(model), {.external_data_dir = folder}), options);
+  });
 }
 
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,

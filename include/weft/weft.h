@@ -243,7 +243,7 @@ typedef struct weft_compile_options {
   const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
   size_t operator_count;
   int32_t borrow;       /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
-  int64_t memory_limit; /* bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
+  int64_t memory_limit; /* bytes of a CPU's run and packed weights (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
   double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
   int32_t (*stop)(void* user); /* asked all along, from several threads; anything but 0 ends the compile with E404 */
@@ -328,7 +328,7 @@ typedef struct weft_memory {
   size_t arena, scratch; /* held now by this context: values between kernels, and what kernels need while they run */
   size_t peak;           /* the most that this context has held */
   size_t weights;        /* packed weights, held once for all programs that pack equal ones */
-  size_t constants;      /* of the model, read where they lie: in a mapped file or in the caller's memory */
+  size_t constants;      /* of the model: copies of what runs read, the rest where it lies */
 } weft_memory;
 #define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}
 WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);

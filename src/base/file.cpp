@@ -2,7 +2,6 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,30 +28,6 @@ std::string near_files(const std::filesystem::path& path) {
   }
   return printable(nearest_names(path.filename().string(), names));
 }
-
-[[noreturn]] void file_error(const std::string& path, std::string_view doing, int code) {
-  bool resource = code == ENOSPC || code == ENOMEM || code == EMFILE || code == EFBIG;
-  std::string near = code == ENOENT ? near_files(path) : "";
-  throw Error({.kind = resource ? ErrorKind::resource : ErrorKind::usage,
-               .code = "E106",
-               .what = cat("cannot ", doing, " ", printable(path), ": ", std::strerror(code)),
-               .hint = near.empty() ? "" : cat("did you mean ", near, "?")});
-}
-
-/// Ends a mapping; bytes with such an owner are pages of a file.
-struct Unmap {
-  size_t size;
-  void operator()(const void* address) const { ::munmap(const_cast<void*>(address), size); }
-};
-
-struct Descriptor {
-  int fd = -1;
-  explicit Descriptor(int opened) : fd(opened) {}
-  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 /// Unique among threads and processes.
 std::string temporary_beside(const std::filesystem::path& path) {
@@ -99,6 +74,19 @@ void write_special(const std::filesystem::path& path, std::span<const std::span<
 
 }  // namespace
 
+void file_error(const std::string& path, std::string_view doing, int code) {
+  bool resource = code == ENOSPC || code == ENOMEM || code == EMFILE || code == EFBIG;
+  std::string near = code == ENOENT ? near_files(path) : "";
+  throw Error({.kind = resource ? ErrorKind::resource : ErrorKind::usage,
+               .code = "E106",
+               .what = cat("cannot ", doing, " ", printable(path), ": ", std::strerror(code)),
+               .hint = near.empty() ? "" : cat("did you mean ", near, "?")});
+}
+
+Descriptor::~Descriptor() {
+  if (fd >= 0) ::close(fd);
+}
+
 bool write_all(int fd, std::span<const std::byte> data) {
   while (!data.empty()) {
     ssize_t count = ::write(fd, data.data(), data.size());
@@ -121,36 +109,6 @@ Bytes Bytes::copy(std::span<const std::byte> data) {
                                    [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); });
   std::memcpy(owner.get(), data.data(), data.size());
   return {std::span<const std::byte>(owner.get(), data.size()), owner};
-}
-
-void Bytes::drop_pages() const {
-  if (!std::get_deleter<Unmap>(owner_)) return;
-  auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  auto begin = (reinterpret_cast<uintptr_t>(data_.data()) + page - 1) / page * page;
-  auto end = reinterpret_cast<uintptr_t>(data_.data() + data_.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
-Bytes map_descriptor(int fd, const std::string& name) {
-  struct stat info{};
-  if (::fstat(fd, &info) != 0) file_error(name, "read", errno);
-  if (S_ISDIR(info.st_mode)) file_error(name, "read", EISDIR);
-  if (!S_ISREG(info.st_mode)) {
-    throw Error({.kind = ErrorKind::usage, .code = "E106", .what = cat(printable(name), " is not a regular file")});
-  }
-  auto size = static_cast<size_t>(info.st_size);
-  if (size == 0) return {};
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (address == MAP_FAILED) file_error(name, "map", errno);
-  std::shared_ptr<const void> owner(address, Unmap{size});
-  return {std::span(static_cast<const std::byte*>(address), size), owner};
-}
-
-Bytes map_file(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a FIFO must not hang; it is refused as not regular.
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd < 0) file_error(path.string(), "open", errno);
-  return map_descriptor(file.fd, path.string());
 }
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data) {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -30,16 +32,32 @@ class Bytes {
   /// Lets the system take back the memory of whole pages of a mapped file; they are read again when they are needed.
   /// Nothing for other bytes.
   void drop_pages() const;
+  /// Throws E106 when these lie in a mapped file that somebody has changed since it was mapped.
+  void check_file() const;
+  /// These bytes, or a checked copy in memory when they lie in a mapped file, whose pages are dropped.
+  Bytes in_memory() const;
 
  private:
   std::span<const std::byte> data_;
   std::shared_ptr<const void> owner_;
 };
 
-/// Maps a regular file read-only; throws E106 with the system's reason. An empty file gives empty bytes.
+/// An open file, closed at the end; -1: none.
+struct Descriptor {
+  int fd = -1;
+  explicit Descriptor(int opened) : fd(opened) {}
+  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
+  ~Descriptor();
+};
+
+/// Maps a regular file read-only; throws E106 with the system's reason. An empty file gives empty bytes. Read them
+/// within `reading_files` (base/file_reading.h): others may change the file.
 Bytes map_file(const std::filesystem::path& path);
 /// Maps an open file descriptor of a regular file (the caller keeps the descriptor); `name` is for messages.
 Bytes map_descriptor(int fd, const std::string& name);
+
+/// Throws E106 for `path`: "cannot open m.onnx: ..." with the words of the system's error `code`.
+[[noreturn]] void file_error(const std::string& path, std::string_view doing, int code);
 
 /// Writes all of `data`; false, with errno set, when the system refuses.
 bool write_all(int fd, std::span<const std::byte> data);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned stack_bytes = 64u << 20;  // address space; pages are used as the stack grows
 constexpr size_t signal_stack_bytes = 64u << 10;
-constexpr std::array crash_signals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+constexpr std::array crash_signals = {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
 thread_local std::string* fatal_message = nullptr;
 
@@ -41,18 +41,32 @@ void handle_signals_on_own_stack() {
   }
 }
 
+/// LLVM takes SIGBUS too, which other threads need for the files that they read (base/file_reading.h).
+class KeepBusHandler {
+ public:
+  KeepBusHandler() { ::sigaction(SIGBUS, nullptr, &action_); }
+  ~KeepBusHandler() { ::sigaction(SIGBUS, &action_, nullptr); }
+  KeepBusHandler(const KeepBusHandler&) = delete;
+
+ private:
+  struct sigaction action_{};
+};
+
 /// LLVM's crash handlers are the whole process's, so they stay only while something compiles.
 class CrashHandlers {
  public:
   CrashHandlers() {
     std::scoped_lock lock(mutex_);
     if (users_++ > 0) return;
+    KeepBusHandler keep;
     llvm::CrashRecoveryContext::Enable();
     handle_signals_on_own_stack();
   }
   ~CrashHandlers() {
     std::scoped_lock lock(mutex_);
-    if (--users_ == 0) llvm::CrashRecoveryContext::Disable();
+    if (--users_ > 0) return;
+    KeepBusHandler keep;
+    llvm::CrashRecoveryContext::Disable();
   }
   CrashHandlers(const CrashHandlers&) = delete;
   CrashHandlers& operator=(const CrashHandlers&) = delete;

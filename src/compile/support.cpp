@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/file_reading.h"
 #include "compile/stages.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
@@ -40,6 +41,7 @@ void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const Co
 
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options) {
   Place place = find_place(options);
+  FileReading reading;
   onnx::Model model = onnx::read_model(path);
   std::vector<NodeSupport> nodes;
   for (const auto& node : model.graph.nodes) {
@@ -50,6 +52,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& path, const C
   std::unique_ptr<Program> program = import(model, options, &faults);
   for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
   if (program && !place.reference) judge_lowering(std::move(program), place.chip, options, nodes);
+  reading.check();
   return nodes;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/error.h"
+
 namespace weft {
 
 /// Rounded up by at most an eighth, so that sizes that grow step by step find blocks again.
@@ -14,16 +16,25 @@ static int64_t rounded(int64_t bytes) {
   return wanted > most ? bytes : static_cast<int64_t>((wanted + step - 1) / step * step);
 }
 
-AlignedMemory BlockPool::take(int64_t bytes) {
+AlignedMemory BlockPool::take(int64_t bytes, int64_t most) {
   auto fits = std::ranges::lower_bound(free_, bytes, {}, &AlignedMemory::bytes);
   if (fits != free_.end()) {
     AlignedMemory block = std::move(*fits);
     free_.erase(fits);
     return block;
   }
-  if (!free_.empty()) {
+  auto drop = [&] {
     bytes_ -= free_.back().bytes();
     free_.pop_back();
+  };
+  if (!free_.empty()) drop();
+  while (!free_.empty() && bytes_ > most - bytes) drop();
+  if (bytes_ > most - bytes) {
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E401",
+                 .what = cat("tensors that grow while the model runs need ", (bytes_ + bytes) >> 20,
+                             " MiB and more, the memory limit leaves ", most >> 20, " MiB for them"),
+                 .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
   }
   AlignedMemory block(rounded(bytes), allocator_);
   bytes_ += block.bytes();

@@ -12,9 +12,9 @@ class BlockPool {
  public:
   explicit BlockPool(const HostAllocator& allocator = {}) : allocator_(allocator) {}
 
-  /// At least `bytes`, and never empty: the smallest free block that fits, else a new one in place of the largest free
-  /// one. E401 when there is not so much.
-  AlignedMemory take(int64_t bytes);
+  /// At least `bytes`, and never empty: the smallest free block that fits, else a new one in place of free ones. E401
+  /// when there is not so much, or when all blocks would come to more than `most` bytes.
+  AlignedMemory take(int64_t bytes, int64_t most = INT64_MAX);
   void give_back(AlignedMemory block);
   /// Bytes of all blocks, free and taken.
   int64_t bytes() const { return bytes_; }

@@ -96,8 +96,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
         image_(std::move(program.image)),
         origin_(std::move(origin)),
         object_(plan_.kernels.empty() ? LoadedObject() : LoadedObject(image_, plan_.program)),
-        allocator_(host.allocator),
-        memory_limit_(host.memory_limit),
+        host_(host),
         workers_(host),
         report_(std::move(report)),
         schedule_(plan_) {
@@ -143,13 +142,14 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   const TextPool& texts() const { return texts_; }
   bool is_random() const { return is_random_; }
   const Workers& workers() const { return workers_; }
-  const HostAllocator& allocator() const { return allocator_; }
+  const HostAllocator& allocator() const { return host_.allocator; }
   size_t constant_bytes() const {
     size_t total = 0;
     for (const Tensor& constant : plan_.constants) total += constant.data.size();
     return total;
   }
   int64_t packed_bytes() const { return weights_.bytes(); }
+  int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
   const std::string& kernel_name(const PlanStep& step) const {
     return plan_.kernels[static_cast<size_t>(step.kernel)].name;
   }
@@ -231,7 +231,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     ArenaLayout layout = place(requests);
     bound.arena.bytes = layout.bytes;
     for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[static_cast<size_t>(id)]]);
-    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes, memory_limit_);
+    check_memory(plan_, bound.buffer_bytes, bound.arena.bytes, weights_.bytes(), host_.memory_limit);
   }
 
   BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
@@ -295,20 +295,42 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     }
   }
 
-  /// Constants stay where they are (the mapped model); load steps fill the persistent buffers.
+  /// True for each constant that steps read.
+  std::vector<bool> constants_of_runs() const {
+    std::vector<bool> is_read(plan_.constants.size());
+    for (const PlanStep& step : plan_.steps) {
+      for (int id : step.buffers) {
+        const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+        if (buffer.kind == BufferKind::constant) is_read[static_cast<size_t>(buffer.index)] = true;
+      }
+    }
+    return is_read;
+  }
+
+  /// No run reads a file, which others may change: constants that steps read are copied from there.
+  void leave_files() {
+    std::vector<bool> is_read = constants_of_runs();
+    for (size_t i = 0; i < is_read.size(); ++i) {
+      if (is_read[i]) plan_.constants[i].data = plan_.constants[i].data.in_memory();
+    }
+    weights_.find_constants(plan_);
+  }
+
+  /// Load steps fill the persistent buffers.
   void load() {
     auto begin = std::chrono::steady_clock::now();
     AlignedMemory scratch;
     std::optional<CheckedRun> checked;
     if (knobs().checked) checked.emplace(fixed_bytes());
-    weights_ = PackedWeights(plan_, allocator_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
+    weights_ = PackedWeights(plan_, host_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
       heed_watch();
       BoundStep bound = bind_load_step(step);
       int64_t bytes = bound.scratch_bytes * workers_.width();
-      if (scratch.bytes() < bytes) scratch = AlignedMemory(bytes, allocator_);
+      if (scratch.bytes() < bytes) scratch = AlignedMemory(bytes, host_.allocator);
       Launcher launcher{workers_, scratch.data(), bound.scratch_bytes, nullptr, checked ? &*checked : nullptr};
       run_step(step, bound, memory, launcher);
     });
+    leave_files();
     std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     report_.phase_seconds.emplace_back("pack", taken.count());
     report_.constant_bytes = weights_.bytes();
@@ -326,8 +348,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   Bytes image_;
   Origin origin_;
   LoadedObject object_;
-  HostAllocator allocator_;
-  int64_t memory_limit_;
+  Host host_;
   Workers workers_;
   CompileReport report_;
   SizeSchedule schedule_;
@@ -339,13 +360,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 };
 
 void CpuExecutable::detach() {
-  std::vector<bool> is_read(plan_.constants.size());
-  for (const PlanStep& step : plan_.steps) {
-    for (int id : step.buffers) {
-      const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-      if (buffer.kind == BufferKind::constant) is_read[static_cast<size_t>(buffer.index)] = true;
-    }
-  }
+  std::vector<bool> is_read = constants_of_runs();
   for (size_t i = 0; i < is_read.size(); ++i) {
     Bytes& data = plan_.constants[i].data;
     data = is_read[i] ? Bytes::copy(data) : Bytes();
@@ -360,7 +375,7 @@ class CpuContext final : public Context {
       : program_(std::move(program)),
         pool_(program_->allocator()),
         blocks_(plan().buffers.size()),
-        host_(plan(), program_->texts()) {}
+        host_(plan(), program_->texts(), program_->memory_limit()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
@@ -592,17 +607,28 @@ class CpuContext final : public Context {
     if (buffer.kind == BufferKind::output) return;
     if (memory_[id] && blocks_[id].bytes() >= bound_.buffer_bytes[id]) return;
     release(id);
-    hold(id, pool_.take(bound_.buffer_bytes[id]));
+    hold(id, take(id, bound_.buffer_bytes[id]));
   }
 
   /// Doubles the room when it is too small, so that adding row after row costs a constant for each.
   void grow(size_t id, int64_t bytes) {
     int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
     if (memory_[id] && held >= bytes) return;
-    AlignedMemory larger = pool_.take(std::max(bytes, std::min(held, INT64_MAX / 2) * 2));
+    AlignedMemory larger = take(id, std::max(bytes, std::min(held, INT64_MAX / 2) * 2));
     std::copy_n(memory_[id], held, larger.data());
     release(id);
     hold(id, std::move(larger));
+  }
+
+  /// A block of the pool, within what the limit leaves beside all else that this context holds.
+  AlignedMemory take(size_t id, int64_t bytes) {
+    int64_t most = program_->memory_limit() - program_->packed_bytes() - arena_.bytes() - scratch_.bytes();
+    try {
+      return pool_.take(bytes, std::max<int64_t>(most, 0));
+    } catch (Error& error) {
+      error.set_where(plan().buffers[id].value);
+      throw;
+    }
   }
 
   void hold(size_t id, AlignedMemory block) {

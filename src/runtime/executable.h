@@ -71,7 +71,7 @@ struct MemoryUse {
   size_t arena = 0, scratch = 0;  ///< held now, by this context
   size_t peak = 0;                ///< the most that this context has held
   size_t weights = 0;             ///< packed weights, shared by all contexts of all programs that pack equal ones
-  size_t constants = 0;           ///< of the model, read where they lie (a mapped file, or the caller's memory)
+  size_t constants = 0;  ///< of the model: copies of what runs read, the rest in its file or the caller's memory
 };
 
 /// One request at a time. Not for use by two threads at once.

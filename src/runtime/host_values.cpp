@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "host/run.h"
+#include "runtime/memory_limit.h"
 
 namespace weft {
 namespace {
@@ -52,6 +53,7 @@ Tensor HostValues::operand(size_t buffer, std::vector<int64_t> dims, const std::
 
 void HostValues::store(size_t buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory) {
   if (is_container(buffer)) {
+    check_container_memory(result, memory_limit_);
     containers_[buffer] = std::move(result);
     return;
   }

@@ -12,9 +12,13 @@ namespace weft {
 /// those of texts. One for each context.
 class HostValues {
  public:
-  /// `texts` are the program's own; they must outlive this.
-  HostValues(const Plan& plan, const TextPool& texts)
-      : plan_(plan), texts_(&texts), codes_(plan.buffers.size()), containers_(plan.buffers.size()) {}
+  /// `texts` are the program's own; they must outlive this. A list of more than `memory_limit` bytes is E401.
+  HostValues(const Plan& plan, const TextPool& texts, int64_t memory_limit)
+      : plan_(plan),
+        texts_(&texts),
+        memory_limit_(memory_limit),
+        codes_(plan.buffers.size()),
+        containers_(plan.buffers.size()) {}
 
   /// Forgets the run before.
   void begin() { texts_.clear(); }
@@ -40,6 +44,7 @@ class HostValues {
 
   const Plan& plan_;
   TextPool texts_;
+  int64_t memory_limit_;
   std::vector<std::vector<int64_t>> codes_;
   std::vector<Tensor> containers_;
 };

@@ -31,20 +31,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 48);
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 bool read_all(int fd, std::span<std::byte> data) {
   while (!data.empty()) {
     ssize_t count = ::read(fd, data.data(), data.size());
@@ -118,9 +104,9 @@ std::string temporary_name() {
 bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file < 0) return false;
-  bool done = write_all(file, std::as_bytes(std::span(&header, 1))) && write_all(file, data) &&
-              ::fdatasync(file) == 0 && ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0;
+  if (file.fd < 0) return false;
+  bool done = write_all(file.fd, std::as_bytes(std::span(&header, 1))) && write_all(file.fd, data) &&
+              ::fdatasync(file.fd) == 0 && ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0;
   int code = errno;
   if (!done) ::unlinkat(folder, temporary.c_str(), 0);
   errno = code;
@@ -186,9 +172,9 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
   if (folder < 0) return std::nullopt;
   std::string name = to_string(key);
   Descriptor file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (file < 0) return std::nullopt;
-  auto data = read_entry(file, key);
-  if (data) touch(file);
+  if (file.fd < 0) return std::nullopt;
+  auto data = read_entry(file.fd, key);
+  if (data) touch(file.fd);
   else log(LogLevel::note, "kernel cache: entry ", name, " is damaged and will be made again");
   return data;
 }
@@ -220,7 +206,7 @@ bool KernelCache::prune_is_due(int folder, int64_t bytes) {
 void KernelCache::prune(int folder) {
   written_ = 0;
   Descriptor mark(::openat(folder, prune_mark, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (mark >= 0) ::futimens(mark, nullptr);
+  if (mark.fd >= 0) ::futimens(mark.fd, nullptr);
   auto files = files_in(folder);
   int64_t total = 0, now = ::time(nullptr);
   for (const File& file : files) {

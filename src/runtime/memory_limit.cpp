@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/knobs.h"
@@ -21,6 +22,15 @@ int64_t control_group_limit() {
 
 std::string in_mebibytes(int64_t bytes) { return cat(bytes >> 20, " MiB"); }
 
+[[noreturn]] void refuse(std::string what, const PlanBuffer& largest, int64_t bytes) {
+  throw Error({.kind = ErrorKind::resource,
+               .code = "E401",
+               .what = std::move(what),
+               .where = largest.value,
+               .why = cat("the largest piece has ", in_mebibytes(bytes)),
+               .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+}
+
 bool takes_memory(const PlanBuffer& buffer) {
   return buffer.kind == BufferKind::output || buffer.kind == BufferKind::arena;
 }
@@ -34,9 +44,9 @@ int64_t default_memory_limit() {
   return whole;
 }
 
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit) {
+void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
-  int64_t total = arena;
+  int64_t total = arena + packed;
   size_t largest = 0;
   bool overflows = false;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -45,13 +55,46 @@ void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t aren
     if (bytes[i] > bytes[largest] || !takes_memory(plan.buffers[largest])) largest = i;
   }
   if (!overflows && total <= limit) return;
+  std::string with = packed > 0 ? cat(", ", in_mebibytes(packed), " of them for packed weights") : "";
+  refuse(cat("the run needs ", overflows ? "more than 2^63 bytes" : in_mebibytes(total), with, ", the limit is ",
+             in_mebibytes(limit)),
+         plan.buffers[largest], bytes[largest]);
+}
+
+namespace {
+
+int64_t bytes_of(const Tensor& value, std::set<const std::byte*>* seen) {
+  if (value.is_tensor()) {
+    bool counts = !seen || seen->insert(value.data.data()).second;
+    return counts ? static_cast<int64_t>(value.data.size()) : 0;
+  }
+  int64_t total = 0;
+  for (const Tensor& item : *value.items) total += static_cast<int64_t>(sizeof item) + bytes_of(item, seen);
+  return total;
+}
+
+}  // namespace
+
+void check_container_memory(const Tensor& container, int64_t limit) {
+  std::set<const std::byte*> seen;
+  if (bytes_of(container, nullptr) <= limit || bytes_of(container, &seen) <= limit) return;
   throw Error({.kind = ErrorKind::resource,
                .code = "E401",
-               .what = cat("the run needs ", overflows ? "more than 2^63 bytes" : in_mebibytes(total),
-                           ", the limit is ", in_mebibytes(limit)),
-               .where = plan.buffers[largest].value,
-               .why = cat("the largest piece has ", in_mebibytes(bytes[largest])),
+               .what = cat("a list of ", container.items->size(), " values takes more than the memory limit of ",
+                           in_mebibytes(limit)),
                .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+}
+
+void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {
+  if (limit <= 0) limit = default_memory_limit();
+  if (bytes <= limit) return;
+  const PlanBuffer* largest = nullptr;
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.kind != BufferKind::persistent) continue;
+    if (!largest || buffer.bytes.value() > largest->bytes.value()) largest = &buffer;
+  }
+  refuse(cat("the packed weights need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), *largest,
+         largest->bytes.value());
 }
 
 }  // namespace weft

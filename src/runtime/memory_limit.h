@@ -9,8 +9,16 @@ namespace weft {
 /// Bytes: WEFT_MEMORY_LIMIT, else what the machine or its control group has.
 int64_t default_memory_limit();
 
-/// Refuses (E401) a run that would take more than `limit` bytes (0: the default) before any is taken. `bytes` are those
-/// of each buffer of the plan, `arena` those of the working memory. The error names the node with the largest buffer.
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t limit);
+/// Refuses (E401) a run that would take more than `limit` bytes (0: the default), packed weights included, before any
+/// is taken. `bytes` are those of each buffer of the plan, `arena` those of the working memory, `packed` those of
+/// packed weights. The error names the node with the largest buffer.
+void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit);
+
+/// Refuses (E401) a sequence, optional or map whose tensors take more than `limit` bytes; those that lie in one place
+/// count once.
+void check_container_memory(const Tensor& container, int64_t limit);
+
+/// Refuses (E401) weights that would take more than `limit` bytes (0: the default), before they are packed.
+void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit);
 
 }  // namespace weft

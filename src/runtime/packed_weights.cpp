@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
+#include "runtime/memory_limit.h"
 #include "targets/cpu/memory.h"
 
 namespace weft {
@@ -130,7 +131,7 @@ void PackedWeights::find_constants(const Plan& plan) {
 }
 
 /// One block for all that is packed here.
-void PackedWeights::place(const Plan& plan, const HostAllocator& allocator, const std::vector<bool>& is_shared) {
+void PackedWeights::place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared) {
   std::vector<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -140,17 +141,17 @@ void PackedWeights::place(const Plan& plan, const HostAllocator& allocator, cons
     offsets[i] = own;
     if (!is_shared[i]) own += bytes;
   }
-  blocks_.push_back(std::make_shared<const AlignedMemory>(own, allocator));
+  check_packed_memory(plan, bytes_, host.memory_limit);
+  blocks_.push_back(std::make_shared<const AlignedMemory>(own, host.allocator));
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (plan.buffers[i].kind == BufferKind::persistent && !is_shared[i])
       memory_[i] = blocks_.back()->data() + offsets[i];
   }
 }
 
-PackedWeights::PackedWeights(const Plan& plan, const HostAllocator& allocator, const RunStep& run)
-    : memory_(plan.buffers.size()) {
+PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& run) : memory_(plan.buffers.size()) {
   Registry& registry = Registry::instance();
-  Keys keys(plan, allocator);
+  Keys keys(plan, host.allocator);
   std::vector<bool> is_shared(plan.buffers.size());
   // Keys take reading the contents. Where nothing can be found that happens weight by weight, below.
   std::vector<std::optional<Hash128>> known(plan.load_steps.size());
@@ -165,7 +166,7 @@ PackedWeights::PackedWeights(const Plan& plan, const HostAllocator& allocator, c
     is_shared[output] = true;
     if (std::ranges::find(blocks_, block) == blocks_.end()) blocks_.push_back(block);
   }
-  place(plan, allocator, is_shared);
+  place(plan, host, is_shared);
   find_constants(plan);
   Sources sources(plan);
   for (size_t i = 0; i < known.size(); ++i) {

@@ -23,7 +23,8 @@ class PackedWeights {
   using RunStep = std::function<void(const PlanStep& step, std::span<std::byte* const> memory)>;
 
   PackedWeights() = default;
-  PackedWeights(const Plan& plan, const HostAllocator& allocator, const RunStep& run);
+  /// E401 when they would take more than `host` allows.
+  PackedWeights(const Plan& plan, const Host& host, const RunStep& run);
 
   /// The address of each persistent and constant buffer; null for the others.
   std::span<std::byte* const> memory() const { return memory_; }
@@ -32,7 +33,7 @@ class PackedWeights {
   void find_constants(const Plan& plan);
 
  private:
-  void place(const Plan& plan, const HostAllocator& allocator, const std::vector<bool>& is_shared);
+  void place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared);
 
   std::vector<std::byte*> memory_;
   std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // this program's, and those of which it shares a part

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_reading.h"
 #include "runtime/executable.h"
 
 namespace weft {
@@ -233,7 +234,9 @@ Bytes on_alignment(Bytes weights) {
 void write_saved(const std::filesystem::path& path, const SavedProgram& program) {
   check(!program.chips.empty() && program.chips.size() <= most_chips,
         "a saved program is for some chips, not too many");
+  FileReading reading;
   Sections sections = encode_sections(program);
+  for (const Tensor& constant : program.source->constants) constant.data.check_file();
   std::vector<size_t> sizes;
   for (auto data : sections.data) sizes.push_back(data.size());
   sizes.push_back(sections.constants.bytes());
@@ -286,6 +289,8 @@ SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& 
   if (!origin.source && origin.file.empty())
     throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of what it was made from"});
   if (origin.file.empty()) return {origin.source, {{plan, image}}};
+  FileReading reading;
+  origin.file.check_file();
   SavedFile file(origin.file);
   SavedProgram program{std::make_shared<const ProgramSource>(file.source()), {}};
   for (size_t i = 0; i < file.chips().size(); ++i) program.chips.push_back(file.program(i));

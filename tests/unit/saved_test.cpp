@@ -509,6 +509,32 @@ module main {
   CHECK(packed_weights_held() < others);
 }
 
+TEST_CASE("weights: more than the memory limit are refused before they are packed") {
+  const char* wide = R"(program "wide"
+module main {
+  %x = parameter {name="x", type=f32[1,512]}
+  %w = constant {value=f32[512,1024]@w}
+  %y = dot %x, %w
+  return "y"=%y
+})";
+  Tensor weights = make_tensor(DType::f32, {512, 1024}, std::vector<double>(512 * 1024, 0.5));
+  auto make = [&](int64_t limit) {
+    return compile(parse_program(wide, make_op, [&](std::string_view) { return weights; }),
+                   {.device = "cpu", .threads = 1, .memory_limit = limit});
+  };
+  try {
+    make(1 << 20);
+    FAIL("2 MiB of weights were packed in 1 MiB");
+  } catch (const Error& error) {
+    CHECK(error.info().code == "E401");
+    CHECK(error.info().what.starts_with("the packed weights need 2 MiB, the limit is 1 MiB"));
+  }
+  // A run counts them in: 2 MiB, a result of 4 KiB, and little else.
+  Tensor x = make_tensor(DType::f32, {1, 512}, std::vector<double>(512, 1.0));
+  CHECK(code_of([&] { make((2 << 20) + 1024)->new_context()->run(std::vector{x}); }) == "E401");
+  CHECK(make(3 << 20)->new_context()->run(std::vector{x}).size() == 1);
+}
+
 TEST_CASE("aarch64: programs are compiled for it, saved, and refused here") {
   Folder folder;
   auto program = compile(parse_program(text, make_op), {.device = "cpu:aarch64"});

@@ -355,7 +355,7 @@ def compile(
     the model has for them, which is faster; they are no inputs of the result.
     donate: {"past": "present"} writes an output in the place of an input whose array the caller gives up, where the
     program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
-    memory_limit: bytes that one run on the CPU may take; 0: what the machine has. tune: seconds to measure which kernels
+    memory_limit: bytes of packed weights and a run on the CPU; 0: what the machine has. tune: seconds to measure which kernels
     are fastest on this machine; what was measured is kept and used by later compiles.
     deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
     """

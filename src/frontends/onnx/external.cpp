@@ -19,16 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t longest_location = 4096;
 
-struct Descriptor {
-  int fd = -1;
-  explicit Descriptor(int opened) : fd(opened) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 [[noreturn]] void refuse(std::string_view tensor, std::string_view location, std::string_view why) {
   throw Error({.kind = ErrorKind::model,
                .code = "E160",

@@ -12,6 +12,7 @@
 #include "ops/views.h"
 #include "ops/wide.h"
 #include "runtime/bind.h"
+#include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/size_schedule.h"
@@ -21,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int64_t bytes_of(const std::vector<Wide>& values) {
+int64_t bytes_of(std::span<const Wide> values) {
   int64_t total = 0;
   for (const Wide& value : values) total += value.elements() * 8;
   return total;
@@ -54,7 +55,7 @@ struct Request {
   SymbolValues sizes;
   const StepNumbers& numbers;
   Watch watch{options.deadline, options.stop};
-  int64_t held = 0, peak = 0;  // bytes
+  int64_t held = 0, peak = 0, limit = default_memory_limit();  // bytes
   Clock::time_point start = Clock::now();
 };
 
@@ -120,6 +121,9 @@ class Interpreter {
                               : i.is<Loop>() ? loop(i, in)
                                              : evaluate(i, in);
       check_types(i, out);
+      for (const Wide& value : out) {
+        if (value.container) check_container_memory(*value.container, request_.limit);
+      }
       return out;
     } catch (Error& error) {
       error.set_where(i.source);
@@ -138,7 +142,26 @@ class Interpreter {
     Op op = info.substitute(i.op, [this](const Symbol& symbol) {
       return is_placeholder(symbol) ? Dim::symbol(symbol) : Dim(request_.sizes(symbol));
     });
+    check_room(i);
     return info.evaluate(op, in);
+  }
+
+  /// E401 for what would take the values that are held beyond the memory limit; all are held as 8 bytes an element.
+  void check_room(const Instruction& i) const {
+    int64_t bytes = 0;
+    bool fits = true;
+    for (const Type& type : i.types) {
+      if (!type.is_tensor()) continue;
+      int64_t more = 0;
+      fits &= !__builtin_mul_overflow(element_count(request_.sizes.dims(type.shape.dims)), 8, &more);
+      fits &= !__builtin_add_overflow(bytes, more, &bytes);
+    }
+    if (fits && bytes <= request_.limit - request_.held) return;
+    throw Error({.kind = ErrorKind::resource,
+                 .code = "E401",
+                 .what = cat("the run needs more memory than the limit of ", request_.limit >> 20, " MiB"),
+                 .where = i.source,
+                 .hint = "use smaller sizes, or raise the limit (WEFT_MEMORY_LIMIT)"});
   }
 
   // --- control flow --------------------------------------------------------------------------------------------------
@@ -191,7 +214,7 @@ class Interpreter {
     Types parameters;
     for (const Value& parameter : body.parameters()) parameters.push_back(parameter.type());
     bool goes_on = !op.conditional || in[0].as<int64_t>()[0] != 0;
-    int64_t trips = request_.sizes.evaluate(op.trips), trip = 0;
+    int64_t trips = request_.sizes.evaluate(op.trips), trip = 0, stacked_bytes = 0;
     for (; goes_on && trip < trips; ++trip) {
       request_.sizes.set(op.counter.as_symbol()->name, trip);
       set_symbols(op.carries, std::span(parameters).first(carried), now);
@@ -199,7 +222,10 @@ class Interpreter {
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
       for (size_t k = 0; k < carried; ++k) now[k] = results[offset + k];
       for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[offset + carried + k]);
+      request_.held += bytes_of(std::span(results).subspan(offset + carried));
+      stacked_bytes += bytes_of(std::span(results).subspan(offset + carried));
     }
+    request_.held -= stacked_bytes;
     std::vector<Wide> out(now.begin(), now.begin() + op.carried);
     for (size_t k = 0; k < rows.size(); ++k) out.push_back(stacked(rows[k], op.types[carried + k], op.sets));
     if (op.conditional) request_.sizes.set(op.count.as_symbol()->name, trip);

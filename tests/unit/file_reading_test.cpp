@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mapped files that others change while Weft reads them, or afterwards.
+#include "base/file_reading.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "base/tensor.h"
+#include "compile.h"
+#include "errors.h"
+#include "onnx_writer.h"
+#include "scratch.h"
+
+using namespace weft;
+using namespace weft::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t file_bytes = 1 << 20;
+
+fs::path write(const fs::path& path, std::string_view data) {
+  std::ofstream(path, std::ios::binary) << data;
+  return path;
+}
+
+fs::path full_file(const Scratch& folder) { return write(folder.path / "file", std::string(file_bytes, 'x')); }
+
+/// Clocks of file systems tick in milliseconds.
+void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+/// How a process ends that does `work`.
+int end_of(const auto& work) {
+  pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    for (int number : {SIGBUS, SIGABRT}) ::signal(number, SIG_DFL);  // doctest has handlers
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+/// A table of 512 KiB from which rows are taken, and a product of them: y = table[i] w.
+std::string table_model() {
+  std::vector<float> table(8192 * 16), weights(16 * 64);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i % 97);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 5);
+  Message graph;
+  graph.message(1, node("Gather", {"table", "i"}, {"rows"})).message(1, node("MatMul", {"rows", "w"}, {"y"}));
+  graph.text(2, "graph").message(5, float_tensor("w", {16, 64}, weights));
+  graph.message(5, float_tensor("table", {8192, 16}, table));
+  graph.message(11, value("i", 7, {"n"})).message(12, value("y", 1, {"n", "64"}));
+  return model(graph).data;
+}
+
+std::vector<Tensor> rows_of(const Executable& executable) {
+  std::vector<int64_t> rows = {0, 5, 8191};
+  return executable.new_context()->run(std::vector{make_i64_tensor(rows)});
+}
+
+}  // namespace
+
+TEST_CASE("files: what is cut off a mapped file reads as zeros, and is an error") {
+  Scratch folder;
+  fs::path path = full_file(folder);
+  FileReading reading;
+  Bytes file = map_file(path);
+  CHECK(file.data()[file.size() - 1] == std::byte{'x'});
+  reading.check();
+  fs::resize_file(path, 5000);
+  CHECK(file.data()[file.size() - 1] == std::byte{0});
+  CHECK(file.data()[4999] == std::byte{'x'});
+  CHECK(code_of([&] { reading.check(); }) == "E106");
+  CHECK(code_of([&] { file.part(0, 10).check_file(); }) == "E106");
+  CHECK(code_of([&] { file.in_memory(); }) == "E106");
+}
+
+TEST_CASE("files: one that is changed in its place is an error, one that is replaced is not") {
+  Scratch folder;
+  fs::path path = full_file(folder);
+  Bytes file = map_file(path);
+  let_time_pass();
+  write(folder.path / "other", "short");
+  fs::rename(folder.path / "other", path);
+  file.check_file();
+  CHECK(file.in_memory().size() == file_bytes);
+  Bytes other = map_file(path);
+  let_time_pass();
+  write(path, "SHORT");
+  CHECK(code_of([&] { other.check_file(); }) == "E106");
+  Bytes::copy(as_bytes("bytes of nobody")).check_file();
+}
+
+TEST_CASE("files: whatever comes of reading a file that is cut, the error says that it was") {
+  Scratch folder;
+  fs::path path = full_file(folder);
+  auto read = [&] {
+    Bytes file = map_file(path);
+    fs::resize_file(path, 0);
+    if (file.data()[100] != std::byte{'x'}) throw Error({.kind = ErrorKind::model, .code = "E108", .what = "damaged"});
+    return 1;
+  };
+  CHECK(code_of([&] { reading_files(read); }) == "E106");
+}
+
+TEST_CASE("files: a fault elsewhere goes to the handler before, and to the system without one") {
+  Scratch folder;
+  fs::path path = full_file(folder);
+  auto fault = [&] {
+    int fd = ::open(path.c_str(), O_RDONLY);
+    auto* data = static_cast<volatile char*>(::mmap(nullptr, file_bytes, PROT_READ, MAP_PRIVATE, fd, 0));
+    fs::resize_file(path, 10);
+    if (data[file_bytes - 1] == 0) ::_exit(2);
+  };
+  int status = end_of([&] {
+    FileReading reading;
+    fault();
+  });
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
+  full_file(folder);
+  status = end_of([&] {
+    ::signal(SIGBUS, [](int) { ::_exit(7); });
+    FileReading reading;
+    fault();
+  });
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  full_file(folder);
+  status = end_of([&] {
+    {
+      FileReading reading;
+    }
+    struct sigaction now{};
+    ::sigaction(SIGBUS, nullptr, &now);
+    ::_exit(now.sa_handler == SIG_DFL ? 5 : 6);
+  });
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 5));
+}
+
+TEST_CASE("files: a model that is cut while it is compiled is an error") {
+  Scratch folder;
+  for (const char* device : {"cpu", "ref"}) {
+    fs::path path = write(folder.path / "m.onnx", table_model());
+    CompileOptions options{.device = device, .threads = 2, .use_cache = false};
+    bool is_cut = false;
+    // Any call back in the middle of the compile will do.
+    options.stop = [&] {
+      if (!std::exchange(is_cut, true)) fs::resize_file(path, 100);
+      return false;
+    };
+    CHECK(code_of([&] { compile_file(path, options); }) == "E106");
+    CHECK(is_cut);
+  }
+}
+
+TEST_CASE("files: a program runs on when its file is gone, and refuses to be saved from what is left") {
+  Scratch folder;
+  for (const char* device : {"cpu", "ref"}) {
+    fs::path path = write(folder.path / "m.onnx", table_model());
+    auto executable = compile_file(path, {.device = device, .threads = 1});
+    auto wanted = rows_of(*executable);
+    let_time_pass();
+    fs::resize_file(path, 100);
+    CHECK(rows_of(*executable) == wanted);
+    if (device == std::string("ref")) continue;
+    CHECK(code_of([&] { executable->save(folder.path / "p.weft"); }) == "E106");
+    CHECK(!fs::exists(folder.path / "p.weft"));
+
+    write(path, table_model());
+    compile_file(path, {.device = device, .threads = 1})->save(folder.path / "p.weft");
+    auto loaded = compile_file(folder.path / "p.weft", {.threads = 1});
+    let_time_pass();
+    fs::resize_file(folder.path / "p.weft", 100);
+    CHECK(rows_of(*loaded) == wanted);
+    CHECK(code_of([&] { loaded->save(folder.path / "q.weft"); }) == "E106");
+  }
+}
