@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
-DIGITS = ROOT / "examples/digits/digits.onnx"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from places import BUILD, ROOT  # noqa: E402
+
 WHEEL = "onnxruntime-migraphx==1.27.1"
-sys.path.insert(0, str(BUILD / "python"))
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import BUILD, DIGITS, ROOT
+import places
+from places import BUILD, ROOT
 
 import migraphx
 
+DIGITS = places.DIGITS / "digits.onnx"
 
 def digits(batch=2, **options):
     return migraphx.parse_onnx(str(DIGITS), map_input_dims={"image": [batch, 1, 8, 8]}, **options)

@@ -6,8 +6,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DIGITS
+import places
 
+DIGITS = places.DIGITS / "digits.onnx"
 COMPARED = 1e-5
 
 

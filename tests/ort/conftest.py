@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-import os
 import pathlib
 import sys
 
 import pytest
 
-BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", pathlib.Path(__file__).parents[2] / "build/release"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from places import BUILD  # noqa: E402
+
 LIBRARY = BUILD / "lib/libweft-onnxruntime.so"
-sys.path.insert(0, str(BUILD / "python"))
 
 # Without onnxruntime's headers the build leaves the provider out and says so; CMake's cache tells the two apart.
 collect_ignore_glob = [] if LIBRARY.exists() or (BUILD / "onnxruntime/usr").exists() else ["test_*.py"]

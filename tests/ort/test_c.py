@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from conftest import BUILD
+from places import BUILD
 from models import mlp, reference
 
 HEADERS = next((folder for folder in (pathlib.Path(os.environ.get("ORT_INCLUDE", "/none")),

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD
+from places import BUILD
 
 EMULATOR = BUILD / "lib/libamdemu.so"
 pytestmark = pytest.mark.skipif(not EMULATOR.exists(), reason="the emulator is built with LLVM's libraries only")

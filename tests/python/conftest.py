@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release"))
-sys.path.insert(0, str(BUILD / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from places import BUILD, ROOT  # noqa: E402
+
 # An interpreter that a test starts finds the package too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BUILD / "python"), os.environ.get("PYTHONPATH")]))
-
-DIGITS = ROOT / "examples" / "digits"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import types
 import numpy as np
 import pytest
 import weft
-from conftest import DIGITS, ROOT
+from places import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
 DEVICES = ["ref", "cpu"]

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
-from conftest import DIGITS, ROOT
+from places import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]

@@ -3,7 +3,7 @@
 
 import re
 
-from conftest import ROOT
+from places import ROOT
 
 FOLDERS = ("src", "driver", "api", "ort", "migraphx")
 CODE = re.compile(r'"(E\d{3}(?=")|W\d{3}(?=: ))')

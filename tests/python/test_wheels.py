@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from conftest import DIGITS, ROOT
+from places import DIGITS, ROOT
 
 #: With the flags of the plain build, and as deep in the tree, so that its compiled files are found in ccache.
 # Spelt out: the pip of Debian 12 knows no -C.
