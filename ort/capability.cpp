@@ -36,7 +36,7 @@ class Search {
         }
       }
       for (const std::string& name : node.outputs) makers[name] = i;
-      reasons_[i] = writer_.fault(i);
+      reasons_[i] = node.provider.empty() ? writer_.fault(i) : "runs on " + node.provider;
       if (api.version < whole_nodes_version && has_outer_values(node))
         reasons_[i] = "this onnxruntime does not pass outer values to an If, Loop or Scan as a whole";
     }
@@ -47,7 +47,7 @@ class Search {
     while (!try_parts(found.parts)) found.parts.clear();
     drop_trifles(found.parts);
     for (size_t i = 0; i < reasons_.size(); ++i) {
-      if (!reasons_[i].empty()) found.refusals.push_back({i, reasons_[i]});
+      if (!reasons_[i].empty() && graph_.nodes[i].provider.empty()) found.refusals.push_back({i, reasons_[i]});
     }
     return found;
   }

@@ -27,14 +27,16 @@ NodeView read_node(const OrtNode* node, GraphView& graph) {
   auto outputs = list<Values>(&OrtApi::Node_GetNumOutputs, &OrtApi::Node_GetOutputs, node);
   auto implicit = list<Values>(&OrtApi::Node_GetNumImplicitInputs, &OrtApi::Node_GetImplicitInputs, node);
   for (const auto& values : {inputs, outputs, implicit}) remember(graph, values);
-  const char *name = nullptr, *op = nullptr, *domain = nullptr;
+  const char *name = nullptr, *op = nullptr, *domain = nullptr, *provider = nullptr;
   ok(api.ort->Node_GetName(node, &name));
   ok(api.ort->Node_GetOperatorType(node, &op));
   ok(api.ort->Node_GetDomain(node, &domain));
+  ok(api.ort->Node_GetEpName(node, &provider));
   return {.handle = node,
           .name = name,
           .op = op,
           .domain = std::string_view(domain) == "ai.onnx" ? "" : domain,
+          .provider = provider ? provider : "",
           .inputs = names_of(inputs),
           .outputs = names_of(outputs),
           .implicit = names_of(implicit)};

@@ -20,6 +20,7 @@ namespace weft::ort {
 struct NodeView {
   const OrtNode* handle = nullptr;
   std::string name = {}, op = {}, domain = {};
+  std::string provider = {};             ///< that has the node already
   std::vector<std::string> inputs = {};  ///< "" for one that is left out
   std::vector<std::string> outputs = {};
   std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read

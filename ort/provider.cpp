@@ -58,6 +58,13 @@ std::vector<size_t> all_nodes(const GraphView& graph) {
   return numbers;
 }
 
+/// Those that a provider asked before has not taken.
+std::vector<size_t> free_nodes(const GraphView& graph) {
+  std::vector<size_t> numbers = all_nodes(graph);
+  std::erase_if(numbers, [&](size_t node) { return !graph.nodes[node].provider.empty(); });
+  return numbers;
+}
+
 std::string operators_text(const GraphView& graph) {
   std::map<std::string, size_t> counts;
   for (const NodeView& node : graph.nodes) ++counts[node.full_op()];
@@ -150,14 +157,14 @@ void Provider::end_initialisation() {
 
 void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* support) {
   GraphView graph = read_graph(handle);
-  if (graph.nodes.empty() || runs_as_part_of_a_node(graph) || claim_context_nodes(graph, support)) return;
+  if (free_nodes(graph).empty() || runs_as_part_of_a_node(graph) || claim_context_nodes(graph, support)) return;
   if (settings_.options.dump_model_ops && !graph.parent)
     log_.warning("operators of the model:" + operators_text(graph));
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
     // onnxruntime goes on without a provider that fails here, but not without one that fails to compile what it took.
     strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
-    return claim(graph, all_nodes(graph), support);
+    return claim(graph, free_nodes(graph), support);
   }
   size_t claimed = 0;
   for (const Part& part : found.parts) {
@@ -198,14 +205,15 @@ bool Provider::runs_as_part_of_a_node(const GraphView& body) {
 }
 
 void Provider::report(const GraphView& graph, size_t claimed, const std::string& reasons) {
-  size_t total = graph.nodes.size();
-  std::string where = graph.parent ? " of the body of " + op_of(graph.parent) : std::string();
+  size_t total = free_nodes(graph).size();
+  bool is_second = total < graph.nodes.size();
+  std::string where = graph.parent ? " of the body of " + op_of(graph.parent) : is_second ? " left" : "";
   std::string text = std::to_string(claimed) + "/" + std::to_string(total) + " nodes" + where + " on Weft (" +
                      settings_.device.chip + "), " + std::to_string(total - claimed) + " on CPU" +
                      (reasons.empty() ? "" : ":" + reasons);
   if (text == reported_) return;
   reported_ = text;
-  if (claimed == 0 && !graph.parent) log_.error("this session runs on CPU: " + text);
+  if (claimed == 0 && !graph.parent && !is_second) log_.error("this session runs on CPU: " + text);
   else if (graph.parent) log_.info(text);
   else log_.warning(text);
 }

@@ -38,6 +38,42 @@ def test_the_classic_name_by_device():
     assert assigned(made) == {"MIGraphXExecutionProvider": 3}
 
 
+def by_names(proto, *names):
+    """A session with several of the library's providers, in this order."""
+    settings = ort.SessionOptions()
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    for name in names:
+        settings.add_provider_for_devices([device for device in ort.get_ep_devices() if device.ep_name == name][:1], {})
+    return ort.InferenceSession(proto.SerializeToString(), settings)
+
+
+@pytest.mark.parametrize("names", [("MIGraphXExecutionProvider", NAME), (NAME, "ROCMExecutionProvider")])
+def test_two_names_in_one_session(names, capfd):
+    """The first takes what compiles, and the second does not speak as if it were alone."""
+    made, proto, x = by_names(mixed(), *names), mixed(), {"x": numbers(3, 64)}
+    assert assigned(made) == {names[0]: 2, "CPUExecutionProvider": 1}
+    said = capfd.readouterr().err
+    assert "2/3 nodes on Weft" in said and "0/1 nodes left on Weft" in said and "this session runs on CPU" not in said
+    got, want = made.run(None, x), models.reference(proto).run(None, x)
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
+    assert assigned(by_names(mlp(), *names)) == {names[0]: 3}
+    said = capfd.readouterr().err
+    assert said.count("nodes") == 1
+
+
+def test_two_names_side_by_side():
+    """Options are of the name that they were given to, and a session outlives that of the other name."""
+    x = {"x": numbers(5, 64)}
+    exact, half = session(mlp()), session(mlp(), {"fp16_enable": "1"}, name="ROCMExecutionProvider")
+    wanted, rounded = exact.run(None, x)[0], half.run(None, x)[0]
+    assert 0 < np.abs(wanted - rounded).max() < 0.1 * np.abs(wanted).max()
+    del exact
+    np.testing.assert_array_equal(half.run(None, x)[0], rounded)
+    again = session(mlp())
+    del half
+    np.testing.assert_array_equal(again.run(None, x)[0], wanted)
+
+
 def test_every_size_runs_in_one_program(capfd):
     feeds = [{"x": numbers(n, 64, seed=n)} for n in (1, 7, 0, 64, 3)]
     made = check_equal(mlp(), feeds)
