@@ -134,12 +134,17 @@ void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
   h.q = turned(c, h.q, positions, cosine), h.k = turned(c, h.k, positions, cosine);
 }
 
-/// The keys that rows look at: what the caches hold afterwards, and which position each key has.
+/// What the caches hold afterwards, and the keys that rows look at, which follow each other.
 struct Keys {
   Value present_k, present_v;
-  Expr k, v;      ///< [batch, kv_heads, keys, size]
-  Expr position;  ///< of each key, broadcastable to [batch, 1, 1, keys]
-  Value is_held;  ///< false where a place holds no key; null where that follows from the position
+  Expr k, v;         ///< [batch, kv_heads, keys, size]
+  Value first = {};  ///< the position of the first key, [batch, 1, 1, 1]; null: 0
+
+  /// Of each key, broadcastable to [batch, 1, 1, keys].
+  Expr position(Call& c) const {
+    Expr number = along(iota(c, k.dims()[2]), 3, 4);
+    return first ? number + Expr{&c, first} : number;
+  }
 };
 
 /// The cache in an input. That it has the heads of the new tokens is for the run to tell where the model does not.
@@ -157,8 +162,7 @@ Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
     k = written(c, cache_of(c, 3, k), ks.stored(c, k, c.dtype(3)), at.start, capacity);
     v = written(c, cache_of(c, 4, v), vs.stored(c, v, c.dtype(4)), at.start, capacity);
   }
-  Expr position = along(iota(c, k.dims()[2]), 3, 4);
-  return {k, v, ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), position, {}};
+  return {k, v, ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype())};
 }
 
 /// Caches that hold the last tokens only. Of T tokens the last L(T) are there, in order from place 0 on:
@@ -175,40 +179,28 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
     Expr over = apply(Fn::div, max(tokens - room, 0) + step - 1.0, step);
     return tokens - over * step;
   };
-  Expr before = held(at.start), after = held(at.length);
-  Expr row = along(iota(c, places), 2, 4), position = at.length - after + row;  // of each place afterwards
-  Expr from = select(position >= at.start, position - at.start + room, position - at.start + before);
-  from = min(max(select(row < after, from, like(from, 0)), 0), scalar(c, all) - 1.0);
+  Expr before = held(at.start), first = at.start - before;
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // what each place holds afterwards
+  from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();
     dims[2] = places;
     return c.emit(GatherElements{.axis = 2}, {x, broadcast(from, dims)});
   };
-  Expr k = {&c, concat(c, {cache_of(c, 3, h.k), ks.stored(c, h.k, c.dtype(3))}, 2)},
-       v = {&c, concat(c, {cache_of(c, 4, h.v), vs.stored(c, h.v, c.dtype(4))}, 2)};
-  Expr place = along(iota(c, all), 3, 4);
-  Expr where = select(place < room, place + at.start - before, place - room + at.start);
-  Expr is_held = (place >= room) | (place < before);
-  return {kept(k), kept(v), ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), where, is_held};
+  Expr k = written(c, cache_of(c, 3, h.k), ks.stored(c, h.k, c.dtype(3)), before, all),
+       v = written(c, cache_of(c, 4, h.v), vs.stored(c, h.v, c.dtype(4)), before, all);
+  return {kept(k), kept(v), ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), first};
 }
 
 /// A bias of the scores whose columns are positions, as one for each key.
 Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   Dim count = keys.k.dims()[2];
-  if (!keys.is_held) return padded_mask(bias, count, h.q.dtype());
+  if (!keys.first) return padded_mask(bias, count, h.q.dtype());
   Dims all = {h.q.dims()[0], bias.dims()[1], h.q.dims()[2], bias.dims()[3]}, wanted = all;
   wanted[3] = count;
-  Expr column = min(max(keys.position, 0), scalar(c, bias.dims()[3]) - 1.0);
+  Expr column = min(max(keys.position(c), 0), scalar(c, bias.dims()[3]) - 1.0);
   Value picked = c.emit(GatherElements{.axis = 3}, {broadcast(bias, all), broadcast(column, wanted)});
   return convert({&c, picked}, h.q.dtype());
-}
-
-/// The keys [begin, end) that rows at the positions own[batch, 1, rows, 1] see of appended ones, [batch, rows, 2].
-Expr ranges_of(Call& c, Expr own, Expr length, bool causal, int64_t window) {
-  Dims column = {own.dims()[0], own.dims()[2], 1};
-  Expr end = causal ? own + 1.0 : broadcast(length, own.dims());
-  Expr begin = causal && window > 0 ? max(own - static_cast<double>(window - 1), 0) : like(own, 0);
-  return {&c, concat(c, {reshape(broadcast(begin, own.dims()), column), reshape(end, column)}, 2)};
 }
 
 /// What GroupQueryAttention does with the keys that it has.
@@ -217,25 +209,33 @@ struct Grouped {
   Keys keys;
   Rows at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
-  bool causal, is_windowed;
+  bool causal;
   int64_t window;  ///< keys that a row sees, itself included
   double scale, softcap;
 };
+
+/// The keys [begin, end) that each row sees, [batch, rows, 2].
+Expr ranges_of(Call& c, const Grouped& g) {
+  const Dims all = g.own.dims(), column = {all[0], all[2], 1};
+  Expr end = g.causal ? g.own + 1.0 : broadcast(g.at.length, all);
+  Expr begin = g.causal && g.window > 0 ? g.own - static_cast<double>(g.window - 1) : like(g.own, 0);
+  if (g.keys.first) begin = begin - Expr{&c, g.keys.first}, end = end - Expr{&c, g.keys.first};
+  return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
+}
 
 /// Rows see keys that follow each other: which, stands beside the mask that the node itself may have.
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
-  in.push_back(ranges_of(c, g.own, g.at.length, g.causal, g.window));
+  in.push_back(ranges_of(c, g));
   return c.emit(Attention{.scale = g.scale, .softcap = g.softcap, .ranged = true}, in);
 }
 
 /// Which keys each row sees, and the node's own mask, as numbers to add.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
-  Expr sees = g.causal ? g.keys.position <= g.own : g.keys.position < g.at.length;
-  if (g.causal && g.window > 0) sees = sees & (g.keys.position > g.own - static_cast<double>(g.window));
-  if (g.keys.is_held) sees = sees & Expr{&c, g.keys.is_held};
+  Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
+  if (g.causal && g.window > 0) sees = sees & (position > g.own - static_cast<double>(g.window));
   Expr mask = additive(sees, type);
   return c.has_input(10) ? mask + bias_of(c, arg(c, 10), g.keys, g.heads) : mask;
 }
@@ -253,12 +253,11 @@ Values group_query_attention(Call& c) {
   Keys keys = is_windowed ? windowed(c, h, at, ks, vs, window) : appended(c, h, at, ks, vs);
   Expr own = broadcast(at.start + along(iota(c, rows), 2, 4), {batch, 1, rows, 1});
   double scale = head_scale(c, h.q);
-  Grouped g{h, keys, at, own, causal, is_windowed, window, scale, c.number("softcap", 0)};
+  Grouped g{h, keys, at, own, causal, window, scale, c.number("softcap", 0)};
   bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
   int64_t shown = c.integer("qk_output", 0);
   bool has_sink = c.has_input(11) || is_smooth, shows_scores = shown != 0 && c.wants_output(3);
-  if (!is_windowed && !has_sink && !shows_scores)
-    return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
+  if (!has_sink && !shows_scores) return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
   Value mask = mask_of(c, g);
   h.k = keys.k, h.v = keys.v;
   Dim count = h.k.dims()[2];
