@@ -4,6 +4,7 @@
 #include "ops/build.h"
 #include "passes/match.h"
 #include "passes/raise_attention.h"
+#include "passes/raise_block_dots.h"
 
 namespace weft {
 namespace {
@@ -108,7 +109,7 @@ std::optional<Value> raised_norm(Module& module, Instruction& i) {
 }  // namespace
 
 bool raise_composites(Module& module) {
-  static constexpr Rewrite rewrites[] = {raised_softmax, raised_norm, raised_attention, shared_heads};
+  static constexpr Rewrite rewrites[] = {raised_softmax, raised_norm, raised_attention, shared_heads, raised_block_dot};
   return rewrite_each(module, rewrites);
 }
 

@@ -38,6 +38,8 @@ class Decoder:
     window: int = 10  # of mistral, phi3 and every second layer of gemma2
     zeros: bool = False  # int4 weights with zero points
     accuracy: int = 4  # of int4 products
+    qdq: bool = False  # int4 weights in DequantizeLinear nodes
+    sinks: bool = False  # a learnt score in each head's softmax, as in gpt-oss
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
     lora: int = 0  # rank of overridable weights beside each attention's last product
@@ -90,6 +92,8 @@ class Graph:
                 w[:, END] = 0
             return self.node("MatMul", [x, self.weight(name + ".weight", w)], name)
         blocks = k // 32
+        if self.d.qdq:
+            return self.dequantized_matmul(x, name, k, n, scale)
         scales = np.full((n, blocks), scale / np.sqrt(k) / 4.6, np.float32)
         scales *= self.random.uniform(0.7, 1.3, scales.shape).astype(np.float32)
         if name == "lm_head":
@@ -100,6 +104,17 @@ class Graph:
             inputs.append(self.weight(name + ".qzeros", self.random.integers(0x66, 0x99, (n, (blocks + 1) // 2), np.uint8)))
         level = {"accuracy_level": self.d.accuracy} if self.d.accuracy else {}
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
+
+    def dequantized_matmul(self, x, name, k, n, scale):
+        """The same with the weights [k, n] in a node of their own."""
+        packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
+        self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
+        scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
+        if name == "lm_head":
+            scales[:, END] = 0
+        w = self.node("DequantizeLinear", [name + ".steps", self.weight(name + ".scales", scales)], name + ".weight", axis=0,
+                      block_size=32)
+        return self.node("MatMul", [x, w], name)
 
     def norm_weight(self, name, size):
         return self.weight(name, (1 + self.normal(size, scale=0.1)).astype(self.type))
@@ -167,6 +182,8 @@ class Graph:
                    parts[2]]
         past, present = (f"{word}.{layer}." for word in ("past_key_values", "present"))
         inputs = [*qkv, past + "key", past + "value", "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"]
+        if d.sinks:
+            inputs += ["", "", self.weight(at + ".sinks", self.normal(d.heads))]
         cap = 50.0 if d.arch == "gemma2" else 0.0
         self.nodes.append(helper.make_node(
             "GroupQueryAttention", inputs, [at, present + "key", present + "value"], at, domain="com.microsoft",

@@ -10,7 +10,7 @@ import sys
 import genai_models
 import numpy as np
 import pytest
-from conftest import BUILD
+from places import BUILD
 from genai_models import ARCHITECTURES, Decoder, write
 
 HERE = pathlib.Path(__file__).parent
@@ -57,7 +57,9 @@ def folder(tmp_path_factory):
 def test_tokens_are_those_of_the_cpu_provider(route, folder):
     folders = [folder(arch=arch, precision=precision) for arch, precision in FORMS]
     folders.append(folder(arch="llama", precision="int4", zeros=True, accuracy=0))
-    names = [*FORMS, ("llama, zero points", "fp32")]
+    folders.append(folder(arch="mistral", sinks=True))
+    folders.append(folder(arch="llama", precision="int4", qdq=True))
+    names = [*FORMS, ("llama, zero points", "fp32"), ("mistral, sinks", "fp32"), ("llama, dequantised", "int4")]
     answers, _ = session("tokens", route, *folders)
     assert len(answers) == len(names)
     for (arch, precision), answer in zip(names, answers):
