@@ -68,6 +68,7 @@ using OrtOwned = std::unique_ptr<T, Release<Member>>;
 using OwnedKeyValues = OrtOwned<OrtKeyValuePairs, &OrtApi::ReleaseKeyValuePairs>;
 using OwnedValue = OrtOwned<OrtValue, &OrtApi::ReleaseValue>;
 using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
+using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
 /// A list that two calls give: its length, then its elements.

@@ -2,6 +2,7 @@
 #include "ort/graph.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 
 #include "ort/api.h"
@@ -85,6 +86,25 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
+/// Smaller ones are not worth a mapping.
+constexpr size_t least_mapped = 65536;
+
+/// Type and sizes; none for a value that is no tensor or whose sizes are not all known.
+std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
+  const OrtTypeInfo* type = type_info(value);
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  if (type) ok(api.ort->CastTypeInfoToTensorInfo(type, &tensor));
+  if (!tensor || !api.ort->TensorTypeAndShape_HasShape(tensor)) return std::nullopt;
+  ONNXTensorElementDataType element{};
+  ok(api.ort->GetTensorElementType(tensor, &element));
+  size_t rank = 0;
+  ok(api.ort->GetDimensionsCount(tensor, &rank));
+  std::vector<int64_t> dims(rank);
+  ok(api.ort->GetDimensions(tensor, dims.data(), rank));
+  if (std::ranges::any_of(dims, [](int64_t size) { return size < 0; })) return std::nullopt;
+  return std::pair(dtype_of(element), dims);
+}
+
 /// Items are values that onnxruntime makes for the asking.
 Tensor container_of(const OrtValue* value, weft_kind kind) {
   OrtAllocator* allocator = nullptr;
@@ -133,10 +153,39 @@ const OrtValue* GraphView::constant(const std::string& value) const {
   return tensor;
 }
 
+std::optional<StoredConstant> GraphView::stored_constant(const std::string& value) const {
+  auto found = values.find(value);
+  OrtExternalInitializerInfo* info = nullptr;
+  if (handle && found != values.end()) ok(api.ort->ValueInfo_GetExternalInitializerInfo(found->second, &info));
+  OwnedExternalInfo place(info);
+  auto shape = place ? fixed_shape(found->second) : std::nullopt;
+  if (!shape) return std::nullopt;
+  const ORTCHAR_T* model = nullptr;
+  ok(api.ort->Graph_GetModelPath(handle, &model));
+  auto folder = std::filesystem::path(model).parent_path();
+  StoredConstant stored{.path = folder / api.ort->ExternalInitializerInfo_GetFilePath(info),
+                        .offset = static_cast<size_t>(api.ort->ExternalInitializerInfo_GetFileOffset(info)),
+                        .dtype = shape->first,
+                        .dims = shape->second};
+  try {
+    size_t bytes = stored.map().bytes().size(), said = api.ort->ExternalInitializerInfo_GetByteSize(info);
+    bool is_same = said == 0 || said == bytes;  // models need not say it
+    return is_same && bytes >= least_mapped ? std::optional(stored) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;  // onnxruntime has it, or says what is wrong
+  }
+}
+
 std::string name_of(const OrtValueInfo* value) {
   const char* name = "";
   if (value) ok(api.ort->GetValueInfoName(value, &name));
   return name;
+}
+
+const OrtTypeInfo* type_info(const OrtValueInfo* value) {
+  const OrtTypeInfo* info = nullptr;
+  ok(api.ort->GetValueInfoTypeInfo(value, &info));
+  return info;
 }
 
 std::string op_of(const OrtNode* node) {

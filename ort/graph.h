@@ -3,6 +3,7 @@
 #include <onnxruntime_c_api.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,16 @@ struct NodeView {
   bool has_bodies() const;
 };
 
+/// A constant in a file.
+struct StoredConstant {
+  std::string path;
+  size_t offset = 0;
+  weft_dtype dtype = WEFT_F32;
+  std::vector<int64_t> dims = {};
+
+  Tensor map() const { return Tensor::map(dtype, path, offset, dims); }
+};
+
 struct GraphView {
   const OrtGraph* handle = nullptr;
   const OrtNode* parent = nullptr;   ///< the If, Loop or Scan that this is a body of
@@ -41,6 +52,8 @@ struct GraphView {
   bool is_constant(const std::string& value) const;
   /// The tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
+  /// Where a large constant lies that onnxruntime has left in a file; nothing for others.
+  std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 
 GraphView read_graph(const OrtGraph* graph);
@@ -52,6 +65,7 @@ GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 /// The graph that a node lies in; null for that of a node whose body is being looked at.
 const OrtGraph* graph_of(const OrtNode* node);
 std::string name_of(const OrtValueInfo* value);
+const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null where it is not known
 std::string op_of(const OrtNode* node);
 
 /// The bodies of an If, Loop or Scan with the names of their attributes.

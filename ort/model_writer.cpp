@@ -86,12 +86,6 @@ Message type_of(const OrtTypeInfo* info) {
   refuse("a value is neither a tensor, sequence, optional nor map");
 }
 
-const OrtTypeInfo* type_info(const OrtValueInfo* value) {
-  const OrtTypeInfo* info = nullptr;
-  ok(api.ort->GetValueInfoTypeInfo(value, &info));
-  return info;
-}
-
 /// A ValueInfoProto.
 Message value_info(const OrtValueInfo* value) {
   Message message = Message().text(1, name_of(value));
@@ -117,9 +111,10 @@ bool has_nameless_size(const OrtValueInfo* value) {
 
 /// A ValueInfoProto of a constant's exact type.
 Message constant_info(const Constant& constant) {
+  const Tensor tensor = constant.tensor();
   Message shape;
-  for (int64_t size : constant.tensor.dims()) shape.message(1, Message().number(1, size));
-  Message type = Message().number(1, proto_type_of(onnx_type_of(constant.tensor.dtype()))).message(2, shape);
+  for (int64_t size : tensor.dims()) shape.message(1, Message().number(1, size));
+  Message type = Message().number(1, proto_type_of(onnx_type_of(tensor.dtype()))).message(2, shape);
   return Message().text(1, constant.name).message(2, Message().message(1, type));
 }
 
@@ -419,8 +414,12 @@ void ModelWriter::add_nodes(Message& graph, ModelText& model, std::span<const si
     graph.message(graph_node, quantizing.rewrite(node) ? write_node(node, number) : nodes_[number]);
     for (const auto* names : {&node.inputs, &node.implicit}) {
       for (const std::string& name : *names) {
-        const OrtValue* value = known.insert(name).second ? graph_.constant(name) : nullptr;
-        if (value) model.constants.push_back({name, view_of(value)});
+        if (!known.insert(name).second || !graph_.is_constant(name)) continue;
+        auto stored = graph_.stored_constant(name);
+        model.constants.push_back({.name = name,
+                                   .given = stored ? Tensor() : view_of(graph_.constant(name)),
+                                   .is_lent = !stored,
+                                   .stored = stored});
       }
     }
   }
@@ -448,7 +447,7 @@ std::string content_hash(const ModelText& model) {
   auto add = [&](const void* data, size_t size) { XXH3_128bits_update(state, data, size); };
   add(model.bytes.data(), model.bytes.size());
   for (const Constant& constant : model.constants) {
-    const Tensor& tensor = constant.tensor;
+    const Tensor tensor = constant.tensor();
     if (tensor.dtype() != WEFT_STRING) add(tensor.bytes().data(), tensor.bytes().size());
     else
       for (int64_t i = 0; i < tensor.elements(); ++i)

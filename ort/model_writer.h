@@ -14,7 +14,12 @@ namespace weft::ort {
 
 struct Constant {
   std::string name;
-  Tensor tensor;  ///< often onnxruntime's memory, which lives as long as the graph
+  Tensor given = {};
+  bool is_lent = false;                       ///< onnxruntime's memory, which lives as long as the graph
+  std::optional<StoredConstant> stored = {};  ///< instead
+
+  /// Anew from its file each time, so that pages that were looked at do not stay in memory.
+  Tensor tensor() const { return stored ? stored->map() : given; }
 };
 
 struct ModelText {

@@ -81,11 +81,13 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
 
 /// onnxruntime's tensors are gone when the call has ended that showed them: either the program lets go of them, or they
 /// are copied. Texts are read once.
-std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_copied) const {
+std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_kept) const {
   std::vector<std::pair<std::string, Tensor>> weights;
-  for (const auto& [name, theirs] : model.constants) {
-    bool is_copied = are_copied && theirs.dtype() != WEFT_STRING;
-    weights.emplace_back(name, is_copied ? Tensor::copy(theirs.dtype(), theirs.bytes(), theirs.dims()) : theirs);
+  for (const Constant& constant : model.constants) {
+    Tensor tensor = constant.tensor();
+    if (are_kept && constant.is_lent && tensor.dtype() != WEFT_STRING)
+      tensor = Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
+    weights.emplace_back(constant.name, std::move(tensor));
   }
   return weights;
 }

@@ -44,7 +44,7 @@ class ProgramStore {
   CompileOptions compile_options() const;
   CompileOptions load_options() const;
   std::shared_ptr<Compiled> make(Program program, Compiled::Again again = {}, std::vector<std::string> late = {}) const;
-  std::vector<std::pair<std::string, Tensor>> weights(const ModelText& model, bool are_copied) const;
+  std::vector<std::pair<std::string, Tensor>> weights(const ModelText& model, bool are_kept) const;
   OnlineTuning::Tune tuning_of(std::string model, CompileOptions options) const;
   std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity,
                                     const Compiled::Values& guesses = {}) const;

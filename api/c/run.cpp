@@ -72,10 +72,6 @@ weft_status* weft_context_new(const weft_program* program, weft_context** contex
 }
 
 void weft_context_free(weft_context* context) { delete context; }
-size_t weft_context_memory(const weft_context* context) { return context ? context->context->memory_bytes() : 0; }
-size_t weft_context_peak_memory(const weft_context* context) {
-  return context ? context->context->peak_memory_bytes() : 0;
-}
 
 weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory) {
   return guarded([&] {

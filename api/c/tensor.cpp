@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 
 #include "api/c/handles.h"
+#include "base/kept_file.h"
 
 using namespace weft;
 
@@ -52,12 +54,21 @@ std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
   return copy;
 }
 
-/// A tensor without data, its type, sizes and `bytes` checked.
-Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
+/// A tensor without data, its type and sizes checked.
+Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank) {
   if (!is_type(type)) usage_error("E210", cat("element type ", static_cast<int>(type), " is unknown"));
   if (type == WEFT_STRING) usage_error("E210", "strings have no bytes of their own", "use weft_tensor_strings");
-  Tensor tensor{.dtype = static_cast<DType>(type), .dims = checked_dims(dims, rank)};
-  size_t wanted = static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
+  return {.dtype = static_cast<DType>(type), .dims = checked_dims(dims, rank)};
+}
+
+size_t bytes_of(const Tensor& tensor) {
+  return static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
+}
+
+/// The same with `bytes` checked.
+Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
+  Tensor tensor = checked_tensor(type, dims, rank);
+  size_t wanted = bytes_of(tensor);
   if (bytes != wanted)
     usage_error("E210", cat("a tensor ", to_string(tensor.shape()), " has ", wanted, " bytes, ", bytes, " given"));
   if (bytes > 0) required(static_cast<const std::byte*>(data), "data");
@@ -84,6 +95,17 @@ weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank,
     required(tensor, "tensor");
     Tensor made = checked_tensor(type, dims, rank, data, bytes);
     made.data = Bytes(span_of(data, bytes), owner);
+    *tensor = new weft_tensor{.tensor = std::move(made)};
+  });
+}
+
+weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path, size_t offset,
+                             weft_tensor** tensor) {
+  return guarded([&] {
+    required(tensor, "tensor");
+    Tensor made = checked_tensor(type, dims, rank);
+    size_t alignment = std::max<size_t>(static_cast<size_t>(bits(made.dtype)) / 8, 1);
+    made.data = map_kept(&required(path, "path"), offset, bytes_of(made), alignment);
     *tensor = new weft_tensor{.tensor = std::move(made)};
   });
 }

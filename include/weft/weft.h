@@ -138,14 +138,17 @@ WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for 
  * against the dims. */
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
+/* A tensor over a file from `offset` on, mapped: a run reads what it needs. The file may be removed or replaced by
+ * another, but must not be shortened while the tensor or a program with it lives (SIGBUS). E161: it is too short. */
+WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
+                                      size_t offset, weft_tensor** tensor);
 /* A tensor of its own memory, aligned to 64 bytes. */
 WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, weft_tensor** tensor);
 /* A tensor of strings; `lengths` NULL: they end with 0. Copies. */
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
-/* ONNX's containers: a sequence of items, an optional of one or none, a map of its keys and its values (two vectors).
- */
+/* ONNX's containers: a sequence of items, an optional of one or none, a map of two vectors: its keys, its values. */
 typedef enum weft_kind { WEFT_TENSOR = 0, WEFT_SEQUENCE = 1, WEFT_OPTIONAL = 2, WEFT_MAP = 3 } weft_kind;
 WEFT_API weft_kind weft_tensor_kind(const weft_tensor* tensor);
 WEFT_API weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
@@ -267,9 +270,9 @@ WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
 /* The same for further chips, here or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
-/* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped.
- * Before the first context. The program cannot be saved afterwards (E406); on devices without this it fails with E406
- * too. */
+/* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped;
+ * weft_tensor_map's stay in their files. Before the first context. The program cannot be saved afterwards (E406); on
+ * devices without this it fails with E406 too. */
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
 
@@ -319,9 +322,6 @@ WEFT_API const char* weft_program_metadata(const weft_program* program, const ch
 
 WEFT_API weft_status* weft_context_new(const weft_program* program, weft_context** context);
 WEFT_API void weft_context_free(weft_context* context);
-/* Bytes of working memory held now, and the most held since the context was made. */
-WEFT_API size_t weft_context_memory(const weft_context* context);
-WEFT_API size_t weft_context_peak_memory(const weft_context* context);
 
 typedef struct weft_memory {
   size_t struct_size;
@@ -334,8 +334,7 @@ typedef struct weft_memory {
 WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);
 
 /* The sizes that output `index` will have for inputs of these sizes, before anything runs: `dims` has room for `rank`
- * of them; -1 where the run decides. `bytes` (may be NULL) receives what a buffer for it needs, 0 when not known yet.
- */
+ * of them; -1 where the run decides. `bytes` (may be NULL) receives what a buffer for it needs, 0 when not known. */
 WEFT_API weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* const* inputs,
                                         size_t input_count, size_t index, int64_t* dims, size_t rank, size_t* bytes);
 
@@ -401,8 +400,7 @@ WEFT_API weft_status* weft_gpu_wait(const char* gpu, void* stream); /* for all t
  *     weft_graph_compile(graph, NULL, &program);
  *     weft_graph_free(graph);
  *
- * Operators are written as in Weft's own text form, which `weft ops` lists and weft_print prints. One thread at a time.
- */
+ * Operators are written in Weft's own text form, which `weft ops` lists and weft_print prints. One thread at a time. */
 
 typedef struct weft_value {
   uint32_t instruction; /* number within the graph */

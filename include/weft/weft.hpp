@@ -95,6 +95,10 @@ class Tensor {
       return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr, nullptr, out);
     });
   }
+  /// A file from `offset` on, read when it is needed.
+  static Tensor map(weft_dtype type, const std::string& path, size_t offset, std::span<const int64_t> dims) {
+    return make([&](auto out) { return weft_tensor_map(type, dims.data(), dims.size(), path.c_str(), offset, out); });
+  }
   static Tensor copy(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
     return make([&](weft_tensor** out) {
       return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), out);
@@ -276,8 +280,6 @@ class Context {
   std::vector<Tensor> run(std::initializer_list<Tensor> inputs, const RunOptions& options = {}) {
     return run(std::span(inputs.begin(), inputs.size()), options);
   }
-  size_t memory_bytes() const { return weft_context_memory(context_.get()); }
-  size_t peak_memory_bytes() const { return weft_context_peak_memory(context_.get()); }
   weft_memory memory() const {
     weft_memory use WEFT_MEMORY_INIT;
     check(weft_context_memory_use(context_.get(), &use));

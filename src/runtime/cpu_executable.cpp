@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "base/knobs.h"
 #include "base/random.h"
 #include "base/watch.h"
@@ -363,7 +364,8 @@ void CpuExecutable::detach() {
   std::vector<bool> is_read = constants_of_runs();
   for (size_t i = 0; i < is_read.size(); ++i) {
     Bytes& data = plan_.constants[i].data;
-    data = is_read[i] ? Bytes::copy(data) : Bytes();
+    if (!is_read[i]) data = {};
+    else if (!is_kept(data)) data = Bytes::copy(data);
   }
   weights_.find_constants(plan_);
   origin_ = {};

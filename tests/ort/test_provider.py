@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock onnxruntime with Weft: what it takes, and that it computes what the CPU provider computes."""
+import os
+import pathlib
 import subprocess
 import sys
 import threading
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
@@ -222,6 +225,39 @@ def test_attention_with_the_defaults_that_onnxruntime_writes():
               "last": np.array([past + rows - 1], np.int32), "total": np.array(past + rows, np.int32)}
              for past, rows in ((0, 4), (4, 1), (9, 1))]
     assert assigned(check_equal(proto, feeds)) == {NAME: 1}
+
+
+TABLE = """
+import numpy as np, sys
+import onnxruntime_ep_weft; onnxruntime_ep_weft.register()
+from models import session
+def held():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
+before = held()
+made = session(sys.argv[1])
+print(held() - before)
+rows = np.array([0, 70_000, 99_999, 5])
+table = np.memmap(sys.argv[2], np.float32, "r", shape=(100_000, 128))
+assert (made.run(None, {"x": rows})[0] == table[rows]).all()
+"""
+
+
+def test_a_table_stays_in_its_file(tmp_path):
+    """49 MiB, of which a run reads a few rows. The model is opened through a link, as in a cache of downloads."""
+    table = onnx.TensorProto(name="table", data_type=F, dims=[100_000, 128], data_location=onnx.TensorProto.EXTERNAL)
+    table.external_data.add(key="location", value="table.bin")
+    made = model([helper.make_node("Gather", ["table", "x"], ["y"], "rows")], [("x", I64, ["n"])], [("y", F, ["n", 128])])
+    made.graph.initializer.append(table)
+    (tmp_path / "blobs").mkdir()
+    for name in "table.bin", "m.onnx":
+        (tmp_path / name).symlink_to(tmp_path / "blobs" / name)
+    numbers(100_000, 128).tofile(tmp_path / "blobs/table.bin")
+    (tmp_path / "blobs/m.onnx").write_bytes(made.SerializeToString())
+    command = [sys.executable, "-c", TABLE, tmp_path / "m.onnx", tmp_path / "blobs/table.bin"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=pathlib.Path(__file__).parent, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 30
 
 
 def test_defaults_of_inputs_may_be_overridden():

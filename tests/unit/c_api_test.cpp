@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdio>
+#include <fstream>
 #include <string>
 
 #include "answers.h"
@@ -124,6 +126,43 @@ TEST_CASE("a program lets go of the memory that its constants were given in") {
   CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{17, 30, 25, 42});
   CHECK(code_of([&] { program.save("never.weft"); }) == "E406");
   CHECK(code_of([&] { doubler().detach(); }) == "E406");
+}
+
+TEST_CASE("a program keeps what it reads of a mapped file") {
+  using namespace weft::test;
+  Message graph;
+  graph.message(1, node("Gather", {"w", "x"}, {"y"})).text(2, "g");
+  graph.message(11, value("x", 7, {"n"})).message(11, value("w", 1, {"3", "2"}));
+  graph.message(12, value("y", 1, {"n", "2"}));
+  std::string bytes = model(graph).data, path = "c_api_test_weights.bin";
+  const std::array<float, 8> stored = {9, 9, 1, 2, 3, 4, 5, 6};
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(stored.data()), sizeof stored);
+  const int64_t dims[] = {3, 2};
+  CHECK(code_of([&] { weft::Tensor::map(WEFT_F32, path, 12, dims); }) == "E161");
+  CHECK(code_of([&] { weft::Tensor::map(WEFT_F32, path, SIZE_MAX, dims); }) == "E161");
+  CHECK(code_of([&] { weft::Tensor::map(WEFT_F32, path + "-", 0, dims); }) == "E106");
+  weft::CompileOptions options{.device = "cpu", .constants = {{"w", weft::Tensor::map(WEFT_F32, path, 8, dims)}}};
+  weft::Program program = weft::compile(std::as_bytes(std::span(bytes)), options);
+  options.constants.clear();
+  std::remove(path.c_str());
+  program.detach();
+  weft::Context context = program.new_context();
+  const std::array<int64_t, 2> rows = {2, 0};
+  auto outputs = context.run({weft::view<int64_t>(rows, {2})});
+  auto y = outputs.at(0).as<float>();
+  CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{5, 6, 1, 2});
+  CHECK(context.memory().constants == 24);
+}
+
+TEST_CASE("a mapped tensor may begin anywhere in its file") {
+  const std::array<float, 2> stored = {1, 2};
+  std::ofstream file("c_api_test_odd.bin", std::ios::binary);
+  file.put('?').write(reinterpret_cast<const char*>(stored.data()), sizeof stored);
+  file.close();
+  weft::Tensor tensor = weft::Tensor::map(WEFT_F32, "c_api_test_odd.bin", 1, std::array<int64_t, 1>{2});
+  CHECK(tensor.as<float>()[1] == 2);
+  CHECK(reinterpret_cast<uintptr_t>(tensor.bytes().data()) % sizeof(float) == 0);
+  std::remove("c_api_test_odd.bin");
 }
 
 TEST_CASE("environment variables come through the library") {
@@ -340,6 +379,8 @@ TEST_CASE("every call takes NULL for every handle, text and result") {
       weft_tensor_item(nullptr, 0, &y),
       weft_tensor_share(nullptr, &y),
       weft_tensor_share(x, nullptr),
+      weft_tensor_map(WEFT_F32, nullptr, 0, nullptr, 0, &y),
+      weft_tensor_map(WEFT_F32, nullptr, 0, "missing.bin", 0, nullptr),
       weft_compile(nullptr, nullptr, &program),
       weft_compile("missing.onnx", nullptr, nullptr),
       weft_compile_bytes(nullptr, 5, nullptr, &program),
@@ -412,8 +453,6 @@ TEST_CASE("every call takes NULL for every handle, text and result") {
   CHECK(weft_output_count(nullptr) == 0);
   CHECK(std::string(weft_program_device(nullptr)).empty());
   CHECK(weft_program_metadata(nullptr, "k") == nullptr);
-  CHECK(weft_context_memory(nullptr) == 0);
-  CHECK(weft_context_peak_memory(nullptr) == 0);
   CHECK(weft_graph_input_count(nullptr) == 0);
   CHECK(weft_graph_output_count(nullptr) == 0);
   CHECK(std::string(weft_dtype_name(static_cast<weft_dtype>(-1))).empty());

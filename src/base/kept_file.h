@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "base/file.h"
+
+namespace weft {
+
+/// `size` bytes of a file from `offset` on, mapped for a caller who answers for the file: runs read them there, which
+/// they do nowhere else. Bytes that begin in the middle of an element of `alignment` bytes are copied. Throws E106, and
+/// E161 where the file is too short.
+Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, size_t alignment);
+
+/// Whether the bytes lie in such a mapping.
+bool is_kept(std::span<const std::byte> data);
+
+}  // namespace weft
