@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that share sessions of a stock onnxruntime with Weft inside, while another makes and drops sessions.
 //
-//   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...     each thread makes RUNS calls
+//   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...     each thread makes RUNS calls, then a tenth more
+//                                                                     while sessions are made and dropped
+//   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS SECONDSs MODEL... only the latter, for so long
 //
 // Inputs are floats, free sizes 1, 3 or 8. Every answer must have the bits of the first one. Prints one line of JSON:
-// calls, sessions, wrong answers, and how far resident memory grew in the second half of the
-// calls.
+// calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
 #define ORT_API_MANUAL_INIT  // the runtime is opened by path
 #include <dlfcn.h>
 #include <malloc.h>
@@ -14,18 +15,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 namespace {
 
 constexpr int64_t sizes[] = {1, 3, 8};
+using Clock = std::chrono::steady_clock;
 
 Ort::Session open_session(Ort::Env& env, const char* model) {
   Ort::SessionOptions options;
@@ -85,9 +90,10 @@ struct Shared {
   std::vector<Ort::Session> sessions;
   std::vector<Answer> wanted;  // [session][size]
   std::atomic<int64_t> wrong{0}, calls{0};
+  Clock::time_point end = Clock::time_point::max();
 
   void run(int thread, int64_t runs) {
-    for (int64_t i = 0; i < runs; ++i) {
+    for (int64_t i = 0; i < runs && Clock::now() < end; ++i) {
       const size_t which = static_cast<size_t>(i * 5 + thread) % wanted.size();
       wrong += answer(sessions[which / std::size(sizes)], sizes[which % std::size(sizes)]) != wanted[which];
       ++calls;
@@ -99,34 +105,49 @@ struct Shared {
     for (int thread = 0; thread < threads; ++thread) all.emplace_back([=, this] { run(thread, runs); });
     for (std::thread& thread : all) thread.join();
   }
+
+  /// How far memory grew in the second half, in KiB.
+  long growth(int threads, int64_t runs) {
+    run_all(threads, runs - runs / 2);
+    const long before = resident();
+    run_all(threads, runs / 2);
+    return resident() - before;
+  }
+
+  /// The same runs while one more thread makes and drops a session of each model in turn; how many.
+  int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
+    std::atomic<bool> over{false};
+    int opened = 0;
+    std::thread opener([&] {
+      for (; !over; ++opened) {
+        const size_t which = static_cast<size_t>(opened) % models.size();
+        Ort::Session session = open_session(env, models[which]);
+        wrong += answer(session, sizes[0]) != wanted[which * std::size(sizes)];
+      }
+    });
+    run_all(threads, runs);
+    over = true;
+    opener.join();
+    return opened;
+  }
 };
 
 int stress(char** words, int count) {
   Ort::Env env{ORT_LOGGING_LEVEL_ERROR, "stress"};
   env.RegisterExecutionProviderLibrary("weft", words[2]);
   const int threads = std::atoi(words[3]);
-  const int64_t runs = std::atoll(words[4]);
+  const int64_t amount = std::atoll(words[4]);
+  const bool is_timed = std::string_view(words[4]).ends_with('s');
+  const std::span<char* const> models(words + 5, static_cast<size_t>(count - 5));
   Shared shared;
-  for (int i = 5; i < count; ++i) {
-    Ort::Session& session = shared.sessions.emplace_back(open_session(env, words[i]));
+  for (const char* model : models) {
+    Ort::Session& session = shared.sessions.emplace_back(open_session(env, model));
     for (int64_t size : sizes) shared.wanted.push_back(answer(session, size));
   }
-  shared.run_all(threads, runs - runs / 2);
-  const long before = resident();
-  shared.run_all(threads, runs / 2);
-  const long grown = resident() - before;
-  std::atomic<bool> over{false};
-  int opened = 0;
-  std::thread opener([&] {
-    for (; !over; ++opened) {
-      Ort::Session session = open_session(env, words[5 + opened % (count - 5)]);
-      shared.wrong +=
-          answer(session, sizes[0]) != shared.wanted[static_cast<size_t>(opened % (count - 5)) * std::size(sizes)];
-    }
-  });
-  shared.run_all(threads, std::max<int64_t>(1, runs / 10));
-  over = true;
-  opener.join();
+  if (is_timed) shared.end = Clock::now() + std::chrono::seconds(amount);
+  const long grown = is_timed ? 0 : shared.growth(threads, amount);
+  const int64_t beside = is_timed ? INT64_MAX : std::max<int64_t>(1, amount / 10);
+  const int opened = shared.run_beside_sessions(env, models, threads, beside);
   std::printf("{\"calls\": %ld, \"sessions\": %d, \"wrong\": %ld, \"grown_kib\": %ld}\n",
               static_cast<long>(shared.calls), opened, static_cast<long>(shared.wrong), grown);
   return shared.wrong == 0 ? 0 : 1;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A C++ program whose threads share sessions while another thread makes and drops some: equal bits, no growth.
 
-`weft-ort_stress` of a TSan build runs by hand: `python tests/ort/test_stress.py build/tsan 2000`."""
+`python tests/ort/test_stress.py build/tsan` is the test of a TSan build, which plain Python cannot load: `./x test --tsan`
+runs it for some seconds, `./x test --release` for ten minutes."""
 import json
 import os
 import pathlib
@@ -43,8 +44,8 @@ def loop():
                  [("turns", np.array(5, np.int64))])
 
 
-def stress(build, threads, runs, **variables):
-    """What the program found, as a dictionary."""
+def stress(build, threads, amount, **variables):
+    """What the program found, as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     with tempfile.TemporaryDirectory() as folder:
         models = []
@@ -52,13 +53,13 @@ def stress(build, threads, runs, **variables):
             models.append(f"{folder}/{name}.onnx")
             pathlib.Path(models[-1]).write_bytes(proto.SerializeToString())
         done = subprocess.run([build / "bin/weft-ort_stress", stock, build / "lib/libweft-onnxruntime.so", str(threads),
-                               str(runs), *models], capture_output=True, text=True, env={**os.environ, **variables})
+                               str(amount), *models], capture_output=True, text=True, env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-20000:]
     return json.loads(done.stdout)
 
 
 def test_threads_share_sessions():
-    from conftest import BUILD
+    from places import BUILD
 
     # A few calls may still meet more contexts side by side than ever before; a leak shows in many.
     runs, limit = (12_500, 2048) if os.environ.get("WEFT_TEST_FULL") == "1" else (500, 8192)
@@ -69,5 +70,6 @@ def test_threads_share_sessions():
 
 if __name__ == "__main__":
     # What an uninstrumented onnxruntime does with its atomics cannot be seen, so races between its own frames are its own.
-    print(stress(pathlib.Path(sys.argv[1]).resolve(), 8, int(sys.argv[2]),
+    # A report makes the program fail.
+    print(stress(pathlib.Path(sys.argv[1]).resolve(), 8, "600s" if os.environ.get("WEFT_TEST_FULL") == "1" else "20s",
                  TSAN_OPTIONS=f"report_mutex_bugs=0 suppressions={HERE / 'tsan.txt'}"))
