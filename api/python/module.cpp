@@ -238,7 +238,7 @@ struct Options {
   std::string folder, dump;
   bool cache = true;
   std::optional<Progress> progress;
-  std::vector<std::string> fixed_defaults, donations;
+  std::vector<std::string> fixed_defaults, donate;
   std::vector<std::shared_ptr<Operator>> operators;
   int64_t memory_limit = 0;
   double tune = 0, deadline = 0;
@@ -246,7 +246,7 @@ struct Options {
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
-    o.fixed_defaults = fixed_defaults, o.donations = donations;
+    o.fixed_defaults = fixed_defaults, o.donations = donate;
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     o.memory_limit = memory_limit, o.tune_seconds = tune;
     for (const auto& op : operators) o.operators.push_back(op->get());
@@ -355,7 +355,7 @@ NB_MODULE(_weft, m) {
       .def_rw("cache", &Options::cache)
       .def_rw("progress", &Options::progress, nb::arg().none())
       .def_rw("fixed_defaults", &Options::fixed_defaults)
-      .def_rw("donations", &Options::donations)
+      .def_rw("donate", &Options::donate)
       .def_rw("operators", &Options::operators)
       .def_rw("memory_limit", &Options::memory_limit)
       .def_rw("tune", &Options::tune)

@@ -50,50 +50,34 @@ class Port(NamedTuple):
     is_donated: bool = False  #: an input whose array a run writes an output to
 
 
-def _shape_texts(shapes: Mapping[str, Sequence[Any]] | None) -> list[str]:
+def _shape_texts(shapes: Mapping[str, Sequence[Any]]) -> list[str]:
     def one(size: Any) -> str:
         if size is None:
             return "?"
         return f"{size[0]}..{size[1]}" if isinstance(size, (tuple, list)) else str(size)
 
-    return [f"{name}={','.join(map(one, sizes))}" for name, sizes in (shapes or {}).items()]
+    return [f"{name}={','.join(map(one, sizes))}" for name, sizes in shapes.items()]
 
 
-def _options(
-    device: str = "auto",
-    threads: int = 0,
-    shapes: Mapping[str, Sequence[Any]] | None = None,
-    precision: str = "f32",
-    symbols: Mapping[str, int] | None = None,
-    keep_f32: Iterable[str] = (),
-    folder: str | os.PathLike[str] | None = None,
-    cache: bool = True,
-    dump: str | os.PathLike[str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-    fixed_defaults: Iterable[str] = (),
-    donate: Mapping[str, str] | None = None,
-    operators: Iterable[Operator] = (),
-    memory_limit: int = 0,
-    tune: float = 0,
-    deadline: float | None = None,
-) -> _weft.Options:
+def _pairs(given: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in given.items()]
+
+
+#: Options of `compile` that the library takes in another form.
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list,
+    "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
+}  # fmt: skip
+
+
+def _options(**given: Any) -> _weft.Options:
+    """The library's options from those of `compile`; None leaves its default."""
     options = _weft.Options()
-    options.device = device
-    options.threads = threads
-    options.precision = precision
-    options.shapes = _shape_texts(shapes)
-    options.symbols = [f"{name}={size}" for name, size in (symbols or {}).items()]
-    options.keep_f32 = list(keep_f32)
-    options.fixed_defaults = list(fixed_defaults)
-    options.donations = [f"{given}={taken}" for given, taken in (donate or {}).items()]
-    options.folder = os.fspath(folder) if folder is not None else ""
-    options.dump = os.fspath(dump) if dump is not None else ""
-    options.cache = cache
-    options.progress = progress
-    options.operators = [op._native for op in operators]
-    options.memory_limit = memory_limit
-    options.tune = tune
-    options.deadline = deadline or 0.0
+    for name, value in given.items():
+        if not hasattr(_weft.Options, name):
+            raise TypeError(f"weft.compile has no option '{name}'")
+        if value is not None:
+            setattr(options, name, _FORMS[name](value) if name in _FORMS else value)
     return options
 
 
@@ -359,11 +343,9 @@ def compile(
     are fastest on this machine; what was measured is kept and used by later compiles.
     deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
     """
-    operators = tuple(operators)
-    options = _options(
-        device, threads, shapes, precision, symbols, keep_f32, folder, cache, dump, progress, fixed_defaults, donate,
-        operators, memory_limit, tune, deadline,
-    )  # fmt: skip
+    given = {name: value for name, value in locals().items() if name != "model"}
+    given["operators"] = operators = tuple(operators)
+    options = _options(**given)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_weft.compile_bytes(bytes(model), options), operators)
     return Model(_weft.compile(os.fspath(model), options), operators)

@@ -34,7 +34,7 @@ class Options:
     cache: bool
     progress: Callable[[str, int, int], None] | None
     fixed_defaults: list[str]
-    donations: list[str]
+    donate: list[str]
     operators: list[Operator]
     memory_limit: int
     tune: float
