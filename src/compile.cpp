@@ -37,7 +37,6 @@
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/show_plan.h"
-#include "runtime/tunings.h"
 #include "targets/gpu/device.h"
 #include "targets/ref/ref.h"
 
@@ -148,7 +147,6 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   if (!is_cpu(chip.kind)) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
   lowering.choose = options.choose;
   lowering.product_library = options.product_library;
-  if (!lowering.choose && options.use_cache) lowering.choose = choose_by(kept_tunings(chip_key(chip)));
   Timer timer;
   Plan plan = lower(program, chip, lowering);
   plan_lifetimes(plan);
@@ -245,7 +243,7 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   }
   auto source = source_of(*program, options);
   CompileOptions decided = options;
-  if (options.tune.seconds > 0 || (!options.choose && options.use_cache)) decide_by_tunings(*source, place, decided);
+  decide_by_tunings(*source, place, decided);
   Plan plan = make_plan(*program, place.chip, *source, decided, report);
   program.reset();
   Bytes image = build_image(plan, options, report);

@@ -22,11 +22,17 @@ std::string tuning_key(const Place& place) {
 
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
   bool measures = options.tune.seconds > 0;
+  if (!measures && (options.choose || !options.use_cache)) return;
   if (measures) options.product_library = find_product_library(place, options);
   std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
   auto is_by_library = [](const Tuning& tuning) { return gpu::is_product_library(tuning.candidate); };
   if (std::ranges::any_of(known, is_by_library)) options.product_library = find_product_library(place, options);
   options.choose = choose_by(known);
+}
+
+CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options) {
+  if (!options.choose && options.use_cache) options.choose = choose_by(kept_tunings(chip_key(chip)));
+  return options;
 }
 
 }  // namespace weft

@@ -90,7 +90,7 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
   check_can_compile_for(place.chip);
   log(LogLevel::note, "the saved program is for ", names_of(file.chips()), "; compiling it for ", place.chip);
   auto source = std::make_shared<const ProgramSource>(file.source());
-  ChipProgram program = compile_source(*source, place.chip, options, report);
+  ChipProgram program = compile_source(*source, place.chip, decided_by_tunings(place.chip, options), report);
   return run_on(place.runner, std::move(program), {.source = std::move(source), .file = {}}, std::move(report));
 }
 
@@ -137,7 +137,7 @@ CompileReport save(const Executable& executable, const std::filesystem::path& pa
     auto is_for_chip = [&](const ChipProgram& known) { return known.plan.chip == chip; };
     if (std::ranges::any_of(program.chips, is_for_chip)) continue;
     CompileReport report;
-    program.chips.push_back(compile_source(*program.source, chip, options, report));
+    program.chips.push_back(compile_source(*program.source, chip, decided_by_tunings(chip, options), report));
     all.kernels += report.kernels;
     all.kernels_compiled += report.kernels_compiled;
     all.kernels_from_cache += report.kernels_from_cache;

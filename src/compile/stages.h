@@ -26,7 +26,8 @@ void optimise(Program& program, const CompileOptions& options, std::string_view 
 void prepare(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
              CompileReport& report);
 
-/// A program after the passes that every chip shares -> kernel calls for one chip. `asked` says with what precision.
+/// A program after the passes that every chip shares -> kernel calls for one chip, chosen by `options.choose` or else
+/// by the cost model. `asked` says with what precision.
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 
@@ -36,9 +37,11 @@ std::string find_product_library(const Place& place, const CompileOptions& optio
 /// What the device is called in tunings (runtime/tunings.h).
 std::string tuning_key(const Place& place);
 
-/// Lets tunings of the place's device choose (options.choose), after measuring them if the options say so. The vendor's
-/// library is only opened when it is to be measured, or was: that takes long.
+/// Lets tunings of the place's device choose (options.choose) where nothing does yet, after measuring them if the
+/// options say so. The vendor's library is only opened when it is to be measured, or was: that takes long.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
+/// The same by what is kept for a chip, here or not.
+CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
 /// Kernel sources -> machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
