@@ -8,7 +8,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/core_ops.h"
 #include "lower/lowering.h"
+#include "ops/elementwise.h"
+#include "ops/views.h"
 
 namespace weft {
 namespace {
@@ -237,10 +240,20 @@ class LoopLowering {
 
 }  // namespace
 
+Value input_bound_by(const Instruction& i) {
+  if (!i.is<Bind>()) return {};
+  Value value = i.inputs[0];
+  auto is_number = [&] { return value.dtype() == DType::i32 || value.dtype() == DType::i64; };
+  while (is_number() && (value.def->is<Convert>() || value.def->is<Reshape>())) value = value.def->inputs[0];
+  bool is_input = value.def->is<Parameter>() && value.def->parent == &value.def->parent->program().main();
+  return is_input && is_number() ? value : Value{};
+}
+
 void lower_bind(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Bind>();
-  int buffer = lowering.whole_view_of(i.inputs[0]).buffer;
+  int buffer =
+      lowering.on_gpu() ? lowering.view_of(input_bound_by(i)).buffer : lowering.whole_view_of(i.inputs[0]).buffer;
   std::vector<SizeSetting> settings;
   for (size_t k = 0; k < op.symbols.size(); ++k) {
     settings.push_back({.symbol = *op.symbols[k].as_symbol(),

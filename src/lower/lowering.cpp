@@ -63,6 +63,17 @@ void for_each_member(const Region& region, const Visit& visit) {
 
 }  // namespace
 
+static std::set<std::string> symbols_set_in(const Program& program) {
+  std::set<std::string> names;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      for (const Dim& dim : symbols_set_by(i)) names.insert(dim.as_symbol()->name);
+      for (const Dim& dim : symbols_of_bodies(i)) names.insert(dim.as_symbol()->name);
+    }
+  }
+  return names;
+}
+
 SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
 
 Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions options)
@@ -70,13 +81,7 @@ Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions option
   plan_.chip = chip;
   plan_.program = program.name;
   plan_.metadata = program.metadata;
-  for (const auto& module : program.modules()) {
-    for (const Instruction& i : *module) {
-      for (const Dim& dim : symbols_set_by(i)) run_time_.insert(dim.as_symbol()->name);
-      for (const Dim& dim : symbols_of_bodies(i)) run_time_.insert(dim.as_symbol()->name);
-    }
-  }
-  pending_ = run_time_;
+  if (!on_gpu()) pending_ = run_time_ = symbols_set_in(program);  // on GPUs all sizes are known before the run
   for (const Guard* guard : guards_.on_entry(program.main())) plan_.checks.push_back(size_check(*guard));
 }
 
@@ -699,8 +704,8 @@ std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
     for (const Instruction& i : *module) {
       std::string why = why_unsupported(i);
       bool is_hosts = i.is<HostOp>() || std::ranges::any_of(i.types, is_text);
-      if (!is_cpu(chip.kind) && (sets_symbols(i) || is_hosts || i.is<NonMaxSuppression>()))
-        why = "runs on the cpu only";
+      bool is_bound_later = sets_symbols(i) && !input_bound_by(i);
+      if (!is_cpu(chip.kind) && (is_bound_later || is_hosts || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
       if (why.empty()) continue;
       const Instruction* outer = &i;
       for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))

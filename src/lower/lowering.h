@@ -194,6 +194,9 @@ void lower_scatter_nd(Lowering& lowering, const Region& region);
 void lower_custom(Lowering& lowering, const Region& region);
 void lower_non_max_suppression(Lowering& lowering, const Region& region);
 void lower_bind(Lowering& lowering, const Region& region);
+/// The input of the program, of i32 or i64, whose elements a Bind reads as they are; null for other instructions. Such
+/// sizes are known before the run begins.
+Value input_bound_by(const Instruction& instruction);
 void lower_if(Lowering& lowering, const Region& region);
 void lower_loop(Lowering& lowering, const Region& region);
 void lower_host(Lowering& lowering, const Region& region);

@@ -82,6 +82,7 @@ class Merger {
   }
 
   bool may_merge(const PlanStep& step) const {
+    if (step.kind != StepKind::kernel) return false;
     const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
     bool stays = step.moves >= 0 || (!step.in_place.empty() && writes_output(step));
     return !stays && kernel.code.find(head(kernel, step)) != std::string::npos &&

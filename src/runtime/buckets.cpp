@@ -29,15 +29,17 @@ int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues&
 
 }  // namespace
 
-SymbolValues bucket_of(const SymbolValues& values, const std::vector<Port>& ports) {
+SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   SymbolValues bound = values;
   if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // a bucket serves any
-  for (const Port& port : ports) {
-    for (const Dim& dim : port.type.shape.dims) {
-      dim.visit_symbols([&](const Symbol& symbol) {
-        if (const int64_t* value = values.find(symbol.name)) bound.set(symbol.name, round_up(*value, symbol.max));
-      });
-    }
+  auto round = [&](const Symbol& symbol) {
+    if (const int64_t* value = values.find(symbol.name)) bound.set(symbol.name, round_up(*value, symbol.max));
+  };
+  for (const Port& port : plan.inputs) {
+    for (const Dim& dim : port.type.shape.dims) dim.visit_symbols(round);
+  }
+  for (const PlanStep& step : plan.steps) {
+    for (const SizeSetting& setting : step.settings) round(setting.symbol);
   }
   return bound;
 }

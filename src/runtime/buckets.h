@@ -9,7 +9,7 @@ namespace weft {
 
 /// The upper ends of the buckets that these values lie in: powers of two and three numbers evenly between them, but no
 /// more than a symbol may be. Symbols of one value stay as they are.
-SymbolValues bucket_of(const SymbolValues& values, const std::vector<Port>& ports);
+SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 
 /// Where everything lies, and how much there is of it, for all sizes up to those of a bucket.
 struct BucketPlan {

@@ -17,6 +17,7 @@
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
+#include "runtime/size_schedule.h"
 #include "targets/gpu/device.h"
 #include "targets/gpu/products.h"
 
@@ -285,7 +286,7 @@ class GpuContext final : public Context {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     program_->gpu()->use();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
-    bind(inputs);
+    bind(inputs, options);
     place_inputs(inputs, options);
     std::vector<Tensor> outputs = place_outputs(inputs, options);
     if (options.profile || options.observe || options.deadline || options.stop) run_steps(options);
@@ -322,21 +323,59 @@ class GpuContext final : public Context {
 
   const Plan& plan() const { return program_->plan(); }
 
-  /// Sizes as in the last run cost nothing; sizes in a known bucket a small copy.
-  void bind(std::span<const Tensor> inputs) {
+  /// The elements of inputs that sizes are set from, in the order of the settings (lower/control.cpp: lower_bind).
+  std::vector<int64_t> sizes_in_inputs(std::span<const Tensor> inputs, const RunOptions& options) const {
+    std::vector<int64_t> found;
+    for (const PlanStep& step : plan().steps) {
+      for (const SizeSetting& setting : step.settings) {
+        const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(setting.buffer)];
+        found.push_back(element_of(inputs[static_cast<size_t>(buffer.index)], setting.element, options));
+      }
+    }
+    return found;
+  }
+
+  /// An element of an i32 or i64 tensor; one on the device is waited for.
+  int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
+    auto width = static_cast<size_t>(byte_size(tensor.dtype, 1));
+    Tensor one{
+        .dtype = tensor.dtype, .dims = {1}, .data = tensor.data.part(static_cast<size_t>(element) * width, width)};
+    if (!options.on_device) return to_int64s(one)[0];
+    MutableTensor copy = allocate_tensor(one.dtype, one.dims);
+    const gpu::Stream queue = stream_of(options);
+    queue.copy_to_host(copy.data, one.data.data(), static_cast<int64_t>(width));
+    queue.synchronize();
+    return to_int64s(copy.tensor)[0];
+  }
+
+  /// Sets the sizes of this run; false if they are those of the last.
+  bool set_values(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<std::vector<int64_t>> sizes;
     for (const Tensor& input : inputs) sizes.push_back(input.dims);
     bool same_types = std::ranges::equal(inputs, plan().inputs, {}, &Tensor::dtype,
                                          [](const Port& port) { return port.type.shape.dtype; });
-    bool is_fresh = is_random(plan());
-    if (bucket_ && !is_fresh && same_types && sizes == input_sizes_) return;
+    bool is_fresh = is_random(plan()), may_stay = bucket_ && !is_fresh && same_types && sizes == input_sizes_;
+    if (may_stay && sizes_in_inputs(inputs, options) == sizes_in_inputs_) return false;
     bucket_ = nullptr;
     values_ = bind_symbols(plan().inputs, inputs);
     if (is_fresh) values_.set(std::string(run_seed), fresh_seed());
+    sizes_in_inputs_ = sizes_in_inputs(inputs, options);
+    size_t next = 0;
+    for (const PlanStep& step : plan().steps) {
+      if (step.kind == StepKind::sizes) set_sizes(step, [&](int, int) { return sizes_in_inputs_[next++]; }, values_);
+    }
     check_sizes(plan().checks, values_);
+    input_sizes_ = std::move(sizes);
+    return true;
+  }
+
+  /// Sizes as in the last run cost nothing; sizes in a known bucket a small copy.
+  void bind(std::span<const Tensor> inputs, const RunOptions& options) {
+    if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
-    Bucket& bucket = buckets_[bucket_of(values_, plan().inputs).all()];
-    if (!bucket.plan.holds(bytes_)) bucket = {plan_bucket(plan(), values_, bucket_of(values_, plan().inputs)), {}};
+    SymbolValues bound = bucket_of(values_, plan());
+    Bucket& bucket = buckets_[bound.all()];
+    if (!bucket.plan.holds(bytes_)) bucket = {plan_bucket(plan(), values_, bound), {}};
     if (arena_.bytes() < bucket.plan.arena_bytes) grow(bucket.plan.arena_bytes);
     upload_sizes();
     memory_.assign(plan().buffers.size(), nullptr);
@@ -344,7 +383,6 @@ class GpuContext final : public Context {
       std::byte* fixed = program_->persistent(i);
       memory_[i] = fixed ? fixed : arena_.data() + bucket.plan.offsets[i];
     }
-    input_sizes_ = std::move(sizes);
     bucket_ = &bucket;
   }
 
@@ -422,8 +460,10 @@ class GpuContext final : public Context {
                  .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
   }
 
-  /// A step that only brings an operand to where it lies already, whatever the sizes are.
+  /// A step that launches nothing: it sets sizes, which is done before, or only brings an operand to where it lies
+  /// already, whatever the sizes are.
   bool is_needless(const PlanStep& step) const {
+    if (step.kind == StepKind::sizes) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
     return memory_[from] == memory_[to] &&
@@ -543,6 +583,7 @@ class GpuContext final : public Context {
   std::map<std::map<std::string, int64_t, std::less<>>, Bucket> buckets_;
   Bucket* bucket_ = nullptr;  // of the sizes that are bound
   std::vector<std::vector<int64_t>> input_sizes_;
+  std::vector<int64_t> sizes_in_inputs_;
   SymbolValues values_;
   std::vector<int64_t> bytes_;      // of each buffer in this run
   std::vector<size_t> first_size_;  // of each step, in the block of sizes
@@ -576,9 +617,8 @@ class NullExecutable final : public Executable {
   }
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
-    for (const PlanStep& step : plan_.steps) {
-      list.push_back({plan_.kernels[static_cast<size_t>(step.kernel)].name, step.source, plan_.chip.arch, step.reason});
-    }
+    for (const PlanStep& step : plan_.steps)
+      list.push_back({step_name(plan_, step), step.source, plan_.chip.arch, step.reason});
     return list;
   }
 

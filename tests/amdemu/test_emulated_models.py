@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+import numpy as np
 import onnx
 import pytest
 
@@ -83,6 +84,29 @@ def test_decoder_with_caches(tmp_path, monkeypatch):
     done, kernels = emulated.counted("gfx1100", tmp_path, "weft", "verify", model, *inputs, *sizes, "--device", "amd:0", "--norm", "1e-2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert any("_more_" in kernel["kernel"] for kernel in kernels)
+
+
+def test_sizes_in_inputs(tmp_path):
+    """The length of a cache that an input holds: read before the run, also where it alone changes."""
+    node = onnx.helper.make_node("GroupQueryAttention", ["q", "k", "v", "old_k", "old_v", "last", "total"], ["y", "new_k", "new_v"],
+                                 domain="com.microsoft", num_heads=2, kv_num_heads=1)
+    shapes = {"q": [1, 1, 16], "k": [1, 1, 8], "v": [1, 1, 8], "old_k": [1, 1, "past", 8], "old_v": [1, 1, "past", 8]}
+    inputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims) for name, dims in shapes.items()]
+    inputs += [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT32, dims) for name, dims in (("last", [1]), ("total", []))]
+    outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("y", "new_k", "new_v")]
+    model = tmp_path / "cache.onnx"
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "cache", inputs, outputs), ir_version=9, opset_imports=[
+        onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]), model)
+
+    def run(verb, total, *options):
+        np.save(tmp_path / "last.npy", np.array([4], np.int32))
+        np.save(tmp_path / "total.npy", np.array(total, np.int32))
+        given = [word for name in ("last", "total") for word in ("-i", f"{name}={tmp_path / name}.npy")]
+        return emulated.run("gfx942", "weft", verb, model, *given, "--at", "past=4", "--device", "amd:0", *options)
+
+    for done in (run("verify", 5), run("verify", 9), run("perf", 7, "--on-device", "-n", "2")):
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "E314" in run("run", -3, "--fill", "rand").stderr
 
 
 def test_order_of_work_does_not_matter(tmp_path):

@@ -65,7 +65,7 @@ TEST_CASE("gpu: sizes of a bucket share its upper end, within what a symbol may 
   auto end = [&](int64_t n) {
     SymbolValues values;
     values.set("n", n);
-    return *bucket_of(values, {port}).find("n");
+    return *bucket_of(values, Plan{.inputs = {port}}).find("n");
   };
   CHECK(end(1) == 1);
   CHECK(end(4) == 4);
@@ -89,7 +89,7 @@ TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not
     values.set("n", value);
     return values;
   };
-  BucketPlan bucket = plan_bucket(plan, at(70), bucket_of(at(70), plan.inputs));
+  BucketPlan bucket = plan_bucket(plan, at(70), bucket_of(at(70), plan));
   CHECK(bucket.bytes == std::vector<int64_t>{320, 30});
   CHECK(bucket.blocks == std::vector<int64_t>{1});
   CHECK(bucket.holds(buffer_bytes(plan, at(80))));
