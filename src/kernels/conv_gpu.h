@@ -18,7 +18,7 @@ namespace weft::kernel {
 /// stands outside the images is not zero, but what `outside` points to, a vector.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
-  static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true;
+  static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;
   static constexpr int V = stage_lanes<T>;
   const ConvSizes& s;
   const WEFT_GLOBAL X *x, *outside;
@@ -100,11 +100,20 @@ struct ConvRows {
   template <class L>
   WEFT_INLINE Vec<T, V> load(const Row& r, i64 k, L lanes) const {
     Vec<T, V> v{};
+    const int count = valid_lanes(lanes, V);
     if constexpr (Whole) {
       const Walk w = walk(k);
       if (is_there(r, w)) v = convert<T>(kernel::load<V>(at(r, w), lanes));
+    } else if constexpr (sizeof(T) == 1) {
+      // The places of 16 bytes would not all fit in registers: one after the other, each pushes the others down.
+      u64 low = 0, high = 0;
+      WEFT_NO_UNROLL for (int i = 0; i < V; i++) {
+        const Walk w = walk(k + i);
+        const u8 x = i < count && is_there(r, w) ? u8(convert<T>(*at(r, w))) : u8(0);
+        low = low >> 8 | high << 56, high = high >> 8 | u64(x) << 56;
+      }
+      v = __builtin_bit_cast(decltype(v), Vec<u64, 2>{low, high});
     } else {
-      const int count = valid_lanes(lanes, V);
       WEFT_UNROLL for (int i = 0; i < V; i++) {
         const Walk w = walk(k + i);
         if (i < count && is_there(r, w)) set_lane(v, i, convert<T>(*at(r, w)));
@@ -125,7 +134,7 @@ WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL
   const ConvRows<T, Whole, Few, Padded, X> pixels{s, x, outside};
   if constexpr (Whole && is_same<T, W>) {
     const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
-    gemm_gpu<T, tile>(launch, sizes, pixels, direct_rows<T>(row_at), store);
+    gemm_gpu<T, tile>(launch, sizes, pixels, direct_rows<T, true>(row_at), store);
   } else {
     const auto weights = [&](i64 group, i64 col, i64 at, auto lanes) WEFT_LAMBDA {
       return convert<T>(load<stage_lanes<T>>(w + (group * s.channels_out + col) * k + at, lanes));

@@ -16,6 +16,14 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
+/// A vector as it waits in registers: bytes as words, since LLVM gives each byte of a vector that lives from one block
+/// of code to the next a register of its own on AMD.
+template <class V>
+WEFT_INLINE auto held_vector(V v) {
+  if constexpr (sizeof(Elem<V>) == 1) return __builtin_bit_cast(Vec<u32, sizeof(V) / 4>, v);
+  else return v;
+}
+
 /// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory, where k is
 /// side by side and rows are `stride` apart. What lies outside the operand is zero.
 template <class T, int Rows, int Depth, int Threads, class Operand>
@@ -23,7 +31,8 @@ struct Stage {
   static constexpr int V = stage_lanes<T>, stride = Depth + V;
   static constexpr int inner = (Operand::k_first ? Rows : Depth) / V, count = Rows * Depth / V / Threads;
   static_assert(count * Threads * V == Rows * Depth, "the tile does not divide among the threads");
-  Vec<T, V> held[count];
+  using Held = decltype(held_vector(Vec<T, V>{}));
+  Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
   /// The first coordinates of piece i of this thread, in the operand's order of memory.
@@ -47,9 +56,12 @@ struct Stage {
   WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
-      held[i] = Vec<T, V>{};
-      if (s < slow_end && f + V <= fast_end) held[i] = get(from, i, s, f, Full{});
-      else if (s < slow_end && f < fast_end) held[i] = get(from, i, s, f, Part{int(fast_end - f)});
+      held[i] = Held{};
+      if (s < slow_end && f + V <= fast_end) held[i] = held_vector(get(from, i, s, f, Full{}));
+      if constexpr (!Operand::whole_vectors) {
+        if (s < slow_end && f < fast_end && f + V > fast_end)
+          held[i] = held_vector(get(from, i, s, f, Part{int(fast_end - f)}));
+      }
     }
   }
 #ifdef WEFT_NVIDIA
@@ -67,11 +79,12 @@ struct Stage {
   WEFT_INLINE void write(Shared<T> to) const {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       if constexpr (Operand::k_first) {
-        WEFT_UNROLL for (int v = 0; v < V; v++) to[(fast(i) + v) * stride + slow(i)] = lane(held[i], v);
-      } else if constexpr (is_packed<T>) {
+        const auto vector = __builtin_bit_cast(decltype(Vec<T, V>{}), held[i]);
+        WEFT_UNROLL for (int v = 0; v < V; v++) to[(fast(i) + v) * stride + slow(i)] = lane(vector, v);
+      } else if constexpr (is_packed<T> && sizeof(T) > 1) {
         *(WEFT_SHARED_SPACE decltype(held[i].bits)*)(to + slow(i) * stride + fast(i)) = held[i].bits;
       } else {
-        *(WEFT_SHARED_SPACE Vec<T, V>*)(to + slow(i) * stride + fast(i)) = held[i];
+        *(WEFT_SHARED_SPACE Held*)(to + slow(i) * stride + fast(i)) = held[i];
       }
     }
   }

@@ -50,7 +50,7 @@ WEFT_INLINE Vec<Acc, gemm_lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
 /// the same for all of a row is computed once, by row(): a thread keeps to its rows.
 template <class Load>
 struct AlongK {
-  static constexpr bool k_first = false, direct = false;
+  static constexpr bool k_first = false, direct = false, whole_vectors = false;
   const Load& get;
   struct Row {
     i64 batch, row;
@@ -64,7 +64,7 @@ struct AlongK {
 /// One whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
 template <class Load>
 struct AlongRows {
-  static constexpr bool k_first = true, direct = false;
+  static constexpr bool k_first = true, direct = false, whole_vectors = false;
   const Load& get;
   using Row = i64;  // the batch
   template <class L>
@@ -73,10 +73,10 @@ struct AlongRows {
   }
 };
 /// An operand along k that lies in memory as it is multiplied: row_at(batch, row) points to k = 0. Rows begin on
-/// multiples of 16 bytes.
-template <class T, class RowAt>
+/// multiples of 16 bytes. `Whole`: they end there too.
+template <class T, class RowAt, bool Whole = false>
 struct Direct {
-  static constexpr bool k_first = false, direct = true, has_gaps = false;
+  static constexpr bool k_first = false, direct = true, has_gaps = false, whole_vectors = Whole;
   const RowAt& row_at;
   using Row = const WEFT_GLOBAL T*;
   WEFT_INLINE Row row(i64 batch, i64 row) const { return row_at(batch, row); }
@@ -92,8 +92,8 @@ struct Direct {
   WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
   WEFT_INLINE bool is_there(Row, Walk) const { return true; }
 };
-template <class T, class RowAt>
-WEFT_INLINE Direct<T, RowAt> direct_rows(const RowAt& row_at) {
+template <class T, bool Whole = false, class RowAt>
+WEFT_INLINE Direct<T, RowAt, Whole> direct_rows(const RowAt& row_at) {
   return {row_at};
 }
 template <class Load>

@@ -48,6 +48,10 @@ template <>
 struct SumOf<i8> {
   using type = i32;
 };
+template <>
+struct SumOf<i16> {
+  using type = i32;
+};
 
 /// A lane makes 2 rows of a few columns, k in 16-byte pieces.
 template <class Element>

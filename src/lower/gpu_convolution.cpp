@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "base/error.h"
 #include "lower/gpu.h"
 #include "lower/product.h"
@@ -21,32 +23,34 @@ View turned_weights(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// Pixels of `to` channels side by side as elements of `type`, those past the view's own zero. The last axis of the
-/// view holds channels.
-View padded_channels(Lowering& lowering, const View& from, Value value, const Dim& to, DType type) {
+/// Pixels of `to` channels side by side as elements of `type`, those past the view's own zero: a multiple of `lanes`,
+/// which a thread writes. The last axis of the view holds channels.
+View padded_channels(Lowering& lowering, const View& from, Value value, int64_t to, int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
   size_t rank = from.dims.size();
-  Dim pixels = product({from.dims.begin(), from.dims.end() - 1});
-  View out = lowering.new_packed(type, pixels * to, load_time, cat("padded ", value.source()));
+  Dim pixels = product({from.dims.begin(), from.dims.end() - 1}), items = pixels * Dim(to / lanes);
+  View out = lowering.new_packed(type, pixels * Dim(to), load_time, cat("padded ", value.source()));
   KernelBuilder kernel("pointwise.h");
-  std::string count = kernel.size(pixels), x = kernel.buffer(from.buffer, from.dtype, false),
+  std::string count = kernel.size(items), x = kernel.buffer(from.buffer, from.dtype, false),
               offset = kernel.number(from.offset), channels = kernel.number(from.dims[rank - 1]),
               stride = kernel.number(from.strides[rank - 1]), y = kernel.buffer(out.buffer, type, true);
-  std::string pixel = batch_offset(kernel, leading(from, rank - 1), "item"), t = kernel_type(type);
-  kernel.line("constexpr int W = ", to, ";");
+  std::string at_pixel = batch_offset(kernel, leading(from, rank - 1), "pixel"), t = kernel_type(type);
+  kernel.line("constexpr int W = ", lanes, ", pieces = ", to / lanes, ";");
   kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
-  kernel.line("  const i64 first = ", offset, " + ", pixel, ";");
+  kernel.line("  [[maybe_unused]] const i64 pixel = item / pieces, channel = item % pieces * W;");
+  kernel.line("  const i64 first = ", offset, " + ", at_pixel, " + channel * ", stride, ";");
   kernel.line("  Vec<", t, ", W> v{};");
   kernel.line("  WEFT_UNROLL for (int c = 0; c < W; c++) {");
-  kernel.line("    if (c < ", channels, ") set_lane(v, c, convert<", t, ">(", x, "[first + c * ", stride, "]));");
+  kernel.line("    if (channel + c < ", channels, ") set_lane(v, c, convert<", t, ">(", x, "[first + c * ", stride,
+              "]));");
   kernel.line("  }");
   kernel.line("  store(", y, " + item * W, v, Full{});");
   kernel.line("});");
-  lowering.set_items(kernel, pixels, "1");
+  lowering.set_items(kernel, items, "1");
   PlanStep step = kernel.finish(lowering.plan(), cat("pad_channels_", type));
   step.source = value.source();
-  step.bytes = pixels * to * Dim(bits(type) / 8 + bits(from.dtype) / 8);
-  lowering.add_step(std::move(step), "few channels get company: copies of 16 bytes never cross a tap", load_time);
+  step.bytes = pixels * Dim(to * (bits(type) / 8 + bits(from.dtype) / 8));
+  lowering.add_step(std::move(step), "channels get company: copies of 16 bytes never cross a tap", load_time);
   View result{out.buffer, type, from.dims, {}, 0};
   result.dims.back() = to;
   result.strides = contiguous_strides(result.dims);
@@ -77,11 +81,14 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   View weights = turned_weights(lowering, w, i.inputs[1], type), x;
   bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
                    (type == DType::f32 && lowering.chip().kind == ChipKind::nvidia);  // what matrix units multiply
-  bool few = is_narrow && w.channels_in.is_constant() && w.channels_in.value() < lanes && known_equal(w.groups, 1);
-  if (few) {
-    x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], lanes, type);
-    weights = padded_channels(lowering, weights, i.inputs[1], lanes, type);
-    w.channels_in = lanes;
+  int64_t channels = w.channels_in.constant().value_or(lanes);
+  bool is_torn = is_narrow && known_equal(w.groups, 1) &&
+                 (channels == 0 || channels % lanes != 0);  // vectors would cross from one tap to the next
+  if (is_torn) {
+    int64_t whole_channels = (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes;
+    x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], whole_channels, lanes, type);
+    weights = padded_channels(lowering, weights, i.inputs[1], whole_channels, lanes, type);
+    w.channels_in = whole_channels;
   } else {
     x = lowering.pixel_view_of(i.inputs[0]);
   }

@@ -13,7 +13,7 @@ namespace {
 /// Tiles that divide among their threads (kernels/gemm_gpu.h: Stage), largest first.
 std::vector<GpuTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
-  if (bytes >= 4) return {{64, 64, 64 / bytes, 2, waves_n}};
+  if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit
   int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};

@@ -195,24 +195,31 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
+/// Bytes by bytes; what stands outside the images is the zero point of x, whose share is taken off.
+Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
+  const Dims& dims = weight.dims();
+  std::vector<int64_t> axes;
+  for (int64_t axis = 1; axis < weight.rank(); ++axis) axes.push_back(axis);
+  Dim count = dims[1];
+  Dims channel(dims.size() - 1, 1);
+  channel[0] = dims[0];
+  Value share = zero_share(module, x, weight, axes, channel);
+  auto whole = [&](Value value) { return with_whole_channels(module, value, count, op, group); };
+  Value product = module.append(op, {whole(x.x), whole(weight), along(module, x.zero, -1, 0)});
+  return without(module, product, share);
+}
+
+bool is_depthwise(const Convolution& op, const Dims& weight) { return known_equal(weight[1], 1) && op.groups > 1; }
+
 Value convolution_of_integers(Module& module, Convolution op, const Steps& x, const Steps& w, Factors factors) {
   op.type = DType::i32;
   Value weight = as_weight(module, w);
-  const Dims& dims = weight.dims();
-  bool is_depthwise = known_equal(dims[1], 1) && op.groups > 1;
-  Dim channels = dims[1];
-  auto whole = [&](Value value, int64_t group) { return with_whole_channels(module, value, channels, op, group); };
-  if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise)
-    return module.append(op, {whole(without_zero(module, x), 2), whole(weight, 2)});
-  Steps u = as_bytes(module, x, byte_type(factors));
+  Dim channels = weight.dims()[1];
+  auto whole = [&](Value value) { return with_whole_channels(module, value, channels, op, 2); };
+  if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise(op, weight.dims()))
+    return module.append(op, {whole(without_zero(module, x)), whole(weight)});
   int64_t group = factors == Factors::mixed_bytes ? 4 : 1;
-  std::vector<int64_t> axes;
-  for (int64_t axis = 1; axis < weight.rank(); ++axis) axes.push_back(axis);
-  Dims channel(dims.size() - 1, 1);
-  channel[0] = dims[0];
-  Value share = zero_share(module, u, weight, axes, channel);
-  Value product = module.append(op, {whole(u.x, group), whole(weight, group), along(module, u.zero, -1, 0)});
-  return without(module, product, share);
+  return convolution_of_bytes(module, op, as_bytes(module, x, byte_type(factors)), weight, group);
 }
 
 template <Factors factors>
@@ -249,6 +256,110 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   auto a = before_widening(module, i.inputs[0]), b = a ? before_widening(module, i.inputs[1]) : std::nullopt;
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
+
+// --- integers that are bytes without a zero point
+// ----------------------------------------------------------------------------------------------------------
+
+/// x - zero: x in 8 bits; zero, of i32, is one number or broadcasts to x, and may be absent.
+struct Bytes {
+  Value x, zero;
+};
+
+/// A zero point as it was before it was widened and spread: a byte of this type, or known.
+std::optional<Value> zero_of(Module& module, Value value, DType type) {
+  if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
+  while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
+    value = value.def->inputs[0];
+  if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
+  return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
+}
+
+/// A known value whose elements lie within 256 of each other, as i8.
+std::optional<Bytes> moved_constant(Module& module, Value value) {
+  if (!constant_behind(value)) return std::nullopt;
+  Range range = range_of(value);
+  if (range.low >= -128 && range.high <= 127) return Bytes{convert(module, value, DType::i8), {}};
+  if (range.high - range.low > 255) return std::nullopt;
+  auto by = static_cast<double>(-128 - range.low);
+  Value x = convert(module, apply(module, Fn::add, convert(module, value, DType::i32), by), DType::i8);
+  return Bytes{x, constant(module, DType::i32, by)};
+}
+
+/// An integer value as bytes and what was taken off them, seen through views where that is one number.
+std::optional<Bytes> bytes_of(Module& module, Value value) {
+  if (is_byte(value.dtype())) return Bytes{value, {}};
+  if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
+  if (auto known = moved_constant(module, value)) return known;
+  Instruction& i = *value.def;
+  if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);
+  if (as_fn(value, Fn::sub)) {
+    auto x = bytes_of(module, i.inputs[0]);
+    auto zero = x && !x->zero ? zero_of(module, i.inputs[1], x->x.dtype()) : std::nullopt;
+    return zero ? std::optional(Bytes{x->x, *zero}) : std::nullopt;
+  }
+  if (!i.is<Reshape>() && !i.is<Transpose>() && !i.is<Broadcast>()) return std::nullopt;
+  auto x = bytes_of(module, i.inputs[0]);
+  if (!x || (x->zero && !known_equal(x->zero.shape().elements(), 1))) return std::nullopt;
+  return Bytes{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
+}
+
+/// The same in i8.
+Bytes as_signed(Module& module, const Bytes& b) {
+  if (b.x.dtype() == DType::i8) return b;
+  auto known = b.zero ? splat_number(b.zero) : 0.0;
+  Value zero = known ? constant(module, DType::i32, *known - 128) : apply(module, Fn::add, b.zero, -128);
+  return {as_bytes(module, {b.x, {}, {}}, DType::i8).x, zero};
+}
+
+bool is_zero(Value value) { return !value || splat_number(value) == 0.0; }
+
+/// True when the zero point is the same for all of the axis that lies `from_end` before the last.
+bool is_same_along(Value zero, int64_t from_end) {
+  return !zero || zero.rank() <= from_end ||
+         known_equal(zero.dims()[static_cast<size_t>(zero.rank() - 1 - from_end)], 1);
+}
+
+Value sums_of(Module& module, Value x, int64_t axis) { return reduce(module, ReduceFn::sum, x, {axis}, true); }
+
+/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), exactly, also where sums wrap.
+std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
+  const auto* op = i.as<Dot>();
+  bool is_done = op && i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8;
+  if (!op || op->type != DType::i32 || is_done) return std::nullopt;
+  auto given_a = bytes_of(module, i.inputs[0]), given_b = given_a ? bytes_of(module, i.inputs[1]) : std::nullopt;
+  if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
+  Bytes a = as_signed(module, *given_a), b = as_signed(module, *given_b);
+  int64_t rank = a.x.rank();
+  Value share_a, share_b;  // before the product, whose kernel takes them off
+  if (!is_zero(b.zero)) {
+    Value wide = convert(module, a.x, DType::i32);
+    if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});
+    share_a = apply(module, Fn::mul, {sums_of(module, wide, rank - 1), b.zero});
+  }
+  if (!is_zero(a.zero))
+    share_b = apply(module, Fn::mul, {sums_of(module, convert(module, b.x, DType::i32), rank - 2), a.zero});
+  Value product = module.append(Dot{.type = DType::i32}, {a.x, b.x});
+  return without(module, without(module, product, share_b), share_a);
+}
+
+/// The same where weights have no zero point.
+std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
+  const auto* op = i.as<Convolution>();
+  bool fits = op && op->type == DType::i32 && i.inputs.size() == 2 && op->layout == Layout::channels_first;
+  bool is_done = fits && i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8;
+  if (!fits || is_done || op->transposed || is_depthwise(*op, i.inputs[1].dims())) return std::nullopt;
+  auto x = bytes_of(module, i.inputs[0]), w = x ? bytes_of(module, i.inputs[1]) : std::nullopt;
+  if (!w || w->x.dtype() != DType::i8 || !is_zero(w->zero)) return std::nullopt;
+  if (x->zero && !known_equal(x->zero.shape().elements(), 1)) return std::nullopt;
+  Bytes bytes = as_signed(module, *x);
+  auto known = bytes.zero ? splat_number(bytes.zero) : 0.0;
+  if (known && (*known < -128 || *known > 127)) return std::nullopt;
+  Value zero = known ? constant(module, DType::i8, *known) : convert(module, bytes.zero, DType::i8);
+  return convolution_of_bytes(module, *op, {bytes.x, {}, reshape(module, zero, {})}, w->x, 1);
+}
+
+// --- pools
+// ----------------------------------------------------------------------------------------------------------
 
 /// The greatest of several values is the greatest integer too: scales are positive.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
@@ -419,8 +530,10 @@ bool signed_products(Module& module) {
   static constexpr Rewrite to_signed[] = {signed_steps};
   static constexpr Rewrite rewrites[] = {integer_dot<Factors::signed_bytes>, integer_convolution<Factors::signed_bytes>,
                                          narrowed, integer_pool, unchanged};
+  static constexpr Rewrite to_bytes[] = {dot_of_bytes, bytes_convolved};
   bool changed = rewrite_each(module, to_signed);
-  return rewrite_each(module, rewrites) || changed;
+  changed |= rewrite_each(module, rewrites);
+  return rewrite_each(module, to_bytes) || changed;
 }
 
 bool fold_scales(Module& module) {

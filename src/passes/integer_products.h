@@ -24,7 +24,12 @@ bool integer_products(Module& module);
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 bool byte_products(Module& module);
 
-/// The same for matrix units that multiply i8 by i8: what was quantised to u8 is quantised to i8, all moved by 128.
+/// The same for matrix units that multiply i8 by i8: what was quantised to u8 is quantised to i8, all moved by 128. So
+/// are products of integers that are bytes without a zero point, also where either is known to the run alone:
+///
+///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
+/// ->
+///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 bool signed_products(Module& module);
 
 /// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cases.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <random>
 
@@ -8,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "ir/op_fields.h"
+#include "ops/wide.h"
 
 namespace weft::cases {
 namespace {
@@ -17,6 +20,7 @@ struct Settings {
   std::string op, fields;
   std::vector<std::string> types = {"f32"};
   double low = -2, high = 2;
+  bool is_filled = false;  ///< integers too lie between these
   std::optional<double> tolerance;
 };
 
@@ -62,7 +66,12 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
     return make_tensor(type, dims, values);
   }
   bool is_small = type == DType::boolean;
-  std::uniform_int_distribution<int64_t> range(is_small || is_unsigned_integer(type) ? 0 : -4, is_small ? 1 : 7);
+  int64_t low = is_small || is_unsigned_integer(type) ? 0 : -4, high = is_small ? 1 : 7;
+  if (settings.is_filled && !is_small) {
+    low = std::max(lowest_integer(type), static_cast<int64_t>(std::ceil(settings.low)));
+    high = std::min(highest_integer(type), static_cast<int64_t>(std::floor(settings.high)));
+  }
+  std::uniform_int_distribution<int64_t> range(low, high);
   std::vector<int64_t> values(count);
   for (int64_t& value : values) value = range(random);
   return make_tensor(type, dims, values);
@@ -121,6 +130,7 @@ void read_setting(Settings& settings, std::string_view keyword, std::string_view
   if (keyword == "types") {
     settings.types = list;
   } else if (keyword == "fill" && list.size() == 2) {
+    settings.is_filled = true;
     fields::parse(list[0], settings.low, {});
     fields::parse(list[1], settings.high, {});
   } else if (keyword == "tolerance" && list.size() == 1) {
