@@ -3,8 +3,8 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and become numbers in registers.
 ///
-/// One to four rows are `block_gemv`, which takes as long as reading the weights; more are gemm_gpu with `load_weights`
-/// as what loads B.
+/// One to four rows are `block_gemv`, or up to eight of 16 bits on NVIDIA `block_few`, which multiplies on the matrix
+/// unit: both take as long as reading the weights. More rows are gemm_gpu with `load_weights` as what loads B.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -120,6 +120,178 @@ WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, 
     store_lane_sums<Cols, 1>(launch, s, 0, task * Cols, total, [](const auto&) WEFT_LAMBDA { return 1.0f; }, store);
   });
 }
+
+#ifdef WEFT_NVIDIA
+/// a * b + c of two 16-bit floats side by side.
+template <class T>
+WEFT_INLINE u32 fma_pair(u32 a, u32 b, u32 c) {
+  u32 d;
+  if constexpr (is_same<T, f16>) asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  else asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+template <class T>
+WEFT_INLINE u32 pair_of(f32 x) {
+  return u32(__builtin_bit_cast(u16, convert<T>(x))) * 0x10001u;
+}
+
+/// The weights of a word less their zero point, exactly, as pairs of T: bits at the end of the digits of 2^10 (f16) or
+/// 2^7 (bf16). Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7, the second and fourth pair being 16 times too
+/// large before they are scaled; eight bits (f16 only): 0 and 1, 2 and 3.
+template <class T, int Bits>
+struct WeightPairs {
+  static constexpr int count = Bits == 4 ? 4 : 2;
+  static constexpr f32 base = is_same<T, f16> ? 1024 : 128;
+  static constexpr u32 digits = is_same<T, f16> ? 0x64006400u : 0x43004300u;
+  u32 low, high;  // what is added: the zero point and the digits' own number, negative
+  WEFT_INLINE explicit WeightPairs(f32 zero) : low(pair_of<T>(-base - zero)), high(pair_of<T>(-base / 16 - zero)) {}
+  WEFT_INLINE void of(u32 word, u32 (&pairs)[count]) const {
+    const u32 one = pair_of<T>(1), part = pair_of<T>(1.0f / 16);
+    if constexpr (Bits == 4) {
+      const u32 next = word >> 8;
+      pairs[0] = fma_pair<T>((word & 0x000f000fu) | digits, one, low);
+      pairs[1] = fma_pair<T>((word & 0x00f000f0u) | digits, part, high);
+      pairs[2] = fma_pair<T>((next & 0x000f000fu) | digits, one, low);
+      pairs[3] = fma_pair<T>((next & 0x00f000f0u) | digits, part, high);
+    } else {
+      pairs[0] = fma_pair<T>(__nvvm_prmt(word, digits, 0x5150), one, low);
+      pairs[1] = fma_pair<T>(__nvvm_prmt(word, digits, 0x5352), one, low);
+    }
+  }
+  /// Eight elements of a row as they meet these: of two words of eight bits, of one of four.
+  WEFT_INLINE static Vec<u32, 4> turned(Vec<u32, 4> x) {
+    if constexpr (Bits == 8) return x;
+    return {__nvvm_prmt(x[0], x[2], 0x5410), __nvvm_prmt(x[0], x[2], 0x7632), __nvvm_prmt(x[1], x[3], 0x5410),
+            __nvvm_prmt(x[1], x[3], 0x7632)};
+  }
+};
+
+template <class T>
+WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (is_same<T, f16>) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+/// Columns that a block of `block_few` makes.
+inline constexpr int block_few_columns = 16;
+
+/// Adds up what the waves of a block found and hands it on, eight columns at a time. Lane l: of columns l / 4 and
+/// l / 4 + 8 the sums of rows 2p and 2p + 1, of every fourth piece of k.
+template <int Pairs, class L, class Store>
+WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 col, f32 (&total)[Pairs][4], const Store& store) {
+  constexpr int waves = L::threads / wave_size, columns = block_few_columns, rows = 2 * Pairs;
+  WEFT_SHARED f32 sums[waves * rows * columns];
+  const int wave = thread_id() / wave_size, lane = lane_id();
+  barrier();  // an earlier task's sums have been read
+  WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
+    WEFT_UNROLL for (int i = 0; i < 4; i++) {
+      f32 sum = total[p][i];
+      sum += shuffle_xor(sum, 1);
+      sum += shuffle_xor(sum, 2);
+      if (lane % 4 == 0) sums[(wave * rows + 2 * p + i % 2) * columns + lane / 4 + i / 2 * 8] = sum;
+    }
+  }
+  barrier();
+  const int row = thread_id() / 2, at = thread_id() % 2 * gemm_lanes;
+  if (row >= rows || row >= s.m || col + at >= s.n) return;
+  Vec<f32, gemm_lanes> whole{};
+  WEFT_NO_UNROLL for (int w = 0; w < waves; w++) whole += load_sums(sums + (w * rows + row) * columns + at);
+  if (col + at + gemm_lanes <= s.n) store(i64(0), i64(row), col + at, whole, Full{});
+  else store(i64(0), i64(row), col + at, whole, Part{int(s.n - col - at)});
+}
+
+/// Up to eight rows of T, of 16 bits, for blocks that are whole pieces of 16 bytes of weights. A wave takes a piece
+/// each of four neighbouring blocks, or of their parts, of 16 columns at a time; the matrix unit multiplies them by two
+/// rows at once: of its eight columns two belong to each of the four pieces and are zero elsewhere, so that each
+/// piece's sum stays apart and meets its scale in f32. Each lane has a ring of its own in dynamic shared memory, 128
+/// bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks: ceil_div(n, 16), or fewer.
+template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
+WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
+  using Of = WeightPairs<T, W::Bits>;
+  constexpr int piece = 128 / W::Bits, waves = L::threads / wave_size, stages = 4, words = W::Bits / 4;
+  constexpr i64 apart = waves * 4 * piece;
+  static_assert(W::Block % piece == 0 && L::threads >= 4 * Pairs);
+  const Shared<u32> ring = (Shared<u32>)weft_dynamic_shared;
+  struct Factors {
+    f32 scale[2], zero[2];
+  };
+  const int quarter = lane_id() % 4, eighth = lane_id() / 4;
+  const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row, the others zeros
+  const auto place = [&](int slot, int c)
+                         WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
+  for_tasks(launch, ceil_div(s.n, block_few_columns), [&](i64 task) WEFT_LAMBDA {
+    typename A::Row rows[Pairs];
+    WEFT_UNROLL for (int p = 0; p < Pairs; p++) rows[p] = a.row(0, least(2 * p + eighth % 2, s.m - 1));
+    i64 columns[2];
+    WEFT_UNROLL for (int c = 0; c < 2; c++) columns[c] = least(task * block_few_columns + eighth + c * 8, s.n - 1);
+    const auto start = [&](int slot, i64 k) WEFT_LAMBDA {
+      WEFT_UNROLL for (int c = 0; c < 2; c++) {
+        copy_async(place(slot, c), weights.at(columns[c], k < s.k ? k : 0), k < s.k ? 16 : 0);
+      }
+      end_async_group();
+    };
+    const auto factors = [&](i64 k) WEFT_LAMBDA {
+      Factors f = {};
+      WEFT_UNROLL for (int c = 0; c < 2; c++) {
+        if (k < s.k) f.scale[c] = weights.scale_at(columns[c], k), f.zero[c] = weights.zero_at(columns[c], k);
+      }
+      return f;
+    };
+    const i64 begin = thread_id() / wave_size * 4 * piece;
+    i64 k = begin + quarter * piece;
+    WEFT_UNROLL for (int i = 0; i + 1 < stages; i++) start(i, k + i * apart);
+    Factors next = factors(k), after = factors(k + apart);
+    if constexpr (Ahead) wait_for_inputs();
+    f32 total[Pairs][4] = {};
+    int slot = 0;
+    // All lanes of a wave go on together, as the matrix unit needs.
+    WEFT_NO_UNROLL for (i64 first = begin; first < s.k; first += apart, k += apart) {
+      wait_async_groups<stages - 2>();
+      const Factors now = next;
+      next = after, after = factors(k + 2 * apart);
+      start(slot == 0 ? stages - 1 : slot - 1, k + (stages - 1) * apart);
+      const Of of[2] = {Of(now.zero[0]), Of(now.zero[1])};
+      f32 sums[Pairs][4] = {};
+      const auto multiply_eight = [&](int part) WEFT_LAMBDA {
+        u32 w[2][4];
+        WEFT_UNROLL for (int c = 0; c < 2; c++) {
+          WEFT_UNROLL for (int i = 0; i < words; i++) {
+            u32 pairs[Of::count];
+            of[c].of(place(slot, c)[part * words + i], pairs);
+            WEFT_UNROLL for (int j = 0; j < Of::count; j++) w[c][i * Of::count + j] = pairs[j];
+          }
+        }
+        WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
+          Vec<u32, 4> x{};
+          const i64 at = k + part * 8;
+          if (has_row && at < s.k) x = Of::turned(load_whole<4>((const WEFT_GLOBAL u32*)(rows[p] + at), Full{}));
+          multiply_pairs<T>(sums[p], {w[0][0], w[1][0], w[0][1], w[1][1]}, x[0], x[1]);
+          multiply_pairs<T>(sums[p], {w[0][2], w[1][2], w[0][3], w[1][3]}, x[2], x[3]);
+        }
+      };
+      if constexpr (Pairs == 1) {
+        WEFT_UNROLL for (int part = 0; part < piece / 8; part++) multiply_eight(part);
+      } else {
+        WEFT_NO_UNROLL for (int part = 0; part < piece / 8; part++) multiply_eight(part);
+      }
+      WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
+        WEFT_UNROLL for (int i = 0; i < 4; i++) total[p][i] += sums[p][i] * now.scale[i / 2];
+      }
+      slot = slot + 1 == stages ? 0 : slot + 1;
+    }
+    wait_async_groups<0>();
+    store_pair_sums<Pairs>(launch, s, task * block_few_columns, total, store);
+  });
+}
+#endif
 
 }  // namespace weft::kernel
 #endif

@@ -8,6 +8,9 @@
 namespace weft {
 namespace {
 
+constexpr int64_t most_block_rows = 8;   // of kernels/block_dot_gpu.h: block_few
+constexpr int64_t typical_prompt = 128;  // rows of a product that is not of few
+
 /// Rows that begin on multiples of 16 bytes, k side by side in whole vectors; copied if they do not.
 View whole_rows(Lowering& lowering, Value x) {
   View view = lowering.view_of(x);
@@ -44,9 +47,50 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   return true;
 }
 
+/// A kernel of few rows: what is called and how it is launched.
+struct FewRowsKernel {
+  std::string function;
+  int columns = 0, threads = 256;  ///< of a block
+  int ring = 0;                    ///< bytes of dynamic shared memory for each thread
+  int occupancy = 0;               ///< blocks that should fit on a compute unit at once
+  int lanes = 8;                   ///< columns that the epilogue gets at once
+};
+
+/// Up to eight rows of 16 bits on NVIDIA's matrix unit (kernels/block_dot_gpu.h: block_few).
+std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
+                                            int64_t rows, bool ahead) {
+  bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
+  bool fits = is_exact && op.block % (128 / weight_bits) == 0 && rows <= most_block_rows;
+  if (lowering.chip().kind != ChipKind::nvidia || !fits) return std::nullopt;
+  return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", (rows + 1) / 2, ", ", ahead, ">"),
+                       .columns = 16,
+                       .ring = 128,
+                       .occupancy = 2};
+}
+
+/// As fast as the weights can be read, where there is a kernel for so few rows.
+std::optional<FewRowsKernel> few_rows(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
+                                      bool ahead) {
+  const auto& op = *dot.as<BlockDot>();
+  Dim n = dot.inputs[1].dims()[0], k = dot.inputs[0].dims().back();
+  int weight_bits = bits(dot.inputs[1].dtype());
+  if (m > 1) {  // measured: for one row alone the vector units are as fast
+    if (auto best = on_matrix_unit(lowering, op, weight_bits, type, m, ahead)) return best;
+  }
+  if (m > most_few_rows) return std::nullopt;
+  int lanes = weight_bits == 4 && op.block % 32 == 0 ? 32 : 16;  // BlockWeights::piece
+  FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), lanes);
+  return FewRowsKernel{.function = cat("block_gemv<", kernel_type(type), ", ", m, ", ", f.columns, ", ",
+                                       std::min(f.at_once, 2), ", ", ahead, ">"),
+                       .columns = f.columns,
+                       .threads = f.threads,
+                       .lanes = f.columns};
+}
+
 }  // namespace
 
-/// Few rows read the weights once; more are a matrix product whose B becomes numbers on its way to shared memory.
+/// Few rows read the weights once; more are a matrix product whose B becomes numbers on its way to shared memory. Where
+/// only the run tells how many there are, it decides.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);
@@ -54,38 +98,49 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   Product rows{.a = x, .b = x, .k = x.dims.back()};
   Dim m = product(Dims(x.dims.begin(), x.dims.end() - 1)), n = dot.inputs[1].dims()[0], k = x.dims.back();
   Dim stride = row_stride(rows);
-  int weight_bits = bits(dot.inputs[1].dtype()), threads = 0;
-  bool is_few = m.is_constant() && m.value() >= 1 && m.value() <= most_few_rows && k.is_multiple_of(8) &&
-                is_direct(x, 0, stride, 1, type);
-  bool ahead = is_few && has_constant_weights(lowering, dot);
+  int weight_bits = bits(dot.inputs[1].dtype());
+  bool ahead = has_constant_weights(lowering, dot),
+       is_direct_x = k.is_multiple_of(8) && is_direct(x, 0, stride, 1, type);
+  bool may_be_few = is_direct_x && m.lower_bound() <= most_block_rows;
+  std::optional<FewRowsKernel> few;
+  if (may_be_few && m.is_constant() && m.value() >= 1) few = few_rows(lowering, dot, type, m.value(), ahead);
 
   KernelBuilder kernel("block_dot_gpu.h");
-  std::string sizes = cat("{1, ", kernel.size(m), ", ", kernel.size(n), ", ", kernel.size(k), "}");
   kernel.line("const auto weights = ", weights_text(lowering, kernel, dot), ";");
-  std::string a = operand_text(kernel, x, 0, stride, 1, type), reason;
-  Dim blocks = 0;
-  if (is_few) {
-    int lanes = weight_bits == 4 && dot.as<BlockDot>()->block % 32 == 0 ? 32 : 16;  // BlockWeights::piece
-    FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), lanes);
-    f.at_once = std::min(f.at_once, 2);
-    kernel.line("constexpr int W = ", f.columns, ";");
-    kernel.line("block_gemv<", kernel_type(type), ", ", m.value(), ", ", f.columns, ", ", f.at_once, ", ", ahead,
-                ">(WEFT_LAUNCH, ", sizes, ", ", a, ", weights,");
-    blocks = ceildiv(n, f.columns), threads = f.threads;
-    reason = cat("packed weights, few rows: read them once, ", f.columns, " columns a block");
-  } else {
-    GpuTile tile = *choose_tile(lowering, {.type = type, .m = m, .n = n, .k = k, .family = "block_dot"});
-    kernel.line("constexpr int W = gemm_lanes;");
-    kernel.line("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">(WEFT_LAUNCH, ", sizes, ", ", a, ",");
-    kernel.line("    along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<", kernel_type(type),
-                ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }),");
-    blocks = tile_blocks(tile, 1, m, n), threads = tile.threads(lowering.wave());
-    reason = cat("packed weights, matrix product in ", describe(tile));
-  }
-  kernel.line("    [&](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("constexpr int W = ", few ? few->lanes : 8, ";");
+  kernel.line(
+      "const auto result = [&](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) "
+      "WEFT_LAMBDA {");
   lowering.emit_epilogue(kernel, region, result_iteration(region.dims, 0), "acc", DType::f32);
-  kernel.line("});");
-  kernel.set_grid(blocks, threads);
+  kernel.line("};");
+  std::string operands = cat("(WEFT_LAUNCH, {1, ", kernel.size(m), ", ", kernel.size(n), ", ", kernel.size(k), "}, ",
+                             operand_text(kernel, x, 0, stride, 1, type), ", "),
+              reason;
+  if (few) {
+    kernel.line(few->function, operands, "weights, result);");
+    kernel.set_grid(ceildiv(n, few->columns), few->threads, few->threads * few->ring);
+    kernel.set_occupancy(few->occupancy);
+    reason = cat("packed weights, few rows: read them once, ", few->columns, " columns a block");
+  } else {
+    std::optional<FewRowsKernel> others;
+    if (may_be_few && !m.is_constant())
+      others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, most_block_rows, ahead);
+    Dim typical = others ? Dim(typical_prompt) : m;
+    GpuTile tile = *choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"});
+    int threads = tile.threads(lowering.wave());
+    if (others)
+      kernel.line("if (", kernel.size(m), " <= ", most_block_rows, ") return ", others->function, operands,
+                  "weights, result);");
+    if (others && ahead) kernel.line("wait_for_inputs();");
+    kernel.line("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">", operands);
+    kernel.line("    along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<", kernel_type(type),
+                ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }), result);");
+    Dim blocks = tile_blocks(tile, 1, m, n);
+    kernel.set_grid(others ? max(blocks, ceildiv(n, others->columns)) : blocks, threads,
+                    others ? threads * others->ring : 0);
+    reason = cat("packed weights, matrix product in ", describe(tile), others ? ", few rows read them once" : "");
+    ahead = ahead && others;
+  }
   if (ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("block_dot_", weight_bits));
   step.flops = m * n * k * Dim(2);

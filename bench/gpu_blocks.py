@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16: chains of them, longer than the caches,
+there and back between two widths; microseconds for one product, and how much of the speed of a copy its weights and
+scales are read at.
+
+  python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--copy 4200] [--out results.jsonl]
+
+Needs onnx and numpy; WEFT_COMMAND names the command line. `--copy`: GB/s that a copy reaches there, both ways counted.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import gpu
+import machine
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+SHAPES = [(4096, 4096), (4096, 14336)]
+CACHE = 200e6  # bytes of weights that a chain has at least
+
+
+def bytes_of(wide, narrow, bits, block):
+    """Of the weights and f16 scales of one product."""
+    return wide * narrow * (bits / 8 + 2 / block)
+
+
+def write_chain(path, first, second, rows, bits, block):
+    """The number of products."""
+    random, nodes, tensors, x, width = np.random.default_rng(1), [], [], "x", first
+    pool = random.integers(0, 256, 1 << 24, dtype=np.uint8)
+    count = 2 * max(1, round(CACHE / bytes_of(first, second, bits, block) / 2))
+    for i in range(count):
+        n, k = (second, width) if width == first else (first, width)
+        data = np.resize(np.roll(pool, i * 12345), n * k * bits // 8).reshape(n, k // block, block * bits // 8)
+        scales = (random.random((n, k // block)) + 0.5).astype(np.float16) / np.float16(2 ** (bits - 1) * np.sqrt(k))
+        for name, array in ((f"w{i}", data), (f"s{i}", scales.astype(np.float32))):
+            tensors.append(onnx.numpy_helper.from_array(array, name))
+        nodes.append(helper.make_node("MatMulNBits", [x, f"w{i}", f"s{i}"], [f"y{i}"], domain="com.microsoft", K=k, N=n,
+                                      bits=bits, block_size=block))  # fmt: skip
+        x, width = f"y{i}", n if first != second else first
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, first])  # noqa: E731
+    graph = helper.make_graph(nodes, "chain", [value("x")], [value(x)], tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default="1,2,4,8")
+    parser.add_argument("--bits", type=int, default=4)
+    parser.add_argument("--block", type=int, default=32)
+    parser.add_argument("--copy", type=float, default=4200)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    for first, second in SHAPES:
+        for rows in map(int, arguments.rows.split(",")):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "chain.onnx")
+                count = write_chain(path, first, second, rows, arguments.bits, arguments.block)
+                found = gpu.measured(path, "gpu", "f16", [], 0)
+            row = {"k": first, "n": second, "rows": rows, "bits": arguments.bits, "block": arguments.block, "products": count}
+            if "ms" in found:
+                us = found["ms"] * 1000 / count
+                speed = bytes_of(first, second, arguments.bits, arguments.block) / us / 1000
+                row |= {"us": round(us, 2), "gb_s": round(speed), "of_copy": round(speed / arguments.copy, 2)}
+            else:
+                row |= found
+            machine.tell(row, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
