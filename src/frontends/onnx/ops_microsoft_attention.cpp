@@ -222,6 +222,7 @@ Values attention_of(Call& c, Expr product, const Slots& slots) {
 }
 
 Values packed_attention(Call& c) {
+  c.expect_ranks({{0, 3}, {1, 2}, {2, 1}, {4, 5}, {5, 4}});
   return attention_of(c, matmul(arg(c, 0), arg(c, 1)), {.mask = 3, .score_bias = 5, .past = 4});
 }
 
@@ -234,6 +235,7 @@ Values quantized_attention(Call& c) {
     if (c.has_input(zero)) in.push_back(laid_out(zero));
     return Expr{&c, c.emit(Dequantize{.axis = c.input(i).rank() - 1}, in)};
   };
+  c.expect_ranks({{0, 3}, {1, 2}, {2, 1}, {8, 5}});
   return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
