@@ -44,11 +44,9 @@ std::string print(const std::string& value, const PrintContext&) {
   std::string text = "\"";
   for (char c : value) {
     if (c == '"' || c == '\\') text += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      text += cat("\\x", "0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]);
-    else text += c;
+    text += c;
   }
-  return text + "\"";
+  return printable(text) + "\"";  // which escapes what is no text, and no backslashes
 }
 
 std::string print(const Tensor& value, const PrintContext& context) {
