@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -12,19 +13,24 @@ namespace {
 bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
 /// Axes that keep their size read the same place.
-bool is_resized(const Resize& op, const Dims& in, size_t axis) {
+bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
+  const auto& op = *i.as<Resize>();
+  if (i.inputs.size() > 1) return true;
   bool same = known_equal(in[axis], op.dims[axis]) && (op.scales[axis] <= 0 || op.scales[axis] == 1);
   return !same || is_crop(op);
 }
 
 /// Taps that a result coordinate reads at most.
-Dim tap_count(const Resize& op, const Dim& in, const Dim& out, double scale) {
+Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
+  const auto& op = *i.as<Resize>();
+  const Dim& out = op.dims[axis];
+  double scale = i.inputs.size() > 1 ? 0 : op.scales[axis];
   if (op.mode == ResizeMode::nearest) return 1;
   int64_t reach = op.mode == ResizeMode::linear ? 1 : 2;
   if (!op.antialias) return 2 * reach;
   if (scale >= 1) return 2 * reach + 1;
   if (scale > 0) return static_cast<int64_t>(2 * static_cast<double>(reach) / scale) + 2;
-  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 1;
+  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // a scale is at least out / in
 }
 
 /// Integers are summed in f64, so that they round as exact sums would.
@@ -39,14 +45,30 @@ struct Table {
   Dim taps;
 };
 
-std::string axis_text(KernelBuilder& kernel, const Resize& op, size_t axis, const View& x, const Dim& taps) {
+/// Scale, start and end of an axis.
+std::array<std::string, 3> factors(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, size_t axis) {
+  const auto& op = *i.as<Resize>();
+  std::array<std::string, 3> list;
+  if (i.inputs.size() > 1) {
+    View view = lowering.contiguous_view_of(i.inputs[1]);
+    std::string data = kernel.buffer(view.buffer, DType::f64, false), offset = kernel.size(view.offset);
+    for (size_t k = 0; k < 3; ++k) list[k] = cat(data, "[", offset, " + ", k * op.dims.size() + axis, "]");
+    return list;
+  }
   bool crop = is_crop(op);
-  auto number = [](double value) { return number_text(DType::f64, value); };
+  std::array<double, 3> numbers = {op.scales[axis], crop ? op.roi[axis] : 0, crop ? op.roi[axis + op.dims.size()] : 1};
+  for (size_t k = 0; k < 3; ++k) list[k] = number_text(DType::f64, numbers[k]);
+  return list;
+}
+
+std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, size_t axis, const View& x,
+                      const Dim& taps) {
+  const auto& op = *i.as<Resize>();
+  auto [scale, start, end] = factors(lowering, kernel, i, axis);
   return cat("{ResizeMode::", names(op.mode)[static_cast<size_t>(op.mode)],
              ", ResizeCoordinates::", names(op.coordinates)[static_cast<size_t>(op.coordinates)],
              ", ResizeRounding::", names(op.nearest)[static_cast<size_t>(op.nearest)], ", ", op.exclude_outside, ", ",
-             op.antialias, ", ", number(op.cubic_a), ", ", number(op.scales[axis]), ", ",
-             number(crop ? op.roi[axis] : 0), ", ", number(crop ? op.roi[axis + op.dims.size()] : 1), ", ",
+             op.antialias, ", ", number_text(DType::f64, op.cubic_a), ", ", scale, ", ", start, ", ", end, ", ",
              kernel.size(x.dims[axis]), ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ",
              kernel.size(taps), "}");
 }
@@ -55,8 +77,8 @@ std::string axis_text(KernelBuilder& kernel, const Resize& op, size_t axis, cons
 Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];
-  Dim taps = tap_count(op, x.dims[axis], out, op.scales[axis]);
-  bool load_time = all_constant({x.dims[axis], out, x.strides[axis]});
+  Dim taps = tap_count(i, x.dims[axis], axis);
+  bool load_time = i.inputs.size() == 1 && all_constant({x.dims[axis], out, x.strides[axis]});
   DType weight = is_float(sum) ? sum : DType::f32;
   Table table{.places = lowering.new_packed(DType::i64, out * (taps + 1), load_time, cat("places of ", i.source)),
               .weights = lowering.new_packed(weight, out * taps, load_time, cat("weights of ", i.source)),
@@ -64,7 +86,7 @@ Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const Vi
   KernelBuilder kernel("resize.h");
   std::string places = kernel.buffer(table.places.buffer, DType::i64, true),
               weights = kernel.buffer(table.weights.buffer, weight, true);
-  kernel.line("const ResizeAxis axis", axis_text(kernel, op, axis, x, taps), ";");
+  kernel.line("const ResizeAxis axis", axis_text(lowering, kernel, i, axis, x, taps), ";");
   kernel.line("resize_table(WEFT_LAUNCH, axis, raw(", places, "), raw(", weights, "));");
   lowering.set_items(kernel, out, cat("tasks::ceil_div(", kernel.size(out), ", 256)"));
   lowering.add_step(kernel.finish(lowering.plan(), "resize_table"), "what each coordinate reads, once for its axis",
@@ -104,7 +126,7 @@ void lower_resize(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<Resize>();
   View x = lowering.view_of(i.inputs[0]);
   std::vector<bool> resized;
-  for (size_t a = 0; a < op.dims.size(); ++a) resized.push_back(is_resized(op, x.dims, a));
+  for (size_t a = 0; a < op.dims.size(); ++a) resized.push_back(is_resized(i, x.dims, a));
   std::vector<AxisGroup> groups = group_axes(op.dims, x.strides, resized);
   DType sum = sum_type(op, x.dtype);
   bool last_is_resized = resized.back();

@@ -25,8 +25,10 @@ std::span<const std::string_view> names(ResizeNearest) {
 }
 
 Types Resize::infer(Operands in) const {
-  operand_count(name, in, 1, 1);
+  operand_count(name, in, 1, 2);
   const Shape& x = tensor(name, in, 0);
+  if (in.size() == 2 && tensor(name, in, 1) != Shape{DType::f64, {3, x.rank()}})
+    refuse("E151", name, ": the operand of scales and regions is ", in[1], ", not f64[3,", x.rank(), "]");
   length_is(name, "dims", dims.size(), x.rank());
   length_is(name, "scales", scales.size(), x.rank());
   return {Shape{x.dtype, dims}};
@@ -156,12 +158,18 @@ std::vector<Wide> Resize::evaluate(std::span<const Wide> in) const {
     for (int64_t v : x.as<int64_t>()) reals.push_back(to_real(x.dtype, v));
     x = make_wide(x.dtype, x.dims, std::move(reals));
   }
+  bool is_crop = coordinates == ResizeCoordinates::tf_crop_and_resize && !roi.empty();
+  std::vector<double> factors = scales, region = is_crop ? roi : std::vector<double>(2 * dims.size());
+  if (in.size() == 2) {
+    std::span<const double> all = in[1].as<double>();
+    factors.assign(all.begin(), all.begin() + std::ssize(dims));
+    region.assign(all.begin() + std::ssize(dims), all.end());
+  }
   for (size_t a = 0; a < dims.size(); ++a) {
     int64_t size = x.dims[a], result = dims[a].value();
-    double scale = scales[a] > 0 ? scales[a] : static_cast<double>(result) / static_cast<double>(size);
-    bool is_crop = coordinates == ResizeCoordinates::tf_crop_and_resize && !roi.empty();
+    double scale = factors[a] > 0 ? factors[a] : static_cast<double>(result) / static_cast<double>(size);
     if (size == result && scale == 1 && !is_crop) continue;
-    Axis axis{*this, size, result, scale, is_crop ? roi[a] : 0, is_crop ? roi[a + dims.size()] : 1};
+    Axis axis{*this, size, result, scale, region[a], region[a + dims.size()]};
     x = with_elements(x, [&]<class T>(std::span<const T>) {
       return resize_axis<T>(x, static_cast<int64_t>(a), axis.all(), extrapolation);
     });

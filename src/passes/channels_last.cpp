@@ -101,7 +101,7 @@ class LayoutChange {
     if (const auto* op = i.as<Pad>())
       return insert(i, Pad{permuted(op->before), permuted(op->after), op->mode}, inputs);
     Resize resize = *i.as<Resize>();
-    if (!resize.roi.empty()) return {};
+    if (!resize.roi.empty() || inputs.size() > 1) return {};
     resize.dims = permuted(resize.dims);
     resize.scales = permuted(resize.scales);
     return insert(i, resize, inputs);

@@ -94,6 +94,45 @@ def test_sizes_that_scales_give(free, scales, height, mode):
     judge("Resize", [floats(1, 2, height, 8), None, np.array([1, 1, *scales], np.float32)], {"mode": mode}, free=free, constants=[2])
 
 
+@pytest.mark.parametrize("scales", [(0.7, 1.5), (2.3, 0.4), (1, 1)])
+@pytest.mark.parametrize("words", [
+    {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, {"mode": "nearest"},
+    {"mode": "linear"}, {"mode": "linear", "antialias": 1},
+    {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"}, {"mode": "cubic", "exclude_outside": 1},
+    {"mode": "cubic", "antialias": 1}], ids=lambda words: "-".join(map(str, words.values())))  # fmt: skip
+def test_scales_that_only_the_run_tells(scales, words):
+    judge("Resize", [floats(1, 2, 10, 8), None, np.array([1, 1, *scales], np.float32)], words)
+    free = {("i0", 2): "n", ("i0", 3): "m"}
+    judge("Resize", [floats(1, 2, 10, 8), None, np.array(scales, np.float32)], {**words, "axes": [2, 3]}, free=free)
+
+
+@pytest.mark.parametrize("scales", [(0.7, 1.5), (2.3, 0.5)])
+def test_corners_that_only_the_run_tells(scales):
+    words = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    judge("Resize", [floats(1, 2, 10, 8), None, np.array([1, 1, *scales], np.float32)], words)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("constants", [[], [1], [2]], ids=["both", "scales", "roi"])
+def test_regions_that_only_the_run_tells(mode, constants):
+    """Scales give whole sizes: of others onnx's reference and onnxruntime make different regions."""
+    roi = np.array([0, 0, 0.2, -0.23, 1, 1, 0.9, 1.17], np.float32)
+    words = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.5}
+    judge("Resize", [floats(1, 2, 10, 8), roi, np.array([1, 1, 1.5, 0.75], np.float32)], words, constants=constants)
+    judge("Resize", [floats(1, 2, 10, 8), roi, None, np.array([1, 2, 5, 9])], words)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller", "stretch"])
+def test_ratios_that_only_the_run_tells(policy):
+    words = {"mode": "linear", "keep_aspect_ratio_policy": policy, "axes": [2, 3]}
+    judge("Resize", [floats(1, 2, 10, 8), None, None, np.array([7, 19])], words)
+    judge("Resize", [floats(1, 2, 10, 8), None, None, np.array([7, 19])], words, free={("i0", 3): "m"}, constants=[3])
+
+
+def test_upsampling_that_only_the_run_tells():
+    judge("Upsample", [floats(1, 2, 5, 4), np.array([1, 1, 2, 3], np.float32)], {"mode": "linear"}, opset=9)
+
+
 def test_heads_of_a_free_size():
     """What 1 / sqrt(size) scales, and whether heads fit, the run tells."""
     free = {(f"i{i}", 2): "width" for i in range(3)}

@@ -54,7 +54,53 @@ std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   return axes;
 }
 
-void set_scales(Call& c, Resize& op, const std::vector<int64_t>& axes, const std::vector<double>& scales) {
+/// A Resize to be, and what only a run tells of it: scales f64[rank], and regions f64[2 * rank].
+struct Resizing {
+  Resize op;
+  Value scales = {}, regions = {};
+};
+
+Expr vector_of(Call& c, const std::vector<double>& numbers) {
+  return {&c, constant(c.module(), make_tensor(DType::f64, {std::ssize(numbers)}, std::span<const double>(numbers)))};
+}
+
+/// f64[rank] with values[first + i] for axis axes[i], and `rest` for the others.
+Expr spread(Call& c, Expr values, int64_t first, const std::vector<int64_t>& axes, size_t rank, double rest) {
+  Values parts(rank, full(c, DType::f64, {1}, rest));
+  for (size_t i = 0; i < axes.size(); ++i)
+    parts[static_cast<size_t>(axes[i])] = slice(values, 0, first + static_cast<int64_t>(i), 1);
+  return concat(c, parts, 0);
+}
+
+/// Input `i`, numbers that only a run tells, as f64.
+Expr run_time_numbers(Call& c, size_t i, size_t wanted, std::string_view what) {
+  const Shape& shape = c.input(i).shape();
+  if (shape.rank() != 1 || !known_equal(shape.dims[0], static_cast<int64_t>(wanted)))
+    c.fail("E140", cat("needs ", wanted, " ", what, ", has ", shape));
+  return convert(arg(c, i), DType::f64);
+}
+
+Expr sizes_along(Call& c, const Dims& dims, const std::vector<int64_t>& axes) {
+  Dims list;
+  for (int64_t a : axes) list.push_back(dims[static_cast<size_t>(a)]);
+  return convert(sizes(c, list), DType::f64);
+}
+
+/// The sizes in `computed`, f64[axes], become those of the result.
+void set_computed_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, Expr computed) {
+  Dims found = c.sizes_or_bound(convert(computed, DType::i64), std::vector<std::optional<Dim>>(axes.size()));
+  for (size_t i = 0; i < axes.size(); ++i) r.op.dims[static_cast<size_t>(axes[i])] = found[i];
+}
+
+/// The same arithmetic as scaled_size.
+void set_run_time_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input) {
+  Expr scales = run_time_numbers(c, input, axes.size(), "scales");
+  r.scales = spread(c, scales, 0, axes, r.op.dims.size(), 1);
+  Expr sizes = floor(convert(sizes_along(c, r.op.dims, axes) * scales, DType::f32));
+  set_computed_sizes(c, r, axes, sizes);
+}
+
+void set_constant_scales(Call& c, Resize& op, const std::vector<int64_t>& axes, const std::vector<double>& scales) {
   if (scales.size() != axes.size()) c.fail("E140", cat("has ", scales.size(), " scales for ", axes.size(), " axes"));
   for (size_t i = 0; i < axes.size(); ++i) {
     auto axis = static_cast<size_t>(axes[i]);
@@ -63,8 +109,22 @@ void set_scales(Call& c, Resize& op, const std::vector<int64_t>& axes, const std
   }
 }
 
+void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input) {
+  if (auto scales = c.constant(input)) set_constant_scales(c, r.op, axes, to_doubles(*scales));
+  else set_run_time_scales(c, r, axes, input);
+}
+
+/// One scale for all axes that comes nearest to the wanted sizes, where only a run tells these or those of the operand.
+void keep_run_time_ratio(Call& c, Resizing& r, const std::vector<int64_t>& axes, bool not_larger) {
+  Expr have = sizes_along(c, r.op.dims, axes), wanted = run_time_numbers(c, 3, axes.size(), "sizes");
+  Expr scale = reduce(not_larger ? ReduceFn::min : ReduceFn::max, wanted / have, {0});
+  r.scales = spread(c, broadcast(scale, have.dims()), 0, axes, r.op.dims.size(), 1);
+  set_computed_sizes(c, r, axes, floor(scale * have + 0.5));
+}
+
 /// Wanted sizes; the policies that keep the aspect ratio choose one scale for all axes.
-void set_sizes(Call& c, Resize& op, const std::vector<int64_t>& axes, const Dims& sizes) {
+void set_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, const Dims& sizes) {
+  Resize& op = r.op;
   if (sizes.size() != axes.size()) c.fail("E140", cat("has ", sizes.size(), " sizes for ", axes.size(), " axes"));
   std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
   if (policy == "stretch") {
@@ -78,12 +138,13 @@ void set_sizes(Call& c, Resize& op, const std::vector<int64_t>& axes, const Dims
   }
   if (policy != "not_larger" && policy != "not_smaller")
     c.fail("E145", cat("keep_aspect_ratio_policy '", printable(policy), "' is unknown"));
-  std::vector<int64_t> wanted = c.numbers(3);
+  auto is_open = [&](int64_t a) { return !op.dims[static_cast<size_t>(a)].is_constant(); };
+  if (!std::ranges::all_of(sizes, &Dim::is_constant) || std::ranges::any_of(axes, is_open))
+    return keep_run_time_ratio(c, r, axes, policy == "not_larger");
   double chosen = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
-    Dim size = op.dims[static_cast<size_t>(axes[i])];
-    if (!size.is_constant()) c.unsupported(cat("with ", policy, " needs fixed sizes"));
-    double scale = static_cast<double>(wanted[i]) / static_cast<double>(size.value());
+    double scale =
+        static_cast<double>(sizes[i].value()) / static_cast<double>(op.dims[static_cast<size_t>(axes[i])].value());
     chosen = i == 0 ? scale : policy == "not_larger" ? std::min(chosen, scale) : std::max(chosen, scale);
   }
   for (int64_t a : axes) {
@@ -93,33 +154,51 @@ void set_sizes(Call& c, Resize& op, const std::vector<int64_t>& axes, const Dims
   }
 }
 
-std::vector<double> scale_values(Call& c, size_t input) { return to_doubles(c.require_constant(input, "scales")); }
-
 bool is_empty(Call& c, size_t input) {
   return !c.has_input(input) || known_equal(c.input(input).shape().elements(), 0);
 }
 
 Resize resize_of(Value x) { return {.dims = x.dims(), .scales = std::vector<double>(x.dims().size(), 1.0)}; }
 
+Value finished(Call& c, const Resizing& r) {
+  if (!r.scales && !r.regions) return c.emit(r.op, {c.input(0)});
+  size_t rank = r.op.dims.size();
+  const std::vector<double>& roi = r.op.roi;
+  Value scales = r.scales ? r.scales : vector_of(c, r.op.scales),
+        regions = r.regions ? r.regions : vector_of(c, roi.empty() ? std::vector<double>(2 * rank) : roi);
+  Expr factors = reshape(concat(c, {scales, regions}, 0), {3, static_cast<int64_t>(rank)});
+  return c.emit(r.op, {c.input(0), factors});
+}
+
 /// Upsample, and Resize before opset 11: asymmetric coordinates, nearest rounds down.
 Values upsample(Call& c) {
-  Resize op = resize_of(c.input(0));
+  Resizing r{.op = resize_of(c.input(0))};
+  Resize& op = r.op;
   std::string mode = c.text("mode", "nearest");
   op.mode = by_name<ResizeMode>(c, "mode", mode == "bilinear" ? "linear" : mode);
   op.coordinates = ResizeCoordinates::asymmetric;
   op.nearest = ResizeNearest::floor;
-  set_scales(c, op, resized_axes(c, c.input(0).rank()), c.has("scales") ? c.floats("scales") : scale_values(c, 1));
-  return {c.emit(op, {c.input(0)})};
+  std::vector<int64_t> axes = resized_axes(c, c.input(0).rank());
+  if (c.has("scales")) set_constant_scales(c, op, axes, c.floats("scales"));
+  else set_scales(c, r, axes, 1);
+  return {finished(c, r)};
 }
 
 /// roi lists the starts of the axes, then their ends; axes that are not named are whole.
-void set_roi(Call& c, Resize& op, const std::vector<int64_t>& axes) {
-  auto roi = to_doubles(c.require_constant(1, "roi"));
-  if (roi.size() != 2 * axes.size())
-    c.fail("E140", cat("has ", roi.size(), " numbers in roi for ", axes.size(), " axes"));
+void set_roi(Call& c, Resizing& r, const std::vector<int64_t>& axes) {
+  Resize& op = r.op;
   size_t rank = op.dims.size();
   op.roi.assign(2 * rank, 0);
   std::fill(op.roi.begin() + static_cast<ptrdiff_t>(rank), op.roi.end(), 1);
+  auto given = c.constant(1);
+  if (!given) {
+    Expr all = run_time_numbers(c, 1, 2 * axes.size(), "numbers in roi");
+    r.regions = concat(c, {spread(c, all, 0, axes, rank, 0), spread(c, all, std::ssize(axes), axes, rank, 1)}, 0);
+    return;
+  }
+  auto roi = to_doubles(*given);
+  if (roi.size() != 2 * axes.size())
+    c.fail("E140", cat("has ", roi.size(), " numbers in roi for ", axes.size(), " axes"));
   for (size_t i = 0; i < axes.size(); ++i) {
     op.roi[static_cast<size_t>(axes[i])] = roi[i];
     op.roi[rank + static_cast<size_t>(axes[i])] = roi[axes.size() + i];
@@ -129,7 +208,8 @@ void set_roi(Call& c, Resize& op, const std::vector<int64_t>& axes) {
 Values resize(Call& c) {
   if (c.opset() < 11) return upsample(c);
   Value x = c.input(0);
-  Resize op = resize_of(x);
+  Resizing r{.op = resize_of(x)};
+  Resize& op = r.op;
   auto axes = resized_axes(c, x.rank());
   op.mode = by_name<ResizeMode>(c, "mode", c.text("mode", "nearest"));
   std::string coordinates = c.text("coordinate_transformation_mode", "half_pixel");
@@ -139,16 +219,16 @@ Values resize(Call& c) {
   op.exclude_outside = c.flag("exclude_outside");
   op.antialias = c.flag("antialias");
   op.extrapolation = c.number("extrapolation_value", 0);
-  if (op.coordinates == ResizeCoordinates::tf_crop_and_resize) set_roi(c, op, axes);
+  if (op.coordinates == ResizeCoordinates::tf_crop_and_resize) set_roi(c, r, axes);
   bool has_scales = !is_empty(c, 2), has_sizes = !is_empty(c, 3);
   if (has_scales == has_sizes) c.fail("E140", "needs either scales or sizes");
   if (has_scales) {
     c.ignore("keep_aspect_ratio_policy");
-    set_scales(c, op, axes, scale_values(c, 2));
+    set_scales(c, r, axes, 2);
   } else {
-    set_sizes(c, op, axes, c.sizes(3));
+    set_sizes(c, r, axes, c.sizes(3));
   }
-  return {c.emit(op, {x})};
+  return {finished(c, r)};
 }
 
 /// The bytes of a picture's file, u8[n], as pixels [height, width, channels].
@@ -169,7 +249,7 @@ Values image_decoder(Call& c) {
 
 constexpr Operator table[] = {
     {"", "ImageDecoder", image_decoder, "no TIFF with compression, no BMP and PNM of other than 8 bits a colour"},
-    {"", "Resize", resize, "constant scales and regions (roi)"},
+    {"", "Resize", resize},
     {"", "Upsample", upsample},
 };
 
