@@ -127,11 +127,16 @@ struct Choice {
   Values state = {};
 };
 
+void expect_decoder_only(Call& c) {
+  if (int64_t kind = c.integer("model_type", 0); kind != 0)
+    c.unsupported(cat("with model_type ", kind, " is not supported: 0 is, a decoder like GPT-2 (1 is T5, 2 Whisper)"));
+  if (c.has("encoder")) c.unsupported("with attribute 'encoder' is not supported: only a decoder like GPT-2 is");
+}
+
 /// One sequence for each row of the batch.
 Values search(Call& c, const Choice& choice) {
   c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
-  if (c.integer("model_type", 0) != 0) c.unsupported("of encoders with decoders is not supported");
-  if (c.has("encoder")) c.unsupported("with an encoder is not supported");
+  expect_decoder_only(c);
   c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
   const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
   auto pad = static_cast<double>(c.integer("pad_token_id"));
@@ -350,8 +355,9 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
 
 Values beam_search(Call& c) {
   c.expect_ranks({{0, 2}, {7, 1}, {8, 2}, {9, 2}});
-  if (c.integer("model_type", 0) != 0) c.unsupported("of encoders with decoders is not supported");
-  if (c.has("encoder") || c.has_input(10)) c.unsupported("with an encoder is not supported");
+  expect_decoder_only(c);
+  if (c.has_input(10))
+    c.unsupported("with input 10 (decoder_input_ids) is not supported: only decoders of their own are");
   if (c.wants_output(2)) c.unsupported("with output 2 (scores of every token) is not supported");
   if (c.has_input(11) && c.number_input(11, "logits_processor") != 0)
     c.unsupported("with a logits_processor is not supported");
