@@ -14,7 +14,7 @@
 namespace weft::host {
 namespace {
 
-constexpr int most_nested = 200, most_repeats = 1000;
+constexpr int most_nested = 64, most_repeats = 1000;
 constexpr size_t most_instructions = 100'000, most_visits = 10 * most_instructions;
 constexpr uint32_t last_code = 0x10ffff;
 

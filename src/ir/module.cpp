@@ -171,9 +171,9 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (size_t i = 0; i < instruction.inputs.size(); ++i) {
-    auto& users = instruction.inputs[i].def->users;
-    users.erase(std::ranges::find(users, &instruction));
+  for (const Value& input : instruction.inputs) {  // mostly the last reader: dead code goes from the end
+    auto& users = input.def->users;
+    users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }
   instruction.inputs.clear();
   if (instruction.is<Constant>()) instruction.op = Constant{};  // lets go of its data

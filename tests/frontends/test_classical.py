@@ -169,3 +169,20 @@ def test_categories():
     # The standard maps NaN as well; onnxruntime does so for its newest version of the operator only.
     model, feed = model_of("LabelEncoder", [np.float32([1, np.nan, 2])], {"keys_floats": [float("nan"), 2.0], "values_int64s": [8, 9]})
     np.testing.assert_array_equal(weft.compile(model).run(feed)["y"], [-1, 8, 9])
+
+
+@pytest.mark.parametrize("depth", [63, 64, 65, 300])
+def test_deep_trees(depth):
+    """More levels than are written out go down in a loop."""
+    count = 2 * depth + 1  # node 2 i leads to leaf 2 i + 1 or to node 2 i + 2
+    inner = range(0, count - 1, 2)
+    rng = np.random.default_rng(depth)
+    is_inner = [i in inner for i in range(count)]
+    columns = {"nodes_treeids": [0] * count, "nodes_nodeids": list(range(count)),
+               "nodes_featureids": rng.integers(FEATURES, size=count).tolist(),
+               "nodes_modes": ["BRANCH_LEQ" if is_inner[i] else "LEAF" for i in range(count)],
+               "nodes_values": (rng.random(count) / 9 - 2).astype(np.float32).tolist(),
+               "nodes_truenodeids": [i + 1 if is_inner[i] else 0 for i in range(count)],
+               "nodes_falsenodeids": [i + 2 if is_inner[i] else 0 for i in range(count)]}  # fmt: skip
+    leaves = [(0, i) for i in range(count) if not is_inner[i]]
+    judge("TreeEnsembleRegressor", [X], {**columns, **weighed("target", leaves, [0]), "n_targets": 1})

@@ -9,7 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from bad_inputs import graph_of, info, save
+from bad_inputs import doubling, graph_of, info, save
 from limits import BUILD
 from onnx import TensorProto, helper
 
@@ -130,6 +130,114 @@ def archive(folder):
     (folder / "a.npz").write_bytes(data[:start] + data[start:end] * 60_000 + tail)
 
 
+# --- operators of ai.onnx.ml, signals, lists, loops
+
+ML = [helper.make_opsetid("ai.onnx.ml", 3)]
+
+
+def classical(op, x=(3, 4), type=TensorProto.FLOAT, **attributes):
+    return lambda f: save(f, graph_of([Node(op, ["x"], ["y"], domain="ai.onnx.ml", **attributes)], [info("x", x, type)],
+                                      [helper.make_empty_tensor_value_info("y")]), opsets=ML)  # fmt: skip
+
+
+def trees(yes, no, leaves, **attributes):
+    """A tree of len(yes) nodes, the last `leaves` of them leaves."""
+    count = len(yes)
+    words = {"nodes_treeids": [0] * count, "nodes_nodeids": list(range(count)), "nodes_featureids": [0] * count,
+             "nodes_values": [0.5] * count, "nodes_truenodeids": yes, "nodes_falsenodeids": no, "n_targets": 1,
+             "nodes_modes": ["BRANCH_LEQ"] * (count - leaves) + ["LEAF"] * leaves, "target_treeids": [0] * leaves,
+             "target_nodeids": list(range(count - leaves, count)), "target_ids": [0] * leaves, "target_weights": [1.0] * leaves}
+    return classical("TreeEnsembleRegressor", **{**words, **attributes})
+
+
+def linked(count):
+    """Each node leads to the next, and to the last leaf."""
+    return trees(list(range(1, count - 1)) + [0, 0], [count - 1] * (count - 2) + [0, 0], 2)
+
+
+RUN = ("run", "m.onnx", "--device", "cpu")
+bomb("a tree that leads back", "E143")(trees([1, 0, 0], [2, 2, 0], 1))
+bomb("a tree of 30,000 levels", None)(linked(30_000))
+bomb("a tree of 2^60 ways", None, RUN)(trees([*range(1, 61), 0], [*range(1, 61), 0], 1))
+bomb("a tree of 20,000 levels and 2^10000 ways", None, ("compile", "m.onnx", "-o", "p.weft"))(trees(
+    [min(i + 1, 19_999) for i in range(20_000)], [min(i + 2, 19_999) for i in range(20_000)], 1))  # fmt: skip
+bomb("a tree that reads feature 2^62", "E143")(trees([1, 0, 0], [2, 0, 0], 2, nodes_featureids=[1 << 62, 0, 0]))
+bomb("2 leaves for 2^40 targets", "E401")(trees([1, 0, 0], [2, 0, 0], 2, n_targets=1 << 40))
+bomb("2 leaves for 2^62 targets", "E401")(trees([1, 0, 0], [2, 0, 0], 2, n_targets=1 << 62))
+bomb("leaves for -1 targets", "E145")(trees([1, 0, 0], [2, 0, 0], 2, n_targets=-1))
+bomb("labels without values", "E140")(classical("LabelEncoder", (4,), TensorProto.INT64, keys_int64s=[1, 2, 3], values_int64s=[1]))
+bomb("200,000 labels", None, RUN)(classical("LabelEncoder", (100,), TensorProto.INT64, keys_int64s=list(range(200_000)),
+                                            values_int64s=list(range(200_000))))  # fmt: skip
+SVM = {"rho": [1.0], "kernel_type": "LINEAR", "kernel_params": [1.0] * 3}
+bomb("a class of -3 supports", "E145")(classical("SVMClassifier", classlabels_ints=[0, 1], vectors_per_class=[5, -3],
+                                                 coefficients=[1.0, 2.0], support_vectors=[1.0] * 8, **SVM))  # fmt: skip
+bomb("2^62 supports", "E151")(classical("SVMRegressor", n_supports=1 << 62, coefficients=[1.0, 2.0], support_vectors=[1.0] * 8, **SVM))
+bomb("pairs of 500 classes", "E122")(classical(
+    "SVMClassifier", classlabels_ints=list(range(500)), vectors_per_class=[1] * 500, coefficients=[1.0] * 499 * 500,
+    support_vectors=[1.0] * 2000, **{**SVM, "rho": [1.0] * (499 * 250)}))  # fmt: skip
+bomb("groups 50,000 deep in a pattern", "E122")(lambda f: save(f, graph_of(
+    [Node("RegexFullMatch", ["x"], ["y"], pattern="(" * 50_000 + "a" + ")" * 50_000)], [info("x", (1,), TensorProto.STRING)],
+    [helper.make_empty_tensor_value_info("y")]), opset=20))  # fmt: skip
+bomb("a filter of 2^40 x 2^40", "E401")(lambda f: save(f, graph_of(
+    [Node("MelWeightMatrix", ["b", "b", "r", "l", "r"], ["y"])],
+    weights={"b": np.array(1 << 40), "r": np.array(16000.0, np.float32), "l": np.array(0.0, np.float32)})))  # fmt: skip
+bomb("500 filters of 100 MiB", None, RUN)(lambda f: save(f, graph_of(
+    [Node("MelWeightMatrix", ["b", "n", "r", "l", "h"], [f"m{i}"]) for i in range(500)]
+    + [Node("Max", [f"m{i}" for i in range(500)], ["y"])],
+    weights={"b": np.array(128), "n": np.array(400_000), "r": np.array(16000.0, np.float32),
+             "l": np.array(0.0, np.float32), "h": np.array(8000.0, np.float32)})))  # fmt: skip
+bomb("a transform of 2^40", "E146", RUN)(lambda f: save(f, graph_of(
+    [Node("DFT", ["x", "n"], ["y"])], [info("x", (1, 16, 1))], weights={"n": np.array(1 << 40)})))  # fmt: skip
+bomb("functions that double 13 times", None)(lambda f: doubling(f, 13))
+bomb("functions that double 20 times", "E153")(lambda f: doubling(f, 20))
+bomb("scales of 10^30 that the run tells", "E146", ("run", "m.onnx", "--device", "cpu", "--fill", "ones", "-i", "s=s.npy"))(
+    lambda f: np.save(f / "s.npy", np.array([1, 1, 1e30, 1], np.float32)) or save(f, graph_of(
+        [Node("Resize", ["x", "", "s"], ["y"])], [info("x", (1, 1, 4, 4)), info("s", (4,))])))  # fmt: skip
+
+
+def endless(folder, nodes, carried, results, inputs=(), before=(), after=("y",), trips=1 << 40):
+    """y = what `trips` trips make of `carried`."""
+    body = helper.make_graph([*nodes, Node("Identity", ["go"], ["on"])], "body",
+                             [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), carried],
+                             [info("on", (), TensorProto.BOOL), *results])  # fmt: skip
+    loop = Node("Loop", ["n", "", before[-1].output[0] if before else "x"], list(after), body=body)
+    return save(folder, graph_of([*before, loop], list(inputs) or None, [helper.make_empty_tensor_value_info(after[-1])],
+                                 {"n": np.array(trips)}))  # fmt: skip
+
+
+LIST = helper.make_tensor_sequence_value_info
+bomb("a loop that doubles its value", "E401", RUN)(lambda f: endless(
+    f, [Node("Concat", ["s", "s"], ["t"], axis=0)], info("s", ("k", 3)), [info("t", ("m", 3))]))  # fmt: skip
+bomb("a loop of rows without end", "E401", RUN)(lambda f: endless(
+    f, [Node("Sin", ["s"], ["t"]), Node("Identity", ["t"], ["row"])], info("s", (1000, 100)),
+    [info("t", (1000, 100)), info("row", (1000, 100))], [info("x", (1000, 100))], after=("last", "y")))  # fmt: skip
+bomb("a list without end", "E401", RUN)(lambda f: endless(
+    f, [Node("Sin", ["x"], ["z"]), Node("SequenceInsert", ["s", "z"], ["t"])], LIST("s", 1, None), [LIST("t", 1, None)],
+    [info("x", (1000, 1000))], [Node("SequenceEmpty", [], ["e"], dtype=1)]))  # fmt: skip
+
+
+@bomb("lists in loops, each written out", None)
+def lists_in_loops(folder, depth=4):
+    def body(level):
+        port = [info(f"i{level}", (), TensorProto.INT64), info(f"go{level}", (), TensorProto.BOOL), LIST(f"s{level}", 1, None)]
+        inner = Node("SequenceInsert", ["s0", "x"], ["t0"])
+        if level > 0:
+            inner = Node("Loop", ["n", "", f"s{level}"], [f"t{level}"], body=body(level - 1))
+        return helper.make_graph([Node("Identity", [f"go{level}"], [f"on{level}"]), inner], "body", port,
+                                 [info(f"on{level}", (), TensorProto.BOOL), LIST(f"t{level}", 1, None)])  # fmt: skip
+
+    nodes = [Node("SequenceEmpty", [], ["e"], dtype=1), Node("Loop", ["n", "", "e"], ["q"], body=body(depth - 1)),
+             Node("SequenceLength", ["q"], ["y"])]  # fmt: skip
+    return save(folder, graph_of(nodes, weights={"n": np.array(60)}))
+
+
+@bomb("a map of 2^50 keys", "E401", RUN)
+def sparse_map(folder):
+    nodes = [Node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[1 << 40, 0, 3]), Node("SequenceAt", ["z", "0"], ["a"]),
+             Node("CastMap", ["a"], ["y"], domain="ai.onnx.ml", cast_to="TO_FLOAT", map_form="SPARSE", max_map=1 << 50)]  # fmt: skip
+    return save(folder, graph_of(nodes, weights={"0": np.array(0)}), opsets=ML)
+
+
 def limited():
     resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
@@ -142,7 +250,7 @@ def test_bomb(name, tmp_path):
     make(tmp_path)
     with open(tmp_path / "stderr.txt", "w+", errors="replace") as err:
         process = subprocess.Popen([BUILD / "bin/weft", *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=err,
-                                   preexec_fn=limited)  # fmt: skip
+                                   env={**os.environ, "WEFT_MEMORY_LIMIT": "800"}, preexec_fn=limited)  # fmt: skip
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         err.seek(0)

@@ -16,8 +16,8 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_written_out = 200'000;  // nodes that loops of a fixed number of trips may come to
-constexpr size_t most_shown = 50;              // problems in one error
+constexpr int64_t most_written_out = 50'000;  // nodes that loops of a fixed number of trips may come to
+constexpr size_t most_shown = 50;             // problems in one error
 
 using Key = std::pair<std::string_view, std::string_view>;
 
@@ -211,6 +211,29 @@ const CustomOperator* Importer::custom_for(const Node& node) const {
   return found == options_.operators->end() ? nullptr : &*found;
 }
 
+/// Nodes as the file has them, those of bodies too.
+int64_t written_nodes(std::span<const Node> nodes) {
+  int64_t total = 0;
+  std::vector<std::span<const Node>> pending = {nodes};
+  while (!pending.empty()) {
+    auto next = pending.back();
+    pending.pop_back();
+    total += std::ssize(next);
+    for (const Node& node : next) {
+      for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
+    }
+  }
+  return total;
+}
+
+/// Functions share code; those of a small file that come to very much are no model.
+int64_t most_expanded(const Model& model) {
+  constexpr int64_t free = 50'000, growth = 16;
+  int64_t written = written_nodes(model.graph.nodes);
+  for (const Function& function : model.functions) written += written_nodes(function.nodes);
+  return free + growth * written;
+}
+
 /// Nodes that `nodes` come to when functions are expanded; refuses recursion and notes operators that are missing.
 int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
   int64_t total = 0;
@@ -221,7 +244,7 @@ int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Fun
     for (const Node& node : next) {
       for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
       total += 1 + (function_for(node) ? count_function(*function_for(node), node, active) : 0);
-      total = std::min(total, options_.max_nodes + 1);
+      total = std::min(total, most_nodes_ + 1);
       bool is_known = function_for(node) || custom_for(node) || find_operator(node.domain, node.op_type);
       if (!is_known) missing_.push_back(&node);
     }
@@ -242,12 +265,12 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
   // A call binds each of these names, so they are work as nodes are.
   size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
   int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
-  if (size > options_.max_nodes) {
+  if (size > most_nodes_) {
     std::string chain;
     for (auto* f : active) chain += cat(chain.empty() ? "" : " -> ", full_name(f->domain, f->name));
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
-                 .what = cat("function expansion exceeds ", options_.max_nodes, " nodes (", chain.substr(0, 300), ")"),
+                 .what = cat("function expansion exceeds ", most_nodes_, " nodes (", chain.substr(0, 300), ")"),
                  .hint = "--max-nodes raises the limit"});
   }
   active.pop_back();
@@ -256,12 +279,13 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
 
 void Importer::check_operators() {
   std::vector<const Function*> active;
+  most_nodes_ = options_.max_nodes > 0 ? options_.max_nodes : most_expanded(model_);
   int64_t expanded = count_nodes(model_.graph.nodes, active);
   node_limit_ = expanded + most_written_out;
-  if (expanded > options_.max_nodes) {
+  if (expanded > most_nodes_) {
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
-                 .what = cat("the model has more than ", options_.max_nodes, " nodes, functions expanded"),
+                 .what = cat("the model has more than ", most_nodes_, " nodes, functions expanded"),
                  .hint = "--max-nodes raises the limit"});
   }
   std::map<std::string, Missing> missing;

@@ -28,7 +28,7 @@ struct ImportOptions {
   /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
-  int64_t max_nodes = 10'000'000;                          ///< after functions are expanded
+  int64_t max_nodes = 0;      ///< after functions are expanded; 0: 50,000 and 16 for each that is written
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions
   /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
   std::vector<NodeFault>* faults = nullptr;

@@ -121,26 +121,24 @@ Values mel_weight_matrix(Call& c) {
   double low = hertz_to_mel(c.number_input(3, "lower_edge_hertz")),
          high = hertz_to_mel(c.number_input(4, "upper_edge_hertz"));
   DType type = c.element("output_datatype", DType::f32);
-  constexpr int64_t most = 1 << 20;
-  if (bins < 1 || length < 1 || bins > most || length > most || !(rate > 0))
-    c.fail("E145", "needs positive sizes and rate");
+  constexpr int64_t most_bins = 1 << 12, most = 1 << 26;
+  if (bins < 1 || length < 1 || !(rate > 0)) c.fail("E145", "needs positive sizes and rate");
+  if (bins > most_bins || length > most) c.fail("E401", cat("of ", length, " x ", bins, " is too large"));
   int64_t spectrum = length / 2 + 1;
-  if (bins * spectrum > most * 16) c.fail("E401", cat("of ", spectrum, " x ", bins, " is too large"));
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < bins + 2; ++i) {
     double hertz = mel_to_hertz(low + static_cast<double>(i) * (high - low) / static_cast<double>(bins + 2));
     edges.push_back(
         std::clamp<int64_t>(to_int64(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0, spectrum - 1));
   }
-  std::vector<double> weights(static_cast<size_t>(spectrum * bins));
-  for (int64_t i = 0; i < bins; ++i) {
-    auto e = edges.begin() + i;
-    auto weight = [&](int64_t j) -> double& { return weights[static_cast<size_t>(j * bins + i)]; };
-    for (int64_t j = e[0]; j <= e[1]; ++j)
-      weight(j) = e[1] == e[0] ? 1 : static_cast<double>(j - e[0]) / static_cast<double>(e[1] - e[0]);
-    for (int64_t j = e[1]; j < e[2]; ++j) weight(j) = static_cast<double>(e[2] - j) / static_cast<double>(e[2] - e[1]);
-  }
-  return {constant(c.module(), make_tensor(type, {spectrum, bins}, std::span<const double>(weights)))};
+  auto edge = [&](int64_t first) {
+    std::span<const int64_t> part = std::span(edges).subspan(static_cast<size_t>(first), static_cast<size_t>(bins));
+    return convert(along({&c, constant(c.module(), make_i64_tensor(part))}, 1, 2), DType::f64);
+  };
+  Expr at = convert(along(iota(c, spectrum), 0, 2), DType::f64), from = edge(0), top = edge(1), to = edge(2);
+  Expr rises = select(top > from, (at - from) / max(top - from, 1), 1), falls = (to - at) / max(to - top, 1);
+  Expr weights = select((at >= top) & (at < to), falls, select((at >= from) & (at <= top), rises, 0));
+  return {convert(weights, type)};
 }
 
 constexpr Operator table[] = {

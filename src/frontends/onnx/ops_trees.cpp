@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tree ensembles of ai.onnx.ml. All trees of all rows go down one level at a time: a level is a handful of gathers from
-// tables of nodes, so the depth of the deepest tree is the length of the program and no kernel branches.
+// tables of nodes, and no kernel branches. The levels of trees that are not deep are written out.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 
 #include "frontends/onnx/expr.h"
+#include "frontends/onnx/loops.h"
 #include "frontends/onnx/scores.h"
 #include "ops/indexed.h"
 #include "ops/reduce.h"
@@ -34,19 +35,27 @@ struct Forest {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// Steps from the roots to the deepest leaf. E143 when a branch leads nowhere, or back to where it came from.
+/// Steps from the roots to the deepest leaf; trees may share branches. E143 when a branch leads back to itself.
 int64_t depth(Call& c, const Forest& f) {
-  std::vector<int64_t> level = f.roots;
-  for (int64_t steps = 0;; ++steps) {
-    std::vector<int64_t> next;
-    for (int64_t node : level) {
-      if (f.mode[at(node)] == Mode::leaf) continue;
-      next.push_back(f.yes[at(node)]), next.push_back(f.no[at(node)]);
+  constexpr int64_t unseen = -1, open = -2;
+  std::vector<int64_t> height(f.nodes(), unseen), stack = f.roots;
+  while (!stack.empty()) {
+    int64_t node = stack.back();
+    int64_t& own = height[at(node)];
+    if (f.mode[at(node)] == Mode::leaf) own = 0;
+    bool is_first = own == unseen;
+    if (own >= 0) stack.pop_back();
+    if (own >= 0) continue;
+    own = open;
+    for (int64_t branch : {f.yes[at(node)], f.no[at(node)]}) {
+      if (height[at(branch)] == open) c.fail("E143", "has a tree with a cycle");
+      if (is_first && height[at(branch)] == unseen) stack.push_back(branch);
     }
-    if (next.empty()) return steps;
-    if (steps > static_cast<int64_t>(f.nodes()) || next.size() > f.nodes()) c.fail("E143", "has a tree with a cycle");
-    level = std::move(next);
+    if (!is_first) own = 1 + std::max(height[at(f.yes[at(node)])], height[at(f.no[at(node)])]);
   }
+  int64_t most = 0;
+  for (int64_t root : f.roots) most = std::max(most, height[at(root)]);
+  return most;
 }
 
 Expr table(Call& c, DType type, const std::vector<int64_t>& numbers) {
@@ -87,17 +96,34 @@ Expr takes_branch(Call& c, const Forest& f, Expr x, Expr node, Expr value) {
   return yes | (is_nan(x) & picked(table(c, DType::boolean, tracks), node));
 }
 
+/// The columns of the nodes that a step reads.
+struct Tables {
+  Value features, values, yes, no;
+};
+
+/// One level down: the nodes that follow `node`[rows, trees].
+Expr next_level(Call& c, const Forest& f, const Tables& t, Expr x, Expr node) {
+  Expr feature{&c, c.emit(GatherElements{.axis = 1}, {x, picked(inside(c, t.features), node)})};
+  Expr branch = takes_branch(c, f, feature, node, picked(inside(c, t.values), node));
+  return select(branch, picked(inside(c, t.yes), node), picked(inside(c, t.no), node));
+}
+
 /// The leaf that each tree ends at for each row of x[rows, features]: [rows, trees].
 Expr leaves(Call& c, const Forest& f, Expr x) {
+  constexpr int64_t most_written_out = 64;
   int64_t steps = depth(c, f);
   Dim rows = x.dims()[0];
   Expr node = broadcast(table(c, DType::i32, f.roots), {rows, std::ssize(f.roots)});
-  Expr features = table(c, DType::i32, f.feature), yes = table(c, DType::i32, f.yes), no = table(c, DType::i32, f.no);
-  Expr values = table(c, x.dtype(), {std::ssize(f.value)}, f.value);
-  for (int64_t i = 0; i < steps; ++i) {
-    Expr feature{&c, c.emit(GatherElements{.axis = 1}, {x, picked(features, node)})};
-    Expr branch = takes_branch(c, f, feature, node, picked(values, node));
-    node = select(branch, picked(yes, node), picked(no, node));
+  Tables t{.features = table(c, DType::i32, f.feature),
+           .values = table(c, x.dtype(), {std::ssize(f.value)}, f.value),
+           .yes = table(c, DType::i32, f.yes),
+           .no = table(c, DType::i32, f.no)};
+  for (int64_t i = 0; i < steps && steps <= most_written_out; ++i) node = next_level(c, f, t, x, node);
+  if (steps > most_written_out) {
+    auto body = [&](Call& b, const Dim&, const Values& now) {
+      return Values{next_level(b, f, t, inside(b, x), {&b, now[0]})};
+    };
+    node = {&c, loop_over(c, steps, {node}, 0, body)[0]};
   }
   return picked(table(c, DType::i32, f.leaf), node);
 }
@@ -147,6 +173,21 @@ void expect_size(Call& c, std::string_view name, size_t have, size_t want) {
   if (have != want) c.fail("E140", cat("has ", have, " ", name, " for ", want, " nodes"));
 }
 
+void check_feature(Call& c, int64_t feature) {
+  if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature));
+}
+
+/// Room for the weights of all leaves; `listed` of them are given.
+void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
+  constexpr double free = 1 << 20, each = 64;
+  if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
+  double all = static_cast<double>(leaves) * static_cast<double>(targets);
+  if (all > free + each * static_cast<double>(listed))
+    c.fail("E401", cat("has ", leaves, " leaves for ", targets, " targets, and lists ", listed, " weights only"));
+  f.targets = targets;
+  f.weights.assign(at(leaves * targets), 0);
+}
+
 /// The branches of all trees; leaves have no weights yet.
 Forest read_nodes(Call& c, NodeIds& ids) {
   auto trees = c.integers("nodes_treeids"), nodes = c.integers("nodes_nodeids");
@@ -178,7 +219,7 @@ Forest read_nodes(Call& c, NodeIds& ids) {
     f.no.push_back(is_leaf ? static_cast<int64_t>(i) : row(trees[i], no[i]));
     f.missing_is_yes.push_back(missing[i] != 0);
     if (is_leaf) f.feature[i] = 0;
-    if (f.feature[i] < 0) c.fail("E143", cat("reads feature ", f.feature[i]));
+    check_feature(c, f.feature[i]);
     f.features = std::max(f.features, f.feature[i] + 1);
   }
   return f;
@@ -192,13 +233,12 @@ void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind,
   expect_size(c, cat(kind, "_nodeids"), nodes.size(), target.size());
   expect_size(c, cat(kind, "_treeids"), trees.size(), target.size());
   expect_size(c, cat(kind, "_weights"), weight.size(), target.size());
-  f.targets = targets;
   f.leaf.assign(f.nodes(), 0);
   int64_t count = 0;
   for (size_t i = 0; i < f.nodes(); ++i) {
     if (f.mode[i] == Mode::leaf) f.leaf[i] = count++;
   }
-  f.weights.assign(at(count * targets), 0);
+  make_room(c, f, count, targets, target.size());
   for (size_t i = 0; i < target.size(); ++i) {
     auto found = ids.find({trees[i], nodes[i]});
     if (found == ids.end() || f.mode[at(found->second)] != Mode::leaf || target[i] < 0 || target[i] >= targets)
@@ -292,8 +332,7 @@ Values tree_ensemble(Call& c) {
            .yes = c.integers("nodes_truenodeids"),
            .no = c.integers("nodes_falsenodeids"),
            .value = to_doubles(c.tensor("nodes_splits")),
-           .roots = c.integers("tree_roots"),
-           .targets = c.integer("n_targets", 1)};
+           .roots = c.integers("tree_roots")};
   c.ignore("nodes_hitrates");
   auto modes = to_int64s(c.tensor("nodes_modes"));
   auto yes_is_leaf = c.integers("nodes_trueleafs"), no_is_leaf = c.integers("nodes_falseleafs");
@@ -306,11 +345,10 @@ Values tree_ensemble(Call& c) {
     expect_size(c, "entries of a list", column->size(), count);
   expect_size(c, "nodes_splits", f.value.size(), count);
   missing.resize(count);
-  if (f.targets < 1) c.fail("E145", cat("n_targets must be >=1, is ", f.targets));
   auto check = [&](int64_t index, size_t limit, std::string_view what) {
     if (index < 0 || at(index) >= limit) c.fail("E143", cat("has ", what, " ", index, " of ", limit));
   };
-  f.weights.assign(leaf_count * at(f.targets), 0);
+  make_room(c, f, std::ssize(targets), c.integer("n_targets", 1), leaf_count);
   f.leaf.assign(count, 0);
   for (size_t i = 0; i < leaf_count; ++i) {
     check(targets[i], at(f.targets), "leaf_targetids");
@@ -318,7 +356,7 @@ Values tree_ensemble(Call& c) {
   }
   for (size_t i = 0; i < count; ++i) {
     check(modes[i], 7, "nodes_modes");
-    check(f.feature[i], SIZE_MAX, "nodes_featureids");
+    check_feature(c, f.feature[i]);
     f.mode.push_back(static_cast<Mode>(modes[i]));
     f.missing_is_yes.push_back(missing[i] != 0);
     f.features = std::max(f.features, f.feature[i] + 1);

@@ -255,10 +255,11 @@ void ModelReader::graph(Wire& wire, Graph& g) {
 }
 
 void ModelReader::count_node(const Wire& wire) {
-  if (++nodes_ <= options_.max_nodes) return;
+  int64_t most = options_.max_nodes > 0 ? options_.max_nodes : 10'000'000;
+  if (++nodes_ <= most) return;
   throw Error({.kind = ErrorKind::resource,
                .code = "E153",
-               .what = cat(wire.path(), ": the model has more than ", options_.max_nodes, " nodes"),
+               .what = cat(wire.path(), ": the model has more than ", most, " nodes"),
                .hint = "--max-nodes raises the limit"});
 }
 
