@@ -6,9 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -196,10 +199,24 @@ void Bytes::check_file() const {
 
 Bytes Bytes::in_memory() const {
   if (!file_of(owner_)) return *this;
-  Bytes own = copy(data_);
+  constexpr size_t piece = 4 << 20;
+  if (size() <= piece) {
+    Bytes own = copy(data_);
+    check_file();
+    return own;
+  }
+  // On huge pages, as all weights that runs read, and piece by piece, so that no two copies are held.
+  constexpr std::align_val_t huge_page{2 << 20};
+  std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
+                                   [](std::byte* p) { ::operator delete(p, huge_page); });
+  ::madvise(owner.get(), size(), MADV_HUGEPAGE);
+  for (size_t at = 0; at < size(); at += piece) {
+    Bytes next = part(at, std::min(piece, size() - at));
+    std::memcpy(owner.get() + at, next.data(), next.size());
+    next.drop_pages();
+  }
   check_file();
-  drop_pages();
-  return own;
+  return {std::span<const std::byte>(owner.get(), size()), owner};
 }
 
 void Bytes::drop_pages() const {

@@ -90,6 +90,17 @@ TEST_CASE("files: what is cut off a mapped file reads as zeros, and is an error"
   CHECK(code_of([&] { file.in_memory(); }) == "E106");
 }
 
+TEST_CASE("files: a large part of a file in memory is equal, and needs the file no more") {
+  Scratch folder;
+  std::string data(9'000'001, '\0');
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 2654435761u >> 13);
+  fs::path path = write(folder.path / "file", data);
+  Bytes file = map_file(path);
+  Bytes own = file.part(77, file.size() - 78).in_memory();
+  fs::resize_file(path, 0);
+  CHECK(as_text(own) == std::string_view(data).substr(77, data.size() - 78));
+}
+
 TEST_CASE("files: one that is changed in its place is an error, one that is replaced is not") {
   Scratch folder;
   fs::path path = full_file(folder);
