@@ -57,12 +57,19 @@ std::vector<GpuTile> group_tiles(DType type) {
   return tiles;
 }
 
+/// Constants of the model of cycles, fitted to an H200: of warp groups to 1,560 pairs of shape and tile, so that the
+/// tile chosen is near the fastest (bench/gpu_tiles.py), and of f32 by three products.
+struct Fitted {
+  double flops, unit_bytes, chip_bytes;  ///< a cycle: of the matrix unit, from the second-level cache to a unit, to all
+  double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
+};
+constexpr Fitted of_groups = {4640, 94, 6840, 690, 160, 1690, 2450, 3400, 510, 27};
+constexpr Fitted of_tf32 = {300, 82, 9900, 1700, 190, 800, 2400, 2000, 900, 13};
+
 /// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
-/// from the second-level cache, latency), whose constants were fitted to an H200 (bench/gpu_tiles.py).
+/// from the second-level cache, latency).
 double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
-  constexpr double unit_bytes = 82, chip_bytes = 9900, latency = 1700, step_cost = 190;
-  constexpr double start = 800, cluster_start = 2000, cluster_each = 900, block_start = 2400, sum_bytes = 13;
-  double flops_per_cycle = t.groups ? 3800 : 300;  // of f32 by three products
+  const Fitted& f = t.groups ? of_groups : of_tf32;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
@@ -70,12 +77,14 @@ double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
   double most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
   double at_once = std::clamp(std::floor(227.0 * 1024 / (shared_bytes(t, type) + 1024)), 1.0, most);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
-  double way = step_bytes / std::min(unit_bytes, chip_bytes / std::min<double>(units, blocks));
-  double step = std::max({step_flops / flops_per_cycle * each, way * each, latency / (t.stages - (t.groups ? 2 : 1))}) +
-                step_cost;
-  double sums = t.rows * t.cols * 4.0 / sum_bytes / t.split * each;
-  double cluster = t.split > 1 ? cluster_start + cluster_each * (t.split - 1) : 0;
-  return start + cluster + waves * (steps * step + sums + block_start);
+  double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
+  double step =
+      std::max({step_flops / f.flops * each, way * each, f.latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
+  double sums = t.rows * t.cols * 4.0 / f.sum_bytes / t.split * each;
+  constexpr double ahead_step = 60;  // of B, which is there when the kernel before ends
+  double head_start = t.ahead ? ahead_step * std::min(steps, t.stages - 2.0) : 0;
+  double cluster = t.split > 1 ? f.cluster_start + f.cluster_each * (t.split - 1) : 0;
+  return f.start - head_start + cluster + waves * (steps * step + sums + f.block_start);
 }
 
 /// A tile and what a model of its cost says, in a unit that all tiles of a product share.
