@@ -3,8 +3,8 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and become numbers in registers.
 ///
-/// One to four rows are `block_gemv`, or up to eight of 16 bits on NVIDIA `block_few`, which multiplies on the matrix
-/// unit: both take as long as reading the weights. More rows are gemm_gpu with `load_weights` as what loads B.
+/// One to four rows are `block_gemv`; a few of 16 bits on NVIDIA are `block_few`, which multiplies on the matrix unit,
+/// eight at a time. More rows are gemm_gpu with `load_weights` as what loads B.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -186,7 +186,8 @@ inline constexpr int block_few_columns = 16;
 /// Adds up what the waves of a block found and hands it on, eight columns at a time. Lane l: of columns l / 4 and
 /// l / 4 + 8 the sums of rows 2p and 2p + 1, of every fourth piece of k.
 template <int Pairs, class L, class Store>
-WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 col, f32 (&total)[Pairs][4], const Store& store) {
+WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 col, f32 (&total)[Pairs][4],
+                                 const Store& store) {
   constexpr int waves = L::threads / wave_size, columns = block_few_columns, rows = 2 * Pairs;
   WEFT_SHARED f32 sums[waves * rows * columns];
   const int wave = thread_id() / wave_size, lane = lane_id();
@@ -201,18 +202,19 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 col, f32 (
   }
   barrier();
   const int row = thread_id() / 2, at = thread_id() % 2 * gemm_lanes;
-  if (row >= rows || row >= s.m || col + at >= s.n) return;
+  if (row >= rows || row0 + row >= s.m || col + at >= s.n) return;
   Vec<f32, gemm_lanes> whole{};
   WEFT_NO_UNROLL for (int w = 0; w < waves; w++) whole += load_sums(sums + (w * rows + row) * columns + at);
-  if (col + at + gemm_lanes <= s.n) store(i64(0), i64(row), col + at, whole, Full{});
-  else store(i64(0), i64(row), col + at, whole, Part{int(s.n - col - at)});
+  if (col + at + gemm_lanes <= s.n) store(i64(0), row0 + row, col + at, whole, Full{});
+  else store(i64(0), row0 + row, col + at, whole, Part{int(s.n - col - at)});
 }
 
-/// Up to eight rows of T, of 16 bits, for blocks that are whole pieces of 16 bytes of weights. A wave takes a piece
-/// each of four neighbouring blocks, or of their parts, of 16 columns at a time; the matrix unit multiplies them by two
-/// rows at once: of its eight columns two belong to each of the four pieces and are zero elsewhere, so that each
-/// piece's sum stays apart and meets its scale in f32. Each lane has a ring of its own in dynamic shared memory, 128
-/// bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks: ceil_div(n, 16), or fewer.
+/// A few rows of T, of 16 bits, 2 * Pairs at a time, for blocks that are whole pieces of 16 bytes of weights. A wave
+/// takes a piece each of four neighbouring blocks, or of their parts, of 16 columns at a time; the matrix unit
+/// multiplies them by two rows at once: of its eight columns two belong to each of the four pieces and are zero
+/// elsewhere, so that each piece's sum stays apart and meets its scale in f32. Each lane has a ring of its own in
+/// dynamic shared memory, 128 bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks: ceil_div(n,
+/// 16) * ceil_div(m, 2 * Pairs), or fewer.
 template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   using Of = WeightPairs<T, W::Bits>;
@@ -227,11 +229,14 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
   const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row, the others zeros
   const auto place = [&](int slot, int c)
                          WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  for_tasks(launch, ceil_div(s.n, block_few_columns), [&](i64 task) WEFT_LAMBDA {
+  const i64 groups = ceil_div(s.m, 2 * Pairs);  // of rows; those of the same columns follow each other
+  for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
+    const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
+    const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;
     typename A::Row rows[Pairs];
-    WEFT_UNROLL for (int p = 0; p < Pairs; p++) rows[p] = a.row(0, least(2 * p + eighth % 2, s.m - 1));
+    WEFT_UNROLL for (int p = 0; p < Pairs; p++) rows[p] = a.row(0, least(row0 + 2 * p + eighth % 2, s.m - 1));
     i64 columns[2];
-    WEFT_UNROLL for (int c = 0; c < 2; c++) columns[c] = least(task * block_few_columns + eighth + c * 8, s.n - 1);
+    WEFT_UNROLL for (int c = 0; c < 2; c++) columns[c] = least(col0 + eighth + c * 8, s.n - 1);
     const auto start = [&](int slot, i64 k) WEFT_LAMBDA {
       WEFT_UNROLL for (int c = 0; c < 2; c++) {
         copy_async(place(slot, c), weights.at(columns[c], k < s.k ? k : 0), k < s.k ? 16 : 0);
@@ -288,7 +293,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
       slot = slot + 1 == stages ? 0 : slot + 1;
     }
     wait_async_groups<0>();
-    store_pair_sums<Pairs>(launch, s, task * block_few_columns, total, store);
+    store_pair_sums<Pairs>(launch, s, row0, col0, total, store);
   });
 }
 #endif

@@ -8,7 +8,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t most_block_rows = 8;   // of kernels/block_dot_gpu.h: block_few
+constexpr int64_t rows_at_once = 8;      // of kernels/block_dot_gpu.h: block_few
+constexpr int64_t most_block_rows = 64;  // that go eight by eight: more are faster in tiles
 constexpr int64_t typical_prompt = 128;  // rows of a product that is not of few
 
 /// Rows that begin on multiples of 16 bytes, k side by side in whole vectors; copied if they do not.
@@ -56,13 +57,14 @@ struct FewRowsKernel {
   int lanes = 8;                   ///< columns that the epilogue gets at once
 };
 
-/// Up to eight rows of 16 bits on NVIDIA's matrix unit (kernels/block_dot_gpu.h: block_few).
+/// Few rows of 16 bits on NVIDIA's matrix unit (kernels/block_dot_gpu.h: block_few).
 std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
                                             int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
   bool fits = is_exact && op.block % (128 / weight_bits) == 0 && rows <= most_block_rows;
   if (lowering.chip().kind != ChipKind::nvidia || !fits) return std::nullopt;
-  return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", (rows + 1) / 2, ", ", ahead, ">"),
+  int64_t pairs = (std::min(rows, rows_at_once) + 1) / 2;
+  return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
                        .columns = 16,
                        .ring = 128,
                        .occupancy = 2};
@@ -118,7 +120,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
               reason;
   if (few) {
     kernel.line(few->function, operands, "weights, result);");
-    kernel.set_grid(ceildiv(n, few->columns), few->threads, few->threads * few->ring);
+    kernel.set_grid(ceildiv(n, few->columns) * ceildiv(m, rows_at_once), few->threads, few->threads * few->ring);
     kernel.set_occupancy(few->occupancy);
     reason = cat("packed weights, few rows: read them once, ", few->columns, " columns a block");
   } else {
@@ -136,8 +138,9 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     kernel.line("    along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<", kernel_type(type),
                 ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }), result);");
     Dim blocks = tile_blocks(tile, 1, m, n);
-    kernel.set_grid(others ? max(blocks, ceildiv(n, others->columns)) : blocks, threads,
-                    others ? threads * others->ring : 0);
+    if (others)
+      blocks = max(blocks, ceildiv(n, others->columns) * min(ceildiv(m, rows_at_once), most_block_rows / rows_at_once));
+    kernel.set_grid(blocks, threads, others ? threads * others->ring : 0);
     reason = cat("packed weights, matrix product in ", describe(tile), others ? ", few rows read them once" : "");
     ahead = ahead && others;
   }
