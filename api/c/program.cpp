@@ -4,6 +4,7 @@
 #include "api/c/handles.h"
 #include "api/c/options_text.h"
 #include "api/c/report.h"
+#include "base/kept_file.h"
 #include "ir/text.h"
 #include "runtime/saved.h"
 
@@ -59,6 +60,12 @@ std::vector<std::string> texts(const char* const* items, size_t count, const cha
 
 void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
+}
+
+/// What was compiled of constants in files that have changed meanwhile is refused.
+std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
+  for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
+  return executable;
 }
 
 }  // namespace
@@ -152,7 +159,8 @@ weft_program::weft_program(std::shared_ptr<Executable> compiled)
 weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program) {
   return guarded([&] {
     required(program, "program");
-    give_program(program, compile_file(&required(path, "path"), to_compile_options(options)));
+    CompileOptions how = to_compile_options(options);
+    give_program(program, of_unchanged(how, compile_file(&required(path, "path"), how)));
   });
 }
 
@@ -160,8 +168,9 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
                                 weft_program** program) {
   return guarded([&] {
     required(program, "program");
-    give_program(program,
-                 compile_bytes(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
+    CompileOptions how = to_compile_options(options);
+    auto compiled = compile_bytes(given_bytes(data, size, options), how, given_folder(options));
+    give_program(program, of_unchanged(how, std::move(compiled)));
   });
 }
 

@@ -12,4 +12,8 @@ Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, si
 /// Whether the bytes lie in such a mapping.
 bool is_kept(std::span<const std::byte> data);
 
+/// Throws E106 when they do and the file has another size or time than when it was mapped. One that was moved away, or
+/// replaced by another, is as it was.
+void check_kept(std::span<const std::byte> data);
+
 }  // namespace weft

@@ -143,6 +143,8 @@ TEST_CASE("a program keeps what it reads of a mapped file") {
   CHECK(code_of([&] { weft::Tensor::map(WEFT_F32, path + "-", 0, dims); }) == "E106");
   weft::CompileOptions options{.device = "cpu", .constants = {{"w", weft::Tensor::map(WEFT_F32, path, 8, dims)}}};
   weft::Program program = weft::compile(std::as_bytes(std::span(bytes)), options);
+  std::ofstream(path, std::ios::binary | std::ios::app).put('?');
+  CHECK(code_of([&] { weft::compile(std::as_bytes(std::span(bytes)), options); }) == "E106");
   options.constants.clear();
   std::remove(path.c_str());
   program.detach();
