@@ -66,8 +66,12 @@ def test_threads_share_sessions():
     assert found["grown_kib"] <= 2048
 
 
+def options(suppressions):
+    """A report makes the program fail. onnxruntime's own frames cannot be judged, as nobody sees its locks."""
+    return {"TSAN_OPTIONS": f"report_mutex_bugs=0 suppressions={HERE / suppressions}"}
+
+
 if __name__ == "__main__":
-    # What an uninstrumented onnxruntime does with its atomics cannot be seen, so races between its own frames are its own.
-    # A report makes the program fail.
+    stress(pathlib.Path(sys.argv[1]).resolve(), 8, "1s", **options("tsan_compiling.txt"))  # compiles the kernels
     print(stress(pathlib.Path(sys.argv[1]).resolve(), 8, "600s" if os.environ.get("WEFT_TEST_FULL") == "1" else "20s",
-                 TSAN_OPTIONS=f"report_mutex_bugs=0 suppressions={HERE / 'tsan.txt'}"))
+                 **options("tsan.txt")))
