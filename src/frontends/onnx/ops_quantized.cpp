@@ -213,8 +213,9 @@ struct NBits {
 NBits n_bits(Call& c) {
   int64_t width = c.integer("bits", 4), k = c.integer("K"), block = c.integer("block_size");
   NBits w{.n = c.integer("N"), .k = k, .block = block, .blocks = 0, .type = DType::u8};
-  if (w.n < 1 || k < 1 || block < 1)
-    c.fail("E145", cat("N, K and block_size must be >=1, are ", w.n, ", ", k, " and ", block));
+  auto is_sensible = [](int64_t size) { return size >= 1 && size <= INT32_MAX; };
+  if (!is_sensible(w.n) || !is_sensible(k) || !is_sensible(block))
+    c.fail("E145", cat("N, K and block_size must be 1 to 2^31 - 1, are ", w.n, ", ", k, " and ", block));
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
   w.type = width == 2 ? DType::u2 : width == 4 ? DType::u4 : DType::u8;
   w.blocks = (k + block - 1) / block;
@@ -304,7 +305,7 @@ Value four_bit_values(Call& c, int64_t type) {
 /// block of the flattened weight.
 Values matmul_bnb4(Call& c) {
   Expr x = arg(c, 0), bytes = arg(c, 1);
-  int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = n * k;
+  int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = element_count({{n, k}});
   bool turned = c.flag("transB", true);
   c.ignore("training_mode");
   if (block < 1 || count % block || count % 2)
