@@ -180,7 +180,7 @@ Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& 
                    bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
   Network n{.c = c, .gate_count = gate_count, .has_bytes = has_bytes};
-  if (n.hidden < 1) c.fail("E145", cat("hidden_size must be >=1, is ", n.hidden));
+  if (n.hidden < 1 || n.hidden > INT32_MAX) c.fail("E145", cat("hidden_size must be 1 to 2^31 - 1, is ", n.hidden));
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {
     c.fail("E145", cat("direction '", printable(n.direction), "' is not forward, reverse or bidirectional"));
   }
