@@ -14,6 +14,7 @@ namespace {
 Values rotary(Call& c) {
   for (auto name : {"is_packed_batching", "scale"}) c.ignore(name);  // as onnxruntime's CPU provider does
   Expr positions = arg(c, 1), x = arg(c, 0);
+  c.expect_ranks({{0, x.rank() == 3 ? 3 : 4}, {2, 2}, {3, 2}});
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
   bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
   if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // where all rows start
