@@ -171,7 +171,8 @@ Front read_front(const Bytes& file) {
     refuse("E171",
            cat("the saved program has format ", header.version, ", this is a library of format ", format_version));
   }
-  if (header.sections > section_names(most_chips).size()) damaged("header", "it does not have its sections");
+  if (header.sections == 0 || header.sections > section_names(most_chips).size())
+    damaged("header", "it does not have its sections");
   front.table.resize(header.sections);
   check_length(file.size(), front.size());
   std::memcpy(front.table.data(), file.data() + sizeof header, front.size() - sizeof header);
