@@ -536,6 +536,12 @@ std::string to_string(const Dim& dim) {
   return text;
 }
 
+void no_such_dimension(size_t index, size_t rank) {
+  throw Error({.kind = ErrorKind::model,
+               .code = "E151",
+               .what = cat("dimension ", static_cast<int64_t>(index), " of a tensor of rank ", rank, " is needed")});
+}
+
 Dim product(const Dims& dims) {
   Dim total = 1;
   for (const Dim& dim : dims) total = total * dim;

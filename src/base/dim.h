@@ -104,7 +104,29 @@ std::string to_string(const Dim& dim);
 /// name. Throws E190 with the place in the text.
 Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
-using Dims = std::vector<Dim>;
+/// Throws E151: a tensor of this rank has no dimension of that number.
+[[noreturn]] void no_such_dimension(size_t index, size_t rank);
+
+/// Sizes of a tensor, outermost first. Which of them an operator needs follows from the model, so asking for one that
+/// is not there is an error of the model, never a read outside the list.
+class Dims : public std::vector<Dim> {
+ public:
+  using std::vector<Dim>::vector;
+
+  Dim& operator[](size_t index) { return data()[checked(index)]; }
+  const Dim& operator[](size_t index) const { return data()[checked(index)]; }
+  Dim& front() { return (*this)[0]; }
+  const Dim& front() const { return (*this)[0]; }
+  Dim& back() { return (*this)[size() - 1]; }
+  const Dim& back() const { return (*this)[size() - 1]; }
+
+ private:
+  size_t checked(size_t index) const {
+    if (index >= size()) no_such_dimension(index, size());
+    return index;
+  }
+};
+
 Dim product(const Dims& dims);
 bool all_constant(const Dims& dims);
 

@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "lower/lower.h"
 #include "mutants/harness.h"
+#include "mutants/model_damage.h"
 #include "mutants/wire_tree.h"
 #include "passes/channels_last.h"
 #include "passes/expand_quantize.h"
@@ -24,10 +25,11 @@ constexpr int64_t most_elements = 1 << 20;
 std::string damaged(const test::Sound& model, std::mt19937_64& random) {
   std::string out = model.bytes;
   auto tree = test::parse_wire(out);
-  uint64_t how = random() % 8;
+  uint64_t how = random() % 11;
   if (tree && how != 0) {
     if (how < 4) test::damage_number(*tree, random);
-    else test::damage_tree(*tree, random);
+    else if (how < 8) test::damage_tree(*tree, random);
+    else test::damage_model(*tree, random);
     out = test::print_wire(*tree);
   }
   if (!tree || how == 0 || how == 4) test::damage_bytes(out, random);
