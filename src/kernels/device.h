@@ -24,7 +24,7 @@
 #endif
 
 /// Leaves a class of kernel functions to a part that is compiled once for all kernels that name it; `header` has it.
-#define WEFT_SHARED(header, ...) extern template struct weft::kernel::__VA_ARGS__;
+#define WEFT_SHARED_PART(header, ...) extern template struct weft::kernel::__VA_ARGS__;
 
 #define WEFT_INLINE __attribute__((always_inline)) inline
 #define WEFT_LAMBDA __attribute__((always_inline))

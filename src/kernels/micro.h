@@ -313,7 +313,7 @@ struct MicroCall {
 
 /// Sums of floats are sums of partial sums (tasks::partial_sum); those of integers are exact anyway.
 template <class Mac>
-inline constexpr bool has_partial_sums = typename Mac::Acc(0.5) != 0;
+inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
 /// What vector j of a row's sums begins with: 0, or for a Mac with headers minus the terms of its columns (once, at the
 /// first step) and of its row.
@@ -417,7 +417,7 @@ template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 
 /// The inner kernels of one Mac and tile, which do not depend on the kernel around them: a generated kernel may leave
-/// them to a part that is compiled once for all (WEFT_SHARED).
+/// them to a part that is compiled once for all (WEFT_SHARED_PART).
 template <class Mac, GemmTile tile>
 struct Micro {
   using Unit = typename Mac::Unit;

@@ -56,7 +56,7 @@ std::string KernelBuilder::number(const Dim& dim) {
 }
 
 void KernelBuilder::share(const std::string& header, const std::string& functions) {
-  shared_ += cat("WEFT_SHARED(\"", header, "\", ", functions, ")\n");
+  shared_ += cat("WEFT_SHARED_PART(\"", header, "\", ", functions, ")\n");
 }
 
 std::string KernelBuilder::once(const std::string& expression) {

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/error.h"
+#include "base/text.h"
+#include "runtime/memory_limit.h"
 
 namespace weft {
 
@@ -30,11 +31,8 @@ AlignedMemory BlockPool::take(int64_t bytes, int64_t most) {
   if (!free_.empty()) drop();
   while (!free_.empty() && bytes_ > most - bytes) drop();
   if (bytes_ > most - bytes) {
-    throw Error({.kind = ErrorKind::resource,
-                 .code = "E401",
-                 .what = cat("tensors that grow while the model runs need ", (bytes_ + bytes) >> 20,
-                             " MiB and more, the memory limit leaves ", most >> 20, " MiB for them"),
-                 .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+    refuse_memory(cat("tensors that grow while the model runs need ", (bytes_ + bytes) >> 20,
+                      " MiB and more, the memory limit leaves ", most >> 20, " MiB for them"));
   }
   AlignedMemory block(rounded(bytes), allocator_);
   bytes_ += block.bytes();

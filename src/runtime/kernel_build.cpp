@@ -186,7 +186,7 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// The sources and, after them, the parts that they share: a line WEFT_SHARED("header", class) of a kernel asks for
+/// The sources and, after them, the parts that they share: a line WEFT_SHARED_PART("header", class) of a kernel asks for
 /// one.
 struct WithParts {
   std::vector<KernelSource> sources;
@@ -195,7 +195,7 @@ struct WithParts {
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
   size_t comma = request.find(", ");
-  check(comma != request.npos, "WEFT_SHARED names a header and a class");
+  check(comma != request.npos, "WEFT_SHARED_PART names a header and a class");
   std::string code =
       cat("#include ", request.substr(0, comma), "\nusing namespace weft;\nusing namespace weft::kernel;\n",
           "template struct weft::kernel::", request.substr(comma + 2), ";\n");
@@ -208,7 +208,7 @@ void add_part(WithParts& all, size_t asker, std::string_view request, std::map<s
 }
 
 WithParts with_parts(std::span<const KernelSource> sources) {
-  constexpr std::string_view begin = "\nWEFT_SHARED(", end = ")\n";
+  constexpr std::string_view begin = "\nWEFT_SHARED_PART(", end = ")\n";
   WithParts all{{sources.begin(), sources.end()}, {}};
   for (size_t i = 0; i < sources.size(); ++i) all.asker.push_back(i);
   std::map<std::string, size_t> known;

@@ -23,12 +23,7 @@ int64_t control_group_limit() {
 std::string in_mebibytes(int64_t bytes) { return cat(bytes >> 20, " MiB"); }
 
 [[noreturn]] void refuse(std::string what, const PlanBuffer& largest, int64_t bytes) {
-  throw Error({.kind = ErrorKind::resource,
-               .code = "E401",
-               .what = std::move(what),
-               .where = largest.value,
-               .why = cat("the largest piece has ", in_mebibytes(bytes)),
-               .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+  refuse_memory(std::move(what), largest.value, cat("the largest piece has ", in_mebibytes(bytes)));
 }
 
 bool takes_memory(const PlanBuffer& buffer) {
@@ -36,6 +31,15 @@ bool takes_memory(const PlanBuffer& buffer) {
 }
 
 }  // namespace
+
+void refuse_memory(std::string what, std::string where, std::string why) {
+  throw Error({.kind = ErrorKind::resource,
+               .code = "E401",
+               .what = std::move(what),
+               .where = std::move(where),
+               .why = std::move(why),
+               .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+}
 
 int64_t default_memory_limit() {
   if (knobs().memory_limit > 0) return knobs().memory_limit << 20;
@@ -78,11 +82,8 @@ int64_t bytes_of(const Tensor& value, std::set<const std::byte*>* seen) {
 void check_container_memory(const Tensor& container, int64_t limit) {
   std::set<const std::byte*> seen;
   if (bytes_of(container, nullptr) <= limit || bytes_of(container, &seen) <= limit) return;
-  throw Error({.kind = ErrorKind::resource,
-               .code = "E401",
-               .what = cat("a list of ", container.items->size(), " values takes more than the memory limit of ",
-                           in_mebibytes(limit)),
-               .hint = "use smaller sizes, or raise the limit (--memory-limit, WEFT_MEMORY_LIMIT)"});
+  refuse_memory(cat("a list of ", container.items->size(), " values takes more than the memory limit of ",
+                    in_mebibytes(limit)));
 }
 
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {

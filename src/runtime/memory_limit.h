@@ -9,6 +9,9 @@ namespace weft {
 /// Bytes: WEFT_MEMORY_LIMIT, else what the machine or its control group has.
 int64_t default_memory_limit();
 
+/// Throws E401 with what every such error says at its end: how to raise the limit.
+[[noreturn]] void refuse_memory(std::string what, std::string where = {}, std::string why = {});
+
 /// Refuses (E401) a run that would take more than `limit` bytes (0: the default), packed weights included, before any
 /// is taken. `bytes` are those of each buffer of the plan, `arena` those of the working memory, `packed` those of
 /// packed weights. The error names the node with the largest buffer.

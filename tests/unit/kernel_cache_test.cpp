@@ -75,7 +75,7 @@ KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
       cat("#include \"micro.h\"\nusing namespace weft;\nusing namespace weft::kernel;\n",
-          "WEFT_SHARED(\"micro.h\", Micro<MacF32, native_tile>)\nextern \"C\" int ", source.name, "() {\n",
+          "WEFT_SHARED_PART(\"micro.h\", Micro<MacF32, native_tile>)\nextern \"C\" int ", source.name, "() {\n",
           "  constexpr int mr = native_tile.mr, nr = native_tile.nr();\n  f32 a[2] = {1, 2}, b[2 * nr], c[mr * nr];\n",
           "  const f32* rows[mr];\n  for (auto& row : rows) row = a;\n  for (f32& x : b) x = ", value, " / 3;\n",
           "  MicroCall<MacF32> call{.rows = rows, .length = 2, .b = b, .acc = c, .stride = nr};\n",
@@ -340,7 +340,7 @@ TEST_CASE("kernel build: a part that kernels share compiles once, for all progra
   CHECK(ask(built, 12) == 12);
 
   KernelSource wrong[] = {answer(2), answer(3)};
-  wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED(\"micro.h\", Nothing<int>)\n", wrong[1].code);
+  wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED_PART(\"micro.h\", Nothing<int>)\n", wrong[1].code);
   built = build_kernels(wrong, host_chip(), options);
   REQUIRE(built.failures.size() == 2);  // the kernel and its part
   CHECK(built.failures[0].index == 1);

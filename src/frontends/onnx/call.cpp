@@ -202,6 +202,11 @@ int64_t Call::integer(std::string_view name, int64_t fallback) const {
   auto* value = get<int64_t>(name);
   return value ? *value : fallback;
 }
+int64_t Call::extent(std::string_view name) const {
+  int64_t size = integer(name);
+  if (size < 1 || size > INT32_MAX) fail("E145", cat(name, " must be 1 to 2^31 - 1, is ", size));
+  return size;
+}
 double Call::number(std::string_view name) const { return require<float>(name); }
 double Call::number(std::string_view name, double fallback) const {
   auto* value = get<float>(name);

@@ -69,6 +69,7 @@ class Call {
   bool has(std::string_view attribute) const;
   int64_t integer(std::string_view attribute) const;  ///< E142 when it is not given
   int64_t integer(std::string_view attribute, int64_t fallback) const;
+  int64_t extent(std::string_view attribute) const;  ///< a size, 1 to 2^31 - 1 (E145)
   bool flag(std::string_view attribute, bool fallback = false) const { return integer(attribute, fallback) != 0; }
   double number(std::string_view attribute) const;
   double number(std::string_view attribute, double fallback) const;

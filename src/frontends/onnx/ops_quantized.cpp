@@ -211,11 +211,8 @@ struct NBits {
 };
 
 NBits n_bits(Call& c) {
-  int64_t width = c.integer("bits", 4), k = c.integer("K"), block = c.integer("block_size");
-  NBits w{.n = c.integer("N"), .k = k, .block = block, .blocks = 0, .type = DType::u8};
-  auto is_sensible = [](int64_t size) { return size >= 1 && size <= INT32_MAX; };
-  if (!is_sensible(w.n) || !is_sensible(k) || !is_sensible(block))
-    c.fail("E145", cat("N, K and block_size must be 1 to 2^31 - 1, are ", w.n, ", ", k, " and ", block));
+  int64_t width = c.integer("bits", 4), k = c.extent("K"), block = c.extent("block_size");
+  NBits w{.n = c.extent("N"), .k = k, .block = block, .blocks = 0, .type = DType::u8};
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
   w.type = width == 2 ? DType::u2 : width == 4 ? DType::u4 : DType::u8;
   w.blocks = (k + block - 1) / block;

@@ -60,7 +60,7 @@ struct Network {
   Call& c;
   int64_t gate_count;
   bool has_bytes = false;  ///< weights of bytes [in, gates * hidden], and products with operands rounded to bytes
-  int64_t hidden = c.integer("hidden_size");
+  int64_t hidden = c.extent("hidden_size");
   std::string direction = c.text("direction", "forward");
   double clip = c.number("clip", 0);
   bool batch_first = c.flag("layout");
@@ -180,7 +180,6 @@ Values run_network(Call& c, int64_t gate_count, const std::vector<std::string>& 
                    bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
   Network n{.c = c, .gate_count = gate_count, .has_bytes = has_bytes};
-  if (n.hidden < 1 || n.hidden > INT32_MAX) c.fail("E145", cat("hidden_size must be 1 to 2^31 - 1, is ", n.hidden));
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {
     c.fail("E145", cat("direction '", printable(n.direction), "' is not forward, reverse or bidirectional"));
   }

@@ -157,11 +157,7 @@ class Interpreter {
       fits &= !__builtin_add_overflow(bytes, more, &bytes);
     }
     if (fits && bytes <= request_.limit - request_.held) return;
-    throw Error({.kind = ErrorKind::resource,
-                 .code = "E401",
-                 .what = cat("the run needs more memory than the limit of ", request_.limit >> 20, " MiB"),
-                 .where = i.source,
-                 .hint = "use smaller sizes, or raise the limit (WEFT_MEMORY_LIMIT)"});
+    refuse_memory(cat("the run needs more memory than the limit of ", request_.limit >> 20, " MiB"), i.source);
   }
 
   // --- control flow --------------------------------------------------------------------------------------------------
