@@ -131,10 +131,26 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   }
 }
 
-/// One block of C.
+/// Whether blocks that share k are a cluster and add up what each found; else each stores its own part of the sums.
+template <BlockTile tile>
+inline constexpr bool shares_in_cluster =
+#ifdef WEFT_WGMMA
+    tile.groups || tile.stages > 1;
+#else
+    false;
+#endif
+
+/// Where part `part` of those that share k begins; its end is where the next one begins.
+template <BlockTile tile>
+WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
+  if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;
+  return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
+}
+
+/// One block of C. `Store` is told that the batch is `to`.
 template <class T, BlockTile tile, class A, class B, class Store>
-WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
-                                const Store& store) {
+WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
+                                const B& b, const Store& store) {
   using Core = MatrixCore<T>;
   using Acc = typename Core::Acc;
   constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
@@ -154,15 +170,16 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
   stage_a.begin(a, batch, row0, s.m);
   stage_b.begin(b, batch, col0, s.n);
   barrier();  // an earlier block's sums have been read
-  WEFT_NO_UNROLL for (i64 k = 0; k < s.k + tile.depth; k += tile.depth) {
-    const bool more = k < s.k;
+  const i64 begin = part_begin<tile>(s, part), end = part_begin<tile>(s, part + 1);
+  WEFT_NO_UNROLL for (i64 k = begin; k < end + tile.depth; k += tile.depth) {
+    const bool more = k < end;
     if (more) {
       if constexpr (A::k_first) stage_a.load(a, k, s.k, row0, s.m);
       else stage_a.load(a, row0, s.m, k, s.k);
       if constexpr (B::k_first) stage_b.load(b, k, s.k, col0, s.n);
       else stage_b.load(b, col0, s.n, k, s.k);
     }
-    if (k > 0) {
+    if (k > begin) {
       multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     }
     barrier();
@@ -172,15 +189,14 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 
     }
     barrier();
   }
-  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)shared, s, batch, row0 + wave_row, col0 + wave_col, store);
+  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)shared, s, to, row0 + wave_row, col0 + wave_col, store);
 }
 
 #ifdef WEFT_NVIDIA
 /// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
-/// With a split, the blocks of a cluster share the k steps and add up what each found (gemm_wgmma.h).
 template <class T, BlockTile tile, class A, class B, class Store>
-WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
-                                  const Store& store) {
+WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
+                                  const B& b, const Store& store) {
   using Core = MatrixCore<T>;
   using Acc = typename Core::Acc;
   constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
@@ -196,9 +212,10 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   StageB stage_b;
   stage_a.begin(a, batch, row0, s.m);
   stage_b.begin(b, batch, col0, s.n);
-  const i64 all = ceil_div(s.k, tile.depth), rank = cluster_rank_of<tile.split>(),
-            end = least(all * (rank + 1) / tile.split * tile.depth, s.k);
-  i64 next = all * rank / tile.split * tile.depth;
+  int rank = part;
+  if constexpr (shares_in_cluster<tile>) rank = cluster_rank_of<tile.split>();
+  const i64 end = part_begin<tile>(s, rank + 1);
+  i64 next = part_begin<tile>(s, rank);
   const auto start = [&](int slot) WEFT_LAMBDA {
     if (next < end) {
       stage_a.start(a, shared + slot * count, next, s.k);
@@ -221,7 +238,7 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   }
   wait_async_groups<0>();
 #ifdef WEFT_WGMMA
-  if constexpr (tile.split > 1) {
+  if constexpr (shares_in_cluster<tile> && tile.split > 1) {
     barrier();
     const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + wave_row * sums_stride<tile> + wave_col;
     WEFT_UNROLL for (int i = 0; i < fm; i++) {
@@ -231,25 +248,28 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
         }
       }
     }
-    store_cluster_sums<tile, Acc>(s, batch, row0, col0, int(rank), store);
+    store_cluster_sums<tile, Acc>(s, batch, row0, col0, rank, store);
     return;
   }
 #endif
-  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)weft_dynamic_shared, s, batch, row0 + wave_row, col0 + wave_col,
-                                 store);
+  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)weft_dynamic_shared, s, to, row0 + wave_row, col0 + wave_col, store);
 }
 #endif
 
 /// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
-/// tile.threads() threads and clusters of tile.split blocks. `store` gets `Lanes` columns at a time (gemm_wgmma.h).
+/// tile.threads() threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of those that
+/// share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
+/// (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(), "the launch and the tile differ in threads");
   // Numbers of blocks fit in 32 bits, where division is quick: a block has at least 256 sums.
+  constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
   const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),
-            all = m_blocks * n_blocks, tasks = u32(s.batch) * all, apart = u32(launch.blocks()) / tile.split;
-  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / tile.split; task < tasks; task += apart) {
-    const u32 batch = task / all, block = task - batch * all;
+            all = m_blocks * n_blocks, tasks = u32(s.batch) * parts * all, apart = u32(launch.blocks()) / together;
+  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < tasks; task += apart) {
+    const u32 to = task / all, block = task - to * all, batch = to / parts;
+    [[maybe_unused]] const int part = int(to - batch * parts);
     // Eight rows of blocks share their columns of B while those are in the L2 cache.
     const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
     const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
@@ -261,10 +281,10 @@ WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
 #endif
 #ifdef WEFT_NVIDIA
         if constexpr (tile.stages > 1 && A::direct && B::direct)
-      gemm_async_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+      gemm_async_block<T, tile>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
     else
 #endif
-      gemm_gpu_block<T, tile>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
+      gemm_gpu_block<T, tile>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
   }
 }
 

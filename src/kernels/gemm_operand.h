@@ -15,7 +15,7 @@ struct GpuGemmSizes {
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
   int stages = 1;  ///< above 1 (NVIDIA, direct operands): so many k steps are on their way into dynamic shared memory
-  int split = 1;   ///< sm_90a, stages above 1: blocks of a cluster that share the k steps of one piece
+  int split = 1;   ///< blocks that share the k steps of one piece (shares_in_cluster)
   bool groups = false;  ///< sm_90a: warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;   ///< B is constant: it is on its way before wait_for_inputs() is called, by the main loop
   constexpr int threads() const { return waves_m * waves_n * wave_size; }

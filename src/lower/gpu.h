@@ -21,6 +21,8 @@ struct GpuTile {
   bool groups = false, ahead = false;
   int threads(int wave) const { return waves_m * waves_n * wave; }
 };
+/// Whether blocks that share k are a cluster, which adds up what each found (kernels/gemm_gpu.h: shares_in_cluster).
+bool shares_in_cluster(const Chip& chip, const GpuTile& tile);
 /// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
 std::string tile_text(const GpuTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
@@ -60,10 +62,30 @@ struct GpuProduct {
   std::string_view family = "dot";  ///< whose products: what its measurements are kept under
   std::string library = {};         ///< that can compute it too
   bool has_epilogue = false;        ///< for the library, which leaves that to a second kernel
+  bool may_share = false;           ///< a second kernel may add up what blocks that share k found
 };
 /// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
 /// there are enough to fill the chip. Nothing: the library was measured to be faster.
 std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& product);
+/// Whether a product with these sizes gains where blocks share k: they are fixed, and it is computed in every run.
+bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes);
+
+/// What blocks that share k found, where no cluster adds it up: sums [batch][parts][m][n] of f32, or of the wider type
+/// that integers and f64 are summed in. A second kernel adds them in order and does what comes after the product.
+struct PartSums {
+  View view;
+  DType type;
+  Dim batch, m, n;
+  int parts;
+};
+/// `sizes`: batch, m and n.
+PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes);
+/// The line of the product's kernel that stores `lanes` sums `acc` of (`batch`, row, col).
+void store_part(KernelBuilder& kernel, const PartSums& sums, std::string_view batch);
+/// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col, or channel = at * n + col.
+void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
+               const std::vector<size_t>& order = {});
+
 /// Blocks of that tile.
 Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n);
 }  // namespace weft

@@ -95,9 +95,20 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   w.pixel = x.strides[x.dims.size() - 2];
   bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   bool direct = whole && x.dtype == type && weights.dtype == type;
-  GpuTile tile =
-      *choose_tile(lowering, {type, direct, w.groups, w.rows(), w.channels_out, w.channels_in * product(w.kernel),
-                              is_constant(lowering, weights), "convolution"});
+  Dims sums_of{w.groups, w.rows(), w.channels_out};
+  GpuTile tile = *choose_tile(lowering, {.type = type,
+                                         .direct = direct,
+                                         .batch = w.groups,
+                                         .m = w.rows(),
+                                         .n = w.channels_out,
+                                         .k = w.channels_in * product(w.kernel),
+                                         .ahead = is_constant(lowering, weights),
+                                         .family = "convolution",
+                                         .may_share = may_share_k(lowering, region, sums_of) &&
+                                                      all_constant(w.kernel) && w.channels_in.is_constant()});
+  std::optional<PartSums> parts;
+  bool in_cluster = shares_in_cluster(lowering.chip(), tile);
+  if (tile.split > 1 && !in_cluster) parts = new_part_sums(lowering, region, sum, tile, sums_of);
   std::optional<View> outside = outside_vector(lowering, i, lanes);
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
@@ -113,14 +124,16 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                       .group_begin = {0, region.dims.size() - 1},
                       .coordinates = {"row", "channel"},
                       .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
-  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum);
+  if (parts) store_part(kernel, *parts, "group");
+  else lowering.emit_epilogue(kernel, region, iteration, "acc", sum);
   kernel.line(outside ? cat("}, raw(", kernel.buffer(outside->buffer, outside->dtype, false), "));") : "});");
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type), tile.split);
+                  shared_bytes(tile, type), in_cluster ? tile.split : 1);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
   lowering.add_step(std::move(step), cat("implicit matrix product in ", describe(tile)));
+  if (parts) add_parts(lowering, region, *parts, std::move(iteration));
 }
 
 }  // namespace weft

@@ -85,6 +85,7 @@ struct ProductKernel {
   int columns = 8;  ///< that the epilogue gets at once (gemm_lanes of kernels/gemm_operand.h)
   bool waits_itself = false;
   std::string reason = {};
+  std::optional<GpuTile> shared_k = {};  ///< whose blocks store parts of the sums
 };
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
@@ -109,6 +110,7 @@ std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct
   auto chosen = choose_tile(lowering, p);
   if (!chosen) return std::nullopt;
   const GpuTile& tile = *chosen;
+  bool in_cluster = shares_in_cluster(lowering.chip(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
   int columns = is_odd ? 1 : 8;
   return ProductKernel{.header = "gemm_gpu.h",
@@ -116,10 +118,11 @@ std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct
                        .blocks = tile_blocks(tile, p.batch, p.m, p.n),
                        .threads = tile.threads(lowering.wave()),
                        .shared = shared_bytes(tile, p.type),
-                       .cluster = tile.split,
+                       .cluster = in_cluster ? tile.split : 1,
                        .columns = columns,
                        .waits_itself = tile.ahead,
-                       .reason = cat("matrix product in ", describe(tile))};
+                       .reason = cat("matrix product in ", describe(tile)),
+                       .shared_k = in_cluster || tile.split == 1 ? std::nullopt : std::optional(tile)};
 }
 
 /// What a library must know of the product, if it can compute it: all sizes fixed, one stride from batch to batch.
@@ -197,13 +200,17 @@ void emit_product(Lowering& lowering, const Region& region, const Product& p, co
   kernel.line("    ", b, ",");
   kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
               region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
-  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum, p.order);
+  std::optional<PartSums> parts;
+  if (main.shared_k) parts = new_part_sums(lowering, region, sum, *main.shared_k, {p.batch, p.m, p.n});
+  if (parts) store_part(kernel, *parts, "at");
+  else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum, p.order);
   kernel.line("});");
   kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
   if (main.waits_itself) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("dot_", type));
   step.flops = p.batch * p.m * p.n * p.k * Dim(region.twin ? 4 : 2);
   lowering.add_step(std::move(step), main.reason);
+  if (parts) add_parts(lowering, region, *parts, result_iteration(region.dims, p), p.order);
 }
 
 /// Rows with the norm that they get on their way.
@@ -272,7 +279,8 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
                                         .k = p.k,
                                         .ahead = is_constant(lowering, p.b),
                                         .library = library ? library->library : "",
-                                        .has_epilogue = !region.epilogue.empty()});
+                                        .has_epilogue = !region.epilogue.empty(),
+                                        .may_share = may_share_k(lowering, region, {p.batch, p.m, p.n, p.k})});
   if (!main) return lower_library_product(lowering, region, p, *library);
   KernelBuilder kernel(main->header);
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),

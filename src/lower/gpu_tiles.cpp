@@ -105,12 +105,22 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<GpuTile>& tiles, cons
   return ranked;
 }
 
+/// How many blocks may share k where those of the tile leave units idle. Each keeps four steps, and sums go to memory
+/// and back, so that there are few.
+int parts_for(const GpuTile& tile, const Numbers& p, int units, int most) {
+  int64_t steps = (p.k + tile.depth - 1) / tile.depth;
+  int parts = 1;
+  while (parts < most && p.blocks(tile) * parts < units && steps >= std::max(16, 8 * parts)) parts *= 2;
+  return parts;
+}
+
 /// Where there is no model in cycles, ranks: first the largest tile of which there are enough to fill the chip; with
-/// too little work for that, the one that gives most blocks without making rows that are not there.
-std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& p, int units) {
+/// too little work for that, the one that gives most blocks without making rows that are not there. `shares`: up to
+/// eight blocks may share k, up to four for the sake of a larger tile.
+std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const GpuTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
-    return !wasteful && p.blocks(t) >= units;
+    return !wasteful && p.blocks(t) * (shares ? parts_for(t, p, units, 4) : 1) >= units;
   };
   auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * p.m ? 0 : p.blocks(t); };
   auto best = std::ranges::find_if(tiles, fills);
@@ -120,7 +130,11 @@ std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& 
   }
   std::rotate(tiles.begin(), best, best + 1);
   std::vector<RankedTile> ranked;
-  for (const GpuTile& tile : tiles) ranked.push_back({tile, static_cast<double>(ranked.size())});
+  for (GpuTile tile : tiles) {
+    auto add = [&] { ranked.push_back({tile, static_cast<double>(ranked.size())}); };
+    if (int parts = shares ? parts_for(tile, p, units, 8) : 1; parts > 1) tile.split = parts, add();
+    tile.split = 1, add();
+  }
   return ranked;
 }
 
@@ -159,6 +173,14 @@ int shared_bytes(const GpuTile& t, DType type) {
   return std::max(t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16), t.split > 1 ? sums : 0);
 }
 
+bool shares_in_cluster(const Chip& chip, const GpuTile& tile) {
+  return chip.arch == "sm_90a" && (tile.groups || tile.stages > 1);
+}
+
+bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
+  return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
+}
+
 int compute_units(const Chip& chip) {
   struct Units {
     std::string_view arch;
@@ -193,7 +215,7 @@ std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& p) {
     if (copies_past && narrow) {
       for (GpuTile& tile : tiles) tile.stages = 4;
     }
-    ranked = ranked_tiles(std::move(tiles), numbers, units);
+    ranked = ranked_tiles(std::move(tiles), numbers, units, p.may_share);
   }
   std::vector<Candidate> candidates;
   for (const RankedTile& t : ranked) candidates.push_back({.name = tile_text(t.tile), .estimate = t.cost});

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/gpu.h"
+
+namespace weft {
+
+PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes) {
+  Dim count = product(sizes) * Dim(tile.split);
+  View view = lowering.new_packed(type, count, false, cat("parts of the sums of ", region.anchor->source));
+  return {.view = view, .type = type, .batch = sizes[0], .m = sizes[1], .n = sizes[2], .parts = tile.split};
+}
+
+void store_part(KernelBuilder& kernel, const PartSums& sums, std::string_view batch) {
+  std::string to = kernel.buffer(sums.view.buffer, sums.type, true), m = kernel.size(sums.m), n = kernel.size(sums.n);
+  kernel.line("  store(", to, " + (", batch, " * ", m, " + row) * ", n, " + col, acc, lanes);");
+}
+
+void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
+               const std::vector<size_t>& order) {
+  constexpr int lanes = 8;
+  KernelBuilder kernel("pointwise.h");
+  std::string from = kernel.buffer(sums.view.buffer, sums.type, false), batch = kernel.size(sums.batch),
+              m = kernel.size(sums.m), n = kernel.size(sums.n);
+  kernel.line("constexpr int W = ", lanes, ";");
+  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batch, ", ", m, ", ", n,
+              "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2], channel = at * ", n,
+              " + col;");
+  kernel.line("  const auto part = [&](i64 p) WEFT_LAMBDA { return load<W>(", from, " + ((at * ", sums.parts, " + p) * ",
+              m, " + row) * ", n, " + col, lanes); };");
+  kernel.line("  auto acc = part(0);");
+  kernel.line("  WEFT_UNROLL for (int p = 1; p < ", sums.parts, "; p++) acc = acc + part(p);");
+  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sums.type, order);
+  kernel.line("});");
+  lowering.set_loop(kernel, {sums.batch, sums.m}, sums.n, lanes);
+  lowering.add_step(kernel.finish(lowering.plan(), "add_parts"), cat("adds up ", sums.parts, " parts of the sums"),
+                    false);
+}
+
+}  // namespace weft
