@@ -45,10 +45,10 @@ else()
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
 endif()
 
-# read_once(TARGET HEADER...): an instrumented build is not optimised, so reading headers is most of its work. The plain
-# build does without, where every file must include what it uses.
+# read_once(TARGET HEADER...): where nothing is optimised, reading headers is most of the work. The release build does
+# without, where every file must include what it uses.
 function(read_once target)
-  if(WEFT_SANITIZE)
+  if(WEFT_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <functional> <map> <memory>
       <mutex> <optional> <set> <span> <string> <unordered_map> <variant> <vector> ${ARGN})
   endif()

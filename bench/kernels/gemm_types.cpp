@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures src/kernels/gemm.h with narrow types: A converted to scratch, B stored in 16 or 8 bits; and integers of 16
 /// bits, A read in place, by pairs and by quads. CPU seconds.
-/// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/gemm_types.cpp
+/// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc -I. bench/kernels/gemm_types.cpp
 #include <cstdio>
 
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
 #include "rate.h"
+#include "tests/kernels/amx.h"
 
 using namespace weft::bench;
 namespace tasks = weft::tasks;
@@ -14,28 +15,33 @@ using weft::i64, weft::i8, weft::u8;
 
 namespace {
 
-template <class Mac, class A>
+/// `direct`: rows of A are read in place, else they are converted to scratch.
+template <class Mac, class A, GemmTile tile = native_tile, bool direct = false>
 void bench(const char* what, i64 m, i64 n, i64 k) {
   const i64 units = tasks::gemm_units(k, Mac::group);
   std::vector<A, Aligned<A>> left(static_cast<size_t>(m * k));
   std::vector<typename Mac::B, Aligned<typename Mac::B>> right(
-      static_cast<size_t>(tasks::packed_b_elements(native_tile, Mac::group, n, k)));
+      static_cast<size_t>(tasks::packed_b_elements(tile, Mac::group, n, k)));
   std::vector<typename Mac::Acc, Aligned<typename Mac::Acc>> out(static_cast<size_t>(m * n));
-  Floats scratch(static_cast<size_t>(tasks::gemm_scratch(native_tile, 1, m, n, units, true) / 4));
+  Floats scratch(static_cast<size_t>(tasks::gemm_scratch(tile, 1, m, n, units, !direct) / 4));
   const A* a = left.data();
   const auto* b = right.data();
   auto* c = out.data();
   const weft::LaunchArgs args{.scratch = scratch.data()};
-  const i64 all = tasks::gemm_blocks(native_tile, 1, m, n, units, true).tasks;
+  const Launch<> launch{&args, 0, tasks::gemm_blocks(tile, 1, m, n, units, !direct).tasks};
+  const auto b_at = [&](i64) WEFT_LAMBDA { return b; };
+  const auto keep = [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(c + row * n + col, v, lanes); };
   const Rate rate = best_rate(2.0 * m * n * k, [&] {
-    gemm<Mac, native_tile>(
-        Launch<>{&args, 0, all}, {1, m, n, k}, FilledRows{[&](i64, i64 row, i64 at, auto lanes) WEFT_LAMBDA {
-          return load<fill_lanes<Mac>>(a + row * k + at, lanes);
-        }},
-        [&](i64) WEFT_LAMBDA { return b; },
-        [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA { store(c + row * n + col, v, lanes); });
+    if constexpr (direct) {
+      const auto base = [&](i64) WEFT_LAMBDA { return reinterpret_cast<const typename Mac::Unit*>(a); };
+      gemm<Mac, tile>(launch, {1, m, n, k}, DirectRows{base, k / Mac::group}, b_at, keep);
+    } else {
+      const auto load_a = [&](i64, i64 row, i64 at, auto lanes)
+                              WEFT_LAMBDA { return load<fill_lanes<Mac>>(a + row * k + at, lanes); };
+      gemm<Mac, tile>(launch, {1, m, n, k}, FilledRows{load_a}, b_at, keep);
+    }
   });
-  printf("%-6s %5ld x %5ld x %5ld  %6.1f G/s  %3.0f %% of the f32 limit\n", what, long(m), long(n), long(k),
+  printf("%-10s %5ld x %5ld x %5ld  %6.1f G/s  %3.0f %% of the f32 limit\n", what, long(m), long(n), long(k),
          rate.gflops, rate.gflops / rate.peak * 100);
 }
 
@@ -86,12 +92,17 @@ void bench_all(i64 m, i64 n, i64 k) {
   bench<MacF16, f16>("f16", m, n, k);
   bench<MacBf16, bf16>("bf16", m, n, k);
   bench<MacInt8, u8>("int8", m, n, k);
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+  bench<MacBf16, bf16, tasks::amx_tile, true>("amx bf16", m, n, k);
+  bench<MacInt8, u8, tasks::amx_tile, true>("amx int8", m, n, k);
+#endif
 }
 
 }  // namespace
 
 int main() {
-  bench_all(128, 768, 768), bench_all(3136, 64, 256), bench_all(1, 4096, 4096);
+  may_use_amx();
+  bench_all(128, 768, 768), bench_all(128, 768, 3072), bench_all(3136, 64, 256), bench_all(1, 4096, 4096);
   bench_integers(3136, 256, 64), bench_integers(3136, 64, 256), bench_integers(784, 128, 512);
   bench_integers(196, 1024, 256), bench_integers(196, 256, 1024), bench_integers(49, 2048, 512);
   bench_integers(49, 512, 2048);

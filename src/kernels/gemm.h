@@ -162,6 +162,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   using Acc = typename Mac::Acc;
   using Near = NearPanel<Mac, tile>;
   alignas(64) Acc tile_sums[tile.mr * tile.nr()];
+  [[maybe_unused]] const AmxTiles<tile.amx> tiles;
   [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::most_rows(tile) : 1];
   [[maybe_unused]] Near near;
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);

@@ -2,6 +2,7 @@
 #pragma once
 /// The CPU's inner matrix kernel: a register tile of rows x nv vectors, fed by row pointers into A and one packed panel
 /// of B. Matrix product, convolution and attention all run on it. A `Mac` says what types it multiplies and how.
+#include "micro_amx.h"
 #include "tasks.h"
 #include "vec.h"
 
@@ -384,14 +385,15 @@ inline constexpr int thin_panels = 4;
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
 /// time. A count above `left` repeats the last row. Cost: FMAs, but not less than their latency (4 cycles).
+template <GemmTile tile>
 struct RowPlan {
-  signed char next[64];
+  signed char next[3 * tile.mr];
 };
 
 template <GemmTile tile>
-constexpr RowPlan make_row_plan() {
-  RowPlan plan{};
-  int best[64] = {};
+constexpr RowPlan<tile> make_row_plan() {
+  RowPlan<tile> plan{};
+  int best[3 * tile.mr] = {};
   for (int left = 1; left < 3 * tile.mr; ++left) {
     best[left] = 1 << 20;
     for (int i = 0; i < 4 && tile.rows(i) > 0; ++i) {
@@ -404,7 +406,7 @@ constexpr RowPlan make_row_plan() {
 }
 
 template <GemmTile tile>
-inline constexpr RowPlan row_plan = make_row_plan<tile>();
+inline constexpr RowPlan<tile> row_plan = make_row_plan<tile>();
 
 /// The index of the row count to use when `left` > 0 rows remain.
 template <GemmTile tile>
@@ -462,6 +464,13 @@ __attribute__((noinline)) void Micro<Mac, tile>::thin(const Unit* a, i64 length,
 
 template <class Mac, GemmTile tile>
 __attribute__((noinline)) void Micro<Mac, tile>::run(const MicroCall<Mac>& call, int which, i64 cols) {
+#if defined(__AMX_TILE__)
+  if constexpr (tile.amx) {
+    auto* tiles =
+        which == 0 ? &micro_amx<Mac, tile, tile.mr, MicroCall<Mac>> : &micro_amx<Mac, tile, tile.rows2, MicroCall<Mac>>;
+    [[clang::musttail]] return tiles(call, which, cols);
+  }
+#endif
   auto* chosen = &micro<Mac, tile, tile.mr>;
   if constexpr (has_plain_panels<Mac> && tile.nv > 1) {
     if (cols <= tile.lanes) chosen = &micro<Mac, tile, tile.mr, 1>;

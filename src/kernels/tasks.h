@@ -23,6 +23,7 @@ struct GemmTile {
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;
   int deep = 512, few = 4096, columns = 1;
+  bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
@@ -31,6 +32,8 @@ struct GemmTile {
 inline constexpr GemmTile avx2_tile{};
 inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
+/// For units of 4 bytes on AMX.
+inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 256, .amx = true};
 /// For MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }

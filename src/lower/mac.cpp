@@ -52,11 +52,17 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
   return {cat("MacQuads<", direct.packed, ">"), "tasks::quad_tile", tile, DType::i16, direct.packed, DType::i32, 4, 1};
 }
 
+/// `direct` on the matrix unit, where the processor's has its type.
+static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
+  if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
+  return direct;
+}
+
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
   if (a == DType::u8 && b == DType::i8 && multiplies_bytes(lowering.chip()))
-    return {"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4};
+    return on_amx({"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4}, lowering.chip(), "amx-int8");
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
   Mac pairs{cat("MacInt16<", packed, ">"), "native_tile", tile, DType::i16, packed, DType::i32, 2};
   return with_quads(lowering, pairs, summed(instruction), most_of_a(instruction),
@@ -89,7 +95,8 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
       case DType::f16: return {"MacF16", "native_tile", tile, DType::f32, DType::f16, DType::f32};
       case DType::bf16:
         if (multiplies(DType::bf16, lowering.chip()))
-          return {"MacBf16", "native_tile", tile, DType::bf16, DType::bf16, DType::f32, 2};
+          return on_amx({"MacBf16", "native_tile", tile, DType::bf16, DType::bf16, DType::f32, 2}, lowering.chip(),
+                        "amx-bf16");
         return {"MacBf16", "native_tile", tile, DType::f32, DType::bf16, DType::f32};
       default: break;
     }

@@ -27,9 +27,9 @@ std::vector<int64_t> to_first(int64_t rank) {
 
 int64_t axis_in_last(int64_t axis, int64_t rank) { return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1; }
 
-template <class T>
-std::vector<T> permuted(const std::vector<T>& list) {
-  std::vector<T> result;
+template <class List>
+List permuted(const List& list) {
+  List result;
   for (int64_t axis : to_last(static_cast<int64_t>(list.size()))) result.push_back(list[static_cast<size_t>(axis)]);
   return result;
 }

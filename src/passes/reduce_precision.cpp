@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/glob.h"
 #include "base/numeric.h"
@@ -12,19 +13,33 @@
 namespace weft {
 namespace {
 
+bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
+
 /// The constant behind a weight; null for weights that are computed.
 const Constant* constant_behind(Value value) {
-  while (value.def->is<Reshape>() || value.def->is<Transpose>() || value.def->is<Broadcast>())
-    value = value.def->inputs[0];
+  while (is_view(*value.def)) value = value.def->inputs[0];
   return value.def->as<Constant>();
 }
 
-/// The weight in another type. Its views stay outside, so that what is converted has fixed sizes and is converted once.
-Value converted_weight(Module& module, Value value, DType type) {
-  Instruction& i = *value.def;
-  if (i.is<Constant>()) return convert(module, value, type);
-  return module.append(i.op, {converted_weight(module, i.inputs[0], type)});
-}
+/// Values in another type, each converted once. Views stay outside: a weight is converted when the program is loaded,
+/// other values by the kernel that makes them.
+class Converted {
+ public:
+  Converted(Module& module, DType type) : module_(module), type_(type) {}
+
+  Value of(Value value) {
+    Instruction& i = *value.def;
+    auto [known, is_new] = known_.try_emplace({&i, value.index});
+    if (!is_new) return known->second;
+    Value result = is_view(i) ? module_.append(i.op, {of(i.inputs[0])}) : convert(module_, value, type_);
+    return known_[{&i, value.index}] = result;
+  }
+
+ private:
+  Module& module_;
+  DType type_;
+  std::map<std::pair<const Instruction*, uint32_t>, Value> known_;
+};
 
 bool fits(const Tensor& tensor, DType type) {
   if (type != DType::f16) return true;
@@ -34,10 +49,11 @@ bool fits(const Tensor& tensor, DType type) {
 
 }  // namespace
 
-bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool convolutions) {
+bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies) {
   bool changed = false;
+  Converted converted(module, type);
   for (Instruction& i : module) {
-    if (!i.is<Dot>() && !i.is<GroupedDot>() && !(convolutions && i.is<Convolution>())) continue;
+    if (!i.is<Dot>() && !i.is<GroupedDot>() && !(multiplies && i.is<Convolution>())) continue;
     if (std::ranges::any_of(keep, [&](const std::string& pattern) {
           return matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
         }))
@@ -46,7 +62,8 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
     bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
     if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
     ReplaceScope scope(module, i);
-    module.set_input(i, 1, converted_weight(module, i.inputs[1], type));
+    module.set_input(i, 1, converted.of(i.inputs[1]));
+    if (multiplies) module.set_input(i, 0, converted.of(i.inputs[0]));
     changed = true;
   }
   return changed;

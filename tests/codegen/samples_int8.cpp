@@ -31,3 +31,15 @@ WEFT_KERNEL(sample_quads, 3, 256) {
                                           WEFT_BUFFER(i32, 2), WEFT_SIZE(0), WEFT_SIZE(1), WEFT_SIZE(2));
 }
 #endif
+
+#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
+WEFT_KERNEL(sample_amx_bytes, 3, 256) {
+  product<MacInt8, tasks::amx_tile>(WEFT_LAUNCH, raw(WEFT_BUFFER(const u8, 0)), raw(WEFT_BUFFER(const i8, 1)),
+                                    WEFT_BUFFER(i32, 2), WEFT_SIZE(0), WEFT_SIZE(1), WEFT_SIZE(2));
+}
+
+WEFT_KERNEL(sample_amx_bf16, 3, 256) {
+  product<MacBf16, tasks::amx_tile>(WEFT_LAUNCH, raw(WEFT_BUFFER(const bf16, 0)), raw(WEFT_BUFFER(const bf16, 1)),
+                                    WEFT_BUFFER(f32, 2), WEFT_SIZE(0), WEFT_SIZE(1), WEFT_SIZE(2));
+}
+#endif

@@ -84,6 +84,16 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     assert not any(re.search(r"%[yz]mm\d+, -?\d*\(%rsp\)", body) for body in tiles), "the tile is spilled"
 
 
+@pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])
+def test_products_of_amx(instruction, tmp_path):
+    """Some loop is four products of register tiles and the four loads that they need."""
+    features = "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"
+    text = compile_sample("samples_int8", "x86-64-v4", tmp_path / "amx.so", "--asm", "--features", features)
+    loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
+    counts = [(len(re.findall(rf"\t{instruction}\t", body)), body.count("\ttileloadd\t")) for body in loops]
+    assert (4, 4) in counts, counts
+
+
 # Sample and instruction: a whole tile of 6 rows by 16 columns in the innermost loop, its sums in registers.
 @pytest.mark.parametrize("sample,count,instruction", [("samples_f32", 24, "fmla"), ("samples_int8", 48, "smlal2?")])
 def test_tiles_of_aarch64(sample, count, instruction, tmp_path):

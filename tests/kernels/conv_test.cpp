@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "amx.h"
 #include "kernels/pack.h"
 
 using namespace weft::kernel;
@@ -28,6 +29,12 @@ std::vector<T> random_values(i64 count, unsigned seed) {
     else x = convert<T>(static_cast<f32>(static_cast<int>(random() % 255) - 127) / 64);
   }
   return v;
+}
+
+template <class T>
+double wide(T x) {
+  if constexpr (is_packed<T>) return convert<f32>(x);
+  else return static_cast<double>(x);
 }
 
 /// The plain meaning: x is [batch][in...][pixel], w is [groups][channels_out][channels_in][kernel...].
@@ -52,21 +59,22 @@ double plain(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& 
       at = at * s.in[d] + i;
     }
     for (i64 c = 0; c < s.channels_in; ++c) {
-      const double value = static_cast<double>(
-          inside && !hole ? x[static_cast<size_t>(at * s.pixel + group * s.channels_in + c)] : outside);
+      const double value =
+          wide(inside && !hole ? x[static_cast<size_t>(at * s.pixel + group * s.channels_in + c)] : outside);
       sum += value *
-             static_cast<double>(
-                 w[static_cast<size_t>(((group * s.channels_out + channel) * s.channels_in + c) * s.taps() + tap)]);
+             wide(w[static_cast<size_t>(((group * s.channels_out + channel) * s.channels_in + c) * s.taps() + tap)]);
     }
   }
   return sum;
 }
 
-template <class Mac, ConvMode mode, class X, class W>
+template <class Mac>
+constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
+                             : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
+                                                              : native_tile;
+
+template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Mac>>
 double worst_error(const ConvSizes& s, X outside) {
-  constexpr GemmTile tile = Mac::header > 0                  ? tasks::quad_tile
-                            : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
-                                                             : native_tile;
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
   const PackB pack{.batch = s.groups,
@@ -217,6 +225,22 @@ TEST_CASE("conv int8 is exact, with a zero point as padding") {
     }
   }
 }
+
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32" * doctest::skip(!may_use_amx())) {
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CAPTURE(s.channels_in);
+    CAPTURE(s.taps());
+    CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
+    CHECK(worst_error<MacBf16, ConvMode::Filled, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
+    if (s.channels_in % 2 || s.pixel % 2) continue;
+    CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
+    if (s.channels_in % 4 || s.pixel % 4) continue;
+    CHECK(worst_error<MacInt8, ConvMode::Direct, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
+  }
+}
+#endif
 
 #if !defined(__aarch64__)
 TEST_CASE("conv of integers in quads is exact") {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The inner matrix kernel on AMX, the matrix unit of Intel's processors (Software Developer's Manual, volume 1,
+/// chapter 18): a register tile is 16 rows of 64 bytes, and one instruction adds 16 x 16 sums of 16 units, of two bf16
+/// or four bytes. Packed panels lie as it wants them: a row of a tile of B is a unit of 16 columns.
+#include "tasks.h"
+#include "vec.h"
+
+namespace weft::kernel {
+
+/// Stands around all calls of a block: the registers are shaped, and given back, so that switching threads does not
+/// save them. Without AMX it does nothing.
+template <bool>
+struct AmxTiles {};
+
+#if defined(__AMX_TILE__)
+using tasks::GemmTile;
+
+inline constexpr int amx_side = 16;  ///< rows, columns and units of a tile
+/// Where tiles stand in the eight registers: 2 x 2 of sums, two of A, two of B.
+inline constexpr int amx_a = 4, amx_b = 6;
+
+struct alignas(64) AmxConfig {
+  u8 palette = 1, start_row = 0, reserved[14] = {};
+  u16 row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  u8 rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+inline constexpr AmxConfig amx_config;
+
+template <>
+struct AmxTiles<true> {
+  WEFT_INLINE AmxTiles() { __builtin_ia32_tile_loadconfig(&amx_config); }
+  WEFT_INLINE ~AmxTiles() { __builtin_ia32_tilerelease(); }
+};
+
+template <int Tile>
+WEFT_INLINE void load_tile(const void* from, i64 stride) {
+  __builtin_ia32_tileloadd64(Tile, from, static_cast<unsigned long>(stride));
+}
+template <int Tile>
+WEFT_INLINE void store_tile(void* to, i64 stride) {
+  __builtin_ia32_tilestored64(Tile, to, static_cast<unsigned long>(stride));
+}
+/// Sums row tile `Row` x column tile `Col`.
+template <class Mac, int Row, int Col>
+WEFT_INLINE void multiply_tiles() {
+  if constexpr (is_same<typename Mac::Acc, f32>) __builtin_ia32_tdpbf16ps(Row * 2 + Col, amx_a + Row, amx_b + Col);
+  else __builtin_ia32_tdpbusd(Row * 2 + Col, amx_a + Row, amx_b + Col);
+}
+
+/// One step of 16 units: rows of A are `a_stride` bytes apart, units of B `b_stride`.
+template <class Mac, int RowTiles>
+WEFT_INLINE void amx_step(const void* a, i64 a_stride, const void* b, i64 b_stride) {
+  load_tile<amx_b>(b, b_stride);
+  load_tile<amx_a>(a, a_stride);
+  multiply_tiles<Mac, 0, 0>();
+  load_tile<amx_b + 1>(static_cast<const char*>(b) + 64, b_stride);
+  multiply_tiles<Mac, 0, 1>();
+  if constexpr (RowTiles == 2) {
+    load_tile<amx_a + 1>(static_cast<const char*>(a) + amx_side * a_stride, a_stride);
+    multiply_tiles<Mac, 1, 0>();
+    multiply_tiles<Mac, 1, 1>();
+  }
+}
+
+/// Moves the sums between tiles and memory; rows are `stride` bytes apart.
+template <int RowTiles, bool Load>
+WEFT_INLINE void move_sums(void* at, i64 stride) {
+  char* const rows[2] = {static_cast<char*>(at), static_cast<char*>(at) + amx_side * stride};
+  if constexpr (Load) {
+    load_tile<0>(rows[0], stride), load_tile<1>(rows[0] + 64, stride);
+    if constexpr (RowTiles == 2) load_tile<2>(rows[1], stride), load_tile<3>(rows[1] + 64, stride);
+  } else {
+    store_tile<0>(rows[0], stride), store_tile<1>(rows[0] + 64, stride);
+    if constexpr (RowTiles == 2) store_tile<2>(rows[1], stride), store_tile<3>(rows[1] + 64, stride);
+  }
+}
+
+template <int RowTiles>
+WEFT_INLINE void clear_sums() {
+  __builtin_ia32_tilezero(0), __builtin_ia32_tilezero(1);
+  if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
+}
+
+/// 16 units of each row side by side, of which `count` are there and the others 0.
+template <int Rows, class Unit>
+WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
+  WEFT_UNROLL for (int i = 0; i < Rows; ++i) {
+    const auto* from = reinterpret_cast<const u32*>(rows[i] + at);
+    if (count == amx_side) store(to + i * amx_side, load<amx_side>(from, Full{}), Full{});
+    else store(to + i * amx_side, load<amx_side>(from, Part{count}), Full{});
+  }
+}
+
+/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles stands. Sums are not parted: those of bf16
+/// are as exact as their operands allow.
+template <class Mac, GemmTile tile, int rows_now, class Call>
+__attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
+  constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;
+  constexpr i64 b_stride = b_words * 4;
+  static_assert(tile.nr() == b_words && sizeof(typename Mac::Unit) == 4 && sizeof(typename Mac::Acc) == 4);
+  alignas(64) u32 gathered[2][rows_now * amx_side], units_of_b[amx_side * b_words];
+  const auto* const* rows = call.rows;
+  const auto* b = reinterpret_cast<const u32*>(call.b);
+  if (!call.first) move_sums<T, true>(call.acc, call.stride * 4);
+  else clear_sums<T>();
+  WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s, rows += tile.mr) {
+    const i64 apart = rows[1] - rows[0];
+    bool even = true;
+    WEFT_UNROLL for (int i = 2; i < rows_now; ++i) even &= rows[i] - rows[0] == i * apart;
+    i64 k = 0;
+    WEFT_NO_UNROLL for (int turn = 0; k + amx_side <= call.length; k += amx_side, b += amx_side * b_words) {
+      if (even) {
+        amx_step<Mac, T>(rows[0] + call.a_offset + k, apart * 4, b, b_stride);
+      } else {
+        gather_rows<rows_now>(rows, call.a_offset + k, amx_side, gathered[turn]);
+        amx_step<Mac, T>(gathered[turn], amx_side * 4, b, b_stride);
+        turn = 1 - turn;
+      }
+    }
+    if (const int left = static_cast<int>(call.length - k); left > 0) {
+      gather_rows<rows_now>(rows, call.a_offset + k, left, gathered[0]);
+      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // what stands behind may be no number
+      __builtin_memcpy(units_of_b, b, static_cast<unsigned long>(left * b_stride));
+      amx_step<Mac, T>(gathered[0], amx_side * 4, units_of_b, b_stride);
+      b += left * b_words;
+    }
+  }
+  move_sums<T, false>(call.acc, call.stride * 4);
+}
+
+#endif
+
+}  // namespace weft::kernel
