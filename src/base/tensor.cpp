@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/container.h"
 #include "base/error.h"
 #include "base/numeric.h"
 
@@ -187,7 +188,7 @@ Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> text
 }
 
 Tensor make_container(Type::Kind kind, std::vector<Tensor> items) {
-  return {.kind = kind, .items = std::make_shared<const std::vector<Tensor>>(std::move(items))};
+  return {.kind = kind, .items = make_items(std::move(items))};
 }
 
 std::optional<double> splat_value(const Tensor& tensor) {

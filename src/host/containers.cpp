@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/container.h"
 #include "host/functions.h"
 
 namespace weft::host {
@@ -118,20 +119,18 @@ Values item_sizes(const HostCall& call, Operands in) {
   return {make_i64_tensor(found.dims)};
 }
 
-Values insert(Operands in) {
-  Values items = *in[0].items;
+Values insert(Values in) {
+  int64_t count = std::ssize(*in[0].items);
   // One more place than there are items: behind the last.
-  int64_t at = in.size() > 2 ? number(in[2]) : std::ssize(items);
-  if (at < -std::ssize(items) || at > std::ssize(items))
-    refuse("E301", "position ", at, " is outside [", -std::ssize(items), ", ", items.size(), "]");
-  items.insert(items.begin() + (at < 0 ? at + std::ssize(items) : at), in[1]);
-  return {sequence(std::move(items))};
+  int64_t at = in.size() > 2 ? number(in[2]) : count;
+  if (at < -count || at > count) refuse("E301", "position ", at, " is outside [", -count, ", ", count, "]");
+  insert_item(in[0], at < 0 ? at + count : at, std::move(in[1]));
+  return {std::move(in[0])};
 }
 
-Values erase(Operands in) {
-  Values items = *in[0].items;
-  items.erase(items.begin() + place(in.size() > 1 ? number(in[1]) : -1, std::ssize(items), "position"));
-  return {sequence(std::move(items))};
+Values erase(Values in) {
+  erase_item(in[0], place(in.size() > 1 ? number(in[1]) : -1, std::ssize(*in[0].items), "position"));
+  return {std::move(in[0])};
 }
 
 Values split(const HostCall& call, Operands in) {

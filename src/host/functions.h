@@ -14,8 +14,8 @@ Values collect(const HostCall& call, Operands in);
 Values length(Operands in);
 Values item(Operands in);
 Values item_sizes(const HostCall& call, Operands in);
-Values insert(Operands in);
-Values erase(Operands in);
+Values insert(Values in);
+Values erase(Values in);
 Values split(const HostCall& call, Operands in);
 Values join(const HostCall& call, Operands in);
 

@@ -57,17 +57,17 @@ void check_operands(HostFn fn, std::span<const Tensor> in) {
 
 }  // namespace
 
-std::vector<Tensor> run_host(const HostCall& call, std::span<const Tensor> in) {
+std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in) {
   using namespace host;
   check_operands(call.fn, in);
   switch (call.fn) {
-    case HostFn::same: return {in[0]};
+    case HostFn::same: return in;
     case HostFn::collect: return collect(call, in);
     case HostFn::length: return length(in);
     case HostFn::item: return item(in);
     case HostFn::item_sizes: return item_sizes(call, in);
-    case HostFn::insert: return insert(in);
-    case HostFn::erase: return erase(in);
+    case HostFn::insert: return insert(std::move(in));
+    case HostFn::erase: return erase(std::move(in));
     case HostFn::split: return split(call, in);
     case HostFn::join: return join(call, in);
     case HostFn::to_text: return to_text(in);

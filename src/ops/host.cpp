@@ -23,7 +23,7 @@ std::vector<Wide> HostOp::evaluate(std::span<const Wide> in) const {
   std::vector<Tensor> operands;
   for (const Wide& value : in) operands.push_back(to_tensor(value));
   std::vector<Wide> results;
-  for (const Tensor& result : run_host(call(), operands)) results.push_back(to_wide(result));
+  for (const Tensor& result : run_host(call(), std::move(operands))) results.push_back(to_wide(result));
   return results;
 }
 

@@ -164,6 +164,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     return last_read_.empty() ? std::span<const int>() : last_read_[step];
   }
 
+  const std::vector<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
+
   /// Computes the sizes that are due and what their steps need.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
     for (int id : due.sizes)
@@ -356,6 +358,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   bool is_random_ = weft::is_random(plan_);
   std::vector<int> dynamic_;
   std::vector<std::vector<int>> last_read_;  // for each step; empty without dynamic buffers
+  std::vector<std::vector<bool>> last_container_reads_ = weft::last_container_reads(plan_);
   std::vector<Kernel> kernels_;
   PackedWeights weights_;
 };
@@ -377,7 +380,7 @@ class CpuContext final : public Context {
       : program_(std::move(program)),
         pool_(program_->allocator()),
         blocks_(plan().buffers.size()),
-        host_(plan(), program_->texts(), program_->memory_limit()) {}
+        host_(plan(), program_->last_container_reads(), program_->texts(), program_->memory_limit()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
@@ -577,7 +580,7 @@ class CpuContext final : public Context {
       case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
       case StepKind::host:
         for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
-        host_.run(step, bound_.steps[index].sizes, memory_);
+        host_.run(index, bound_.steps[index].sizes, memory_);
         if (launcher.checked) launcher.checked->written(step.outputs);
         break;
       case StepKind::library: internal_error("a CPU has no library to call");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/host_values.h"
 
+#include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "host/run.h"
@@ -17,15 +20,72 @@ std::vector<int64_t> codes_at(const std::byte* memory, int64_t count) {
   return codes;
 }
 
-}  // namespace
-
-bool HostValues::is_container(size_t buffer) const {
-  const PlanBuffer& b = plan_.buffers[buffer];
+bool holds_container(const Plan& plan, size_t buffer) {
+  const PlanBuffer& b = plan.buffers[buffer];
   auto index = static_cast<size_t>(b.index);
-  if (b.kind == BufferKind::input) return !plan_.inputs[index].type.is_tensor();
-  if (b.kind == BufferKind::output) return !plan_.outputs[index].type.is_tensor();
+  if (b.kind == BufferKind::input) return !plan.inputs[index].type.is_tensor();
+  if (b.kind == BufferKind::output) return !plan.outputs[index].type.is_tensor();
   return b.kind == BufferKind::value;
 }
+
+std::span<const int> inputs_of(const PlanStep& step) {
+  return std::span(step.buffers).first(step.buffers.size() - step.outputs.size());
+}
+
+/// Functions whose result may be their operand, changed.
+bool passes_on(HostFn fn) {
+  return fn == HostFn::same || fn == HostFn::insert || fn == HostFn::erase || fn == HostFn::collect ||
+         fn == HostFn::item;
+}
+
+/// Whether some way through the steps from `from` on reads what the buffer holds there before it is written again.
+bool is_read_from(const Plan& plan, size_t from, int buffer) {
+  auto contains = [](std::span<const int> ids, int id) { return std::ranges::find(ids, id) != ids.end(); };
+  std::vector<std::pair<size_t, int>> open = {{from, buffer}};
+  std::set<std::pair<size_t, int>> seen;  // of the places where ways part or meet
+  while (!open.empty()) {
+    auto [at, id] = open.back();
+    open.pop_back();
+    const PlanBuffer& holder = plan.buffers[static_cast<size_t>(id)];
+    if (at == plan.steps.size() && holder.kind == BufferKind::output) return true;
+    bool is_over = holder.kind != BufferKind::output && static_cast<int>(at) > holder.last_step;
+    if (at == plan.steps.size() || is_over) continue;
+    const PlanStep& step = plan.steps[at];
+    bool jumps = step.kind == StepKind::jump || step.kind == StepKind::branch;
+    if (jumps && !seen.insert({at, id}).second) continue;
+    if (step.kind == StepKind::host && contains(inputs_of(step), id)) return true;
+    if (contains(step.outputs, id)) continue;
+    for (size_t k = 0; step.kind == StepKind::swap && k < step.buffers.size(); ++k) {
+      if (step.buffers[k] != id) continue;
+      id = step.buffers[k ^ 1];
+      break;
+    }
+    if (jumps) open.emplace_back(static_cast<size_t>(step.target), id);
+    if (step.kind != StepKind::jump) open.emplace_back(at + 1, id);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::vector<bool>> last_container_reads(const Plan& plan) {
+  std::vector<std::vector<bool>> reads;
+  if (std::ranges::none_of(plan.steps, [](const PlanStep& s) { return s.kind == StepKind::host; })) return reads;
+  reads.resize(plan.steps.size());
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    if (step.kind != StepKind::host) continue;
+    auto operands = inputs_of(step);
+    for (size_t k = 0; k < operands.size(); ++k) {
+      bool is_again = std::ranges::find(operands.subspan(k + 1), operands[k]) != operands.end();
+      bool is_free = holds_container(plan, static_cast<size_t>(operands[k])) && !is_again;
+      reads[i].push_back(is_free && passes_on(step.host.fn) && !is_read_from(plan, i + 1, operands[k]));
+    }
+  }
+  return reads;
+}
+
+bool HostValues::is_container(size_t buffer) const { return holds_container(plan_, buffer); }
 
 std::byte* HostValues::encode(size_t buffer, const Tensor& input) {
   codes_[buffer] = texts_.encode(*input.strings);
@@ -42,8 +102,8 @@ Tensor HostValues::decode(std::vector<int64_t> dims, const std::byte* codes) con
   return texts_.decode(std::move(dims), codes_at(codes, count));
 }
 
-Tensor HostValues::operand(size_t buffer, std::vector<int64_t> dims, const std::byte* memory) const {
-  if (is_container(buffer)) return containers_[buffer];
+Tensor HostValues::operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory) {
+  if (is_container(buffer)) return is_last ? std::exchange(containers_[buffer], {}) : containers_[buffer];
   if (is_text(buffer)) return decode(std::move(dims), memory);
   DType type = plan_.buffers[buffer].shape.dtype;
   MutableTensor copy = allocate_tensor(type, std::move(dims));  // it may stay in a container
@@ -67,7 +127,8 @@ void HostValues::store(size_t buffer, const std::vector<int64_t>& dims, Tensor r
   if (!codes.empty()) std::memcpy(memory, codes.data(), codes.size() * sizeof(int64_t));
 }
 
-void HostValues::run(const PlanStep& step, std::span<const int64_t> sizes, std::span<std::byte* const> memory) {
+void HostValues::run(size_t index, std::span<const int64_t> sizes, std::span<std::byte* const> memory) {
+  const PlanStep& step = plan_.steps[index];
   auto next_dims = [&] {
     auto rank = static_cast<size_t>(sizes[0]);
     std::vector<int64_t> dims(sizes.begin() + 1, sizes.begin() + 1 + static_cast<std::ptrdiff_t>(rank));
@@ -78,10 +139,10 @@ void HostValues::run(const PlanStep& step, std::span<const int64_t> sizes, std::
   size_t inputs = step.buffers.size() - step.outputs.size();
   for (size_t i = 0; i < inputs; ++i) {
     auto buffer = static_cast<size_t>(step.buffers[i]);
-    operands.push_back(operand(buffer, next_dims(), memory[buffer]));
+    operands.push_back(operand(buffer, last_reads_[index][i], next_dims(), memory[buffer]));
   }
   try {
-    std::vector<Tensor> results = run_host(step.host, operands);
+    std::vector<Tensor> results = run_host(step.host, std::move(operands));
     check(results.size() == step.outputs.size(), "the host gives as many values as the plan says");
     for (size_t k = 0; k < results.size(); ++k) {
       auto buffer = static_cast<size_t>(step.outputs[k]);

@@ -8,13 +8,20 @@
 
 namespace weft {
 
+/// For each step of kind `host`, which of its operands are containers that nothing reads afterwards: the function may
+/// change them. Nothing for other steps, and for none when there is no such step.
+std::vector<std::vector<bool>> last_container_reads(const Plan& plan);
+
 /// What a run holds beside its memory: the containers in buffers that have none, and the texts behind the numbers in
 /// those of texts. One for each context.
 class HostValues {
  public:
   /// `texts` are the program's own; they must outlive this. A list of more than `memory_limit` bytes is E401.
-  HostValues(const Plan& plan, const TextPool& texts, int64_t memory_limit)
+  /// `last_reads` are those of the plan; they must outlive this as well.
+  HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const TextPool& texts,
+             int64_t memory_limit)
       : plan_(plan),
+        last_reads_(last_reads),
         texts_(&texts),
         memory_limit_(memory_limit),
         codes_(plan.buffers.size()),
@@ -35,14 +42,16 @@ class HostValues {
   Tensor decode(std::vector<int64_t> dims, const std::byte* codes) const;
   void swap(size_t a, size_t b) { std::swap(containers_[a], containers_[b]); }
 
-  /// Runs a step of kind `host`. `sizes` are the rank and the sizes of each of its buffers.
-  void run(const PlanStep& step, std::span<const int64_t> sizes, std::span<std::byte* const> memory);
+  /// Runs step number `index`, of kind `host`. `sizes` are the rank and the sizes of each of its buffers.
+  void run(size_t index, std::span<const int64_t> sizes, std::span<std::byte* const> memory);
 
  private:
-  Tensor operand(size_t buffer, std::vector<int64_t> dims, const std::byte* memory) const;
+  /// `is_last`: nothing reads it afterwards.
+  Tensor operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
   void store(size_t buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 
   const Plan& plan_;
+  const std::vector<std::vector<bool>>& last_reads_;
   TextPool texts_;
   int64_t memory_limit_;
   std::vector<std::vector<int64_t>> codes_;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/container.h"
 #include "base/error.h"
 #include "base/knobs.h"
 
@@ -67,23 +68,25 @@ void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t aren
 
 namespace {
 
-int64_t bytes_of(const Tensor& value, std::set<const std::byte*>* seen) {
+int64_t distinct_bytes(const Tensor& value, std::set<const void*>& seen) {
   if (value.is_tensor()) {
-    bool counts = !seen || seen->insert(value.data.data()).second;
-    return counts ? static_cast<int64_t>(value.data.size()) : 0;
+    const void* place = value.strings ? static_cast<const void*>(value.strings.get()) : value.data.data();
+    return seen.insert(place).second ? bytes_as_item(value) : static_cast<int64_t>(sizeof value);
   }
-  int64_t total = 0;
-  for (const Tensor& item : *value.items) total += static_cast<int64_t>(sizeof item) + bytes_of(item, seen);
+  auto total = static_cast<int64_t>(sizeof value);
+  for (const Tensor& item : *value.items) total += distinct_bytes(item, seen);
   return total;
 }
 
 }  // namespace
 
-void check_container_memory(const Tensor& container, int64_t limit) {
-  std::set<const std::byte*> seen;
-  if (bytes_of(container, nullptr) <= limit || bytes_of(container, &seen) <= limit) return;
-  refuse_memory(cat("a list of ", container.items->size(), " values takes more than the memory limit of ",
-                    in_mebibytes(limit)));
+void check_container_memory(Tensor& container, int64_t limit) {
+  if (bytes_of_items(container) <= limit) return;
+  std::set<const void*> seen;
+  int64_t distinct = distinct_bytes(container, seen);
+  if (distinct <= limit) return note_bytes_of_items(container, distinct);
+  refuse_memory(
+      cat("a list of ", container.items->size(), " values takes more than the memory limit of ", in_mebibytes(limit)));
 }
 
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {

@@ -18,8 +18,8 @@ int64_t default_memory_limit();
 void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit);
 
 /// Refuses (E401) a sequence, optional or map whose tensors take more than `limit` bytes; those that lie in one place
-/// count once.
-void check_container_memory(const Tensor& container, int64_t limit);
+/// count once, from then on.
+void check_container_memory(Tensor& container, int64_t limit);
 
 /// Refuses (E401) weights that would take more than `limit` bytes (0: the default), before they are packed.
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit);

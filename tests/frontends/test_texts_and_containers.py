@@ -140,6 +140,43 @@ def test_a_loop_that_builds_a_list(device):
 
 
 @DEVICES
+def test_a_list_that_is_read_again_is_not_changed(device):
+    """In each trip two lists come of one: a longer one for the next trip, and one that only its length is wanted of."""
+    item = helper.make_tensor_sequence_value_info
+    body = helper.make_graph(
+        [helper.make_node("SequenceInsert", ["list", "i"], ["longer"]),
+         helper.make_node("SequenceInsert", ["longer", "i"], ["other"]),
+         helper.make_node("SequenceErase", ["longer", "zero"], ["less"]),
+         helper.make_node("If", ["is_odd"], ["next"],
+                          then_branch=helper.make_graph([helper.make_node("Identity", ["longer"], ["a"])], "a", [], [item("a", 7, [])]),
+                          else_branch=helper.make_graph([helper.make_node("SequenceInsert", ["longer", "i", "zero"], ["b"])], "b", [],
+                                                        [item("b", 7, [])])),
+         helper.make_node("SequenceLength", ["other"], ["m"]), helper.make_node("SequenceLength", ["less"], ["k"]),
+         helper.make_node("Mod", ["i", "two"], ["odd"]), helper.make_node("Cast", ["odd"], ["is_odd"], to=9),
+         helper.make_node("Identity", ["go"], ["on"])],
+        "body", [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, []), item("list", 7, [])],
+        [helper.make_tensor_value_info("on", 9, []), item("next", 7, []), helper.make_tensor_value_info("m", 7, []),
+         helper.make_tensor_value_info("k", 7, [])])  # fmt: skip
+    order = ["Mod", "Cast"]
+    body.node.sort(key=lambda node: order.index(node.op_type) if node.op_type in order else len(order))
+    graph = helper.make_graph(
+        [helper.make_node("Constant", [], ["zero"], value_int=0), helper.make_node("Constant", [], ["two"], value_int=2),
+         helper.make_node("Loop", ["trips", "", "start"], ["list", "m", "k"], body=body),
+         helper.make_node("ConcatFromSequence", ["list"], ["y"], axis=0, new_axis=1),
+         helper.make_node("SequenceLength", ["start"], ["n"])],
+        "loop", [helper.make_tensor_value_info("trips", 7, []), item("start", 7, [])],
+        [helper.make_tensor_value_info("y", 7, [None]), helper.make_tensor_value_info("m", 7, [None]),
+         helper.make_tensor_value_info("k", 7, [None]), helper.make_tensor_value_info("n", 7, [])])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"trips": np.array(9), "start": [np.array(7), np.array(8)]}
+    wanted = by_onnxruntime(model, feeds)
+    program = weft.compile(model.SerializeToString(), device=device)
+    for _ in range(2):
+        for answer, want in zip(program.run(feeds).values(), wanted, strict=True):
+            np.testing.assert_array_equal(answer, want)
+
+
+@DEVICES
 def test_optionals(device):
     model = parsed("""
     f (optional(float[2]) x) => (bool has, float[a] y)

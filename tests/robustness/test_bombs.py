@@ -158,6 +158,8 @@ def linked(count):
 RUN = ("run", "m.onnx", "--device", "cpu")
 bomb("a tree that leads back", "E143")(trees([1, 0, 0], [2, 2, 0], 1))
 bomb("a tree of 30,000 levels", None)(linked(30_000))
+for device in "ref", "cpu":
+    bomb(f"a tree of 100,000 levels on {device}", None, ("run", "m.onnx", "--device", device))(linked(100_000))
 bomb("a tree of 2^60 ways", None, RUN)(trees([*range(1, 61), 0], [*range(1, 61), 0], 1))
 bomb("a tree of 20,000 levels and 2^10000 ways", None, ("compile", "m.onnx", "-o", "p.weft"))(trees(
     [min(i + 1, 19_999) for i in range(20_000)], [min(i + 2, 19_999) for i in range(20_000)], 1))  # fmt: skip
@@ -214,6 +216,36 @@ bomb("a loop of rows without end", "E401", RUN)(lambda f: endless(
 bomb("a list without end", "E401", RUN)(lambda f: endless(
     f, [Node("Sin", ["x"], ["z"]), Node("SequenceInsert", ["s", "z"], ["t"])], LIST("s", 1, None), [LIST("t", 1, None)],
     [info("x", (1000, 1000))], [Node("SequenceEmpty", [], ["e"], dtype=1)]))  # fmt: skip
+
+
+def long_list(body):
+    """100,000 numbers apart, and y = the length of what `body` makes of them."""
+    return lambda f: save(f, graph_of([Node("SplitToSequence", ["x"], ["s"], keepdims=0), *body, Node("SequenceLength", ["t"], ["y"])],
+                                      [info("x", (100_000,))], [info("y", (), TensorProto.INT64)], {"n": np.array(100_000)}))  # fmt: skip
+
+
+def every_third():
+    """A loop that keeps every third number of `s` in a list."""
+    keep = helper.make_graph([Node("SequenceAt", ["s", "i"], ["v"]), Node("SequenceInsert", ["l", "v"], ["longer"])], "keep", [],
+                             [LIST("longer", 1, None)])  # fmt: skip
+    drop = helper.make_graph([Node("Identity", ["l"], ["same"])], "drop", [], [LIST("same", 1, None)])
+    body = helper.make_graph(
+        [Node("Mod", ["i", "three"], ["m"]), Node("Cast", ["m"], ["is_other"], to=TensorProto.BOOL),
+         Node("If", ["is_other"], ["k"], then_branch=drop, else_branch=keep), Node("Identity", ["go"], ["on"])], "body",
+        [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), LIST("l", 1, None)],
+        [info("on", (), TensorProto.BOOL), LIST("k", 1, None)], [helper.make_tensor("three", TensorProto.INT64, [], [3])])  # fmt: skip
+    return [Node("SequenceEmpty", [], ["e"], dtype=1), Node("Loop", ["n", "", "e"], ["t"], body=body)]
+
+
+def mapped():
+    body = helper.make_graph([Node("Neg", ["v"], ["w"])], "body", [info("v", ())], [info("w", ())])
+    return [Node("SequenceMap", ["s"], ["t"], body=body)]
+
+
+for device in "ref", "cpu":
+    words = ("run", "m.onnx", "--device", device, "--fill", "ones")
+    bomb(f"a list of 100,000 numbers on {device}", None, words)(long_list(mapped()))
+    bomb(f"every third of 100,000 numbers on {device}", None, words)(long_list(every_third()))
 
 
 @bomb("lists in loops, each written out", None)

@@ -2,6 +2,9 @@
 // Functions of the host on operands that a hostile model or caller gives: refused at once, in little memory.
 #include <doctest/doctest.h>
 
+#include <utility>
+
+#include "base/container.h"
 #include "base/error.h"
 #include "errors.h"
 #include "host/pictures.h"
@@ -73,6 +76,29 @@ TEST_CASE("host: lengths of parts that overflow are refused") {
   CHECK(split_code(x, make_tensor(DType::i64, {}, std::vector<int64_t>{0})) == "E312");
   Tensor empty{.dtype = DType::f32, .dims = {int64_t{1} << 60, 0}};
   CHECK(split_code(empty, make_tensor(DType::i64, {}, std::vector<int64_t>{1})) == "E312");
+}
+
+TEST_CASE("host: a list is changed where it is only when nobody else holds it") {
+  Tensor list = make_container(Type::Kind::sequence, {numbers({1}), numbers({2, 3})});
+  const int64_t before = bytes_of_items(list);
+  Tensor shared = run_host({.fn = HostFn::insert}, {list, numbers({4})})[0];
+  CHECK(list.items->size() == 2);
+  CHECK(shared.items->size() == 3);
+  CHECK(bytes_of_items(list) == before);
+  CHECK(bytes_of_items(shared) == before + bytes_as_item(numbers({4})));
+  const auto* place = shared.items.get();
+  std::vector<Tensor> operands(2);
+  operands[0] = std::exchange(shared, {});
+  operands[1] = numbers({5});
+  Tensor own = run_host({.fn = HostFn::insert}, std::move(operands))[0];
+  CHECK(own.items.get() == place);
+  CHECK(own == make_container(Type::Kind::sequence, {numbers({1}), numbers({2, 3}), numbers({4}), numbers({5})}));
+  Tensor first = scalar_tensor(DType::i64, 0);
+  Tensor less = run_host({.fn = HostFn::erase}, {own, first})[0];
+  CHECK(own.items->size() == 4);
+  CHECK(less == make_container(Type::Kind::sequence, {numbers({2, 3}), numbers({4}), numbers({5})}));
+  CHECK(bytes_of_items(less) == bytes_of_items(own) - bytes_as_item(numbers({1})));
+  CHECK(code_of([&] { run_host({.fn = HostFn::erase}, {own, scalar_tensor(DType::i64, 4)}); }) == "E301");
 }
 
 TEST_CASE("host: items of different types are not joined") {

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/watch.h"
+#include "host/run.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ops/host.h"
 #include "ops/views.h"
 #include "ops/wide.h"
 #include "runtime/bind.h"
@@ -56,6 +59,8 @@ struct Request {
   const StepNumbers& numbers;
   Watch watch{options.deadline, options.stop};
   int64_t held = 0, peak = 0, limit = default_memory_limit();  // bytes
+  /// Constants of bodies, which every trip of a loop would convert again.
+  std::unordered_map<const Instruction*, Wide> constants = {};
   Clock::time_point start = Clock::now();
 };
 
@@ -92,18 +97,33 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
+  /// What the instruction reads. Containers that nothing reads afterwards are its own, so that it may change them.
+  std::vector<Wide> operands(const Instruction& i) {
+    std::vector<Wide> in;
+    for (const Value& input : i.inputs) {
+      in.push_back(value(input));
+      --reads_left_[input.def->id];
+    }
+    for (const Value& input : i.inputs) {
+      if (reads_left_[input.def->id] > 0) continue;
+      for (Wide& held : values_[input.def->id]) held.container = nullptr;
+    }
+    return in;
+  }
+
   void run_step(const Instruction& i) {
     const RunOptions& options = request_.options;
     auto begin = Clock::now();
     request_.watch.check(i.source);
-    std::vector<Wide> in;
-    for (const Value& input : i.inputs) in.push_back(value(input));
+    std::vector<Wide> in = operands(i);
     size_t step = request_.numbers.at(&i);
     keep(i, result_of(i, std::move(in)));
     check_guards(request_.guards.after(i));
     if (options.profile) options.profile->push_back({step, begin - request_.start, Clock::now() - request_.start});
     if (options.observe) observe(i, step);
-    for (const Value& input : i.inputs) release(*input.def);
+    for (const Value& input : i.inputs) {
+      if (reads_left_[input.def->id] == 0) forget(*input.def);
+    }
     if (reads_left_[i.id] == 0) forget(i);
   }
 
@@ -116,14 +136,13 @@ class Interpreter {
 
   std::vector<Wide> result_of(const Instruction& i, std::vector<Wide> in) {
     try {
-      std::vector<Wide> out = i.is<Bind>()   ? bind(i, in)
-                              : i.is<If>()   ? branch(i, in)
-                              : i.is<Loop>() ? loop(i, in)
-                                             : evaluate(i, in);
+      std::vector<Wide> out = i.is<Bind>()     ? bind(i, in)
+                              : i.is<If>()     ? branch(i, std::move(in))
+                              : i.is<Loop>()   ? loop(i, std::move(in))
+                              : i.is<HostOp>() ? call_host(i, std::move(in))
+                              : is_shared(i)   ? constant(i)
+                                               : evaluate(i, in);
       check_types(i, out);
-      for (const Wide& value : out) {
-        if (value.container) check_container_memory(*value.container, request_.limit);
-      }
       return out;
     } catch (Error& error) {
       error.set_where(i.source);
@@ -144,6 +163,31 @@ class Interpreter {
     });
     check_room(i);
     return info.evaluate(op, in);
+  }
+
+  /// A constant of a body, which the request holds.
+  bool is_shared(const Instruction& i) const { return i.is<Constant>() && &module_ != &module_.program().main(); }
+
+  std::vector<Wide> constant(const Instruction& i) const {
+    auto [place, is_new] = request_.constants.try_emplace(&i);
+    if (is_new) {
+      check_room(i);
+      place->second = to_wide(i.as<Constant>()->tensor);
+      request_.held += bytes_of({&place->second, 1});
+    }
+    return {place->second};
+  }
+
+  std::vector<Wide> call_host(const Instruction& i, std::vector<Wide> in) const {
+    check_room(i);
+    std::vector<Tensor> given;
+    for (Wide& value : in) given.push_back(to_tensor(std::exchange(value, {})));
+    std::vector<Wide> out;
+    for (Tensor& result : run_host(i.as<HostOp>()->call(), std::move(given))) {
+      if (!result.is_tensor()) check_container_memory(result, request_.limit);
+      out.push_back(to_wide(result));
+    }
+    return out;
   }
 
   /// E401 for what would take the values that are held beyond the memory limit; all are held as 8 bytes an element.
@@ -180,11 +224,13 @@ class Interpreter {
     return Interpreter(*i.modules[body], request_).run(std::move(in));
   }
 
-  std::vector<Wide> branch(const Instruction& i, const std::vector<Wide>& in) {
+  std::vector<Wide> branch(const Instruction& i, std::vector<Wide> in) {
     const auto& op = *i.as<If>();
     bool yes = in[0].as<int64_t>()[0] != 0;
     auto split = in.begin() + 1 + op.first;
-    std::vector<Wide> out = yes ? run_body(i, 0, {in.begin() + 1, split}) : run_body(i, 1, {split, in.end()});
+    std::vector<Wide> given(yes ? in.begin() + 1 : split, yes ? split : in.end());
+    in.clear();
+    std::vector<Wide> out = run_body(i, yes ? 0 : 1, std::move(given));
     set_symbols(op.sets, i.types, out);
     return out;
   }
@@ -200,23 +246,25 @@ class Interpreter {
     }
   }
 
-  std::vector<Wide> loop(const Instruction& i, const std::vector<Wide>& in) {
+  std::vector<Wide> loop(const Instruction& i, std::vector<Wide> now) {
     const auto& op = *i.as<Loop>();
     const Module& body = *i.modules[0];
     auto carried = static_cast<size_t>(op.carried);
     size_t offset = op.conditional ? 1 : 0;
-    std::vector<Wide> now(in.begin() + static_cast<std::ptrdiff_t>(offset), in.end());
+    bool goes_on = !op.conditional || now[0].as<int64_t>()[0] != 0;
+    now.erase(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(offset));
     std::vector<std::vector<Wide>> rows(op.types.size() - carried);
     Types parameters;
     for (const Value& parameter : body.parameters()) parameters.push_back(parameter.type());
-    bool goes_on = !op.conditional || in[0].as<int64_t>()[0] != 0;
     int64_t trips = request_.sizes.evaluate(op.trips), trip = 0, stacked_bytes = 0;
     for (; goes_on && trip < trips; ++trip) {
       request_.sizes.set(op.counter.as_symbol()->name, trip);
       set_symbols(op.carries, std::span(parameters).first(carried), now);
-      std::vector<Wide> results = run_body(i, 0, now);
+      std::vector<Wide> given = now;
+      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // the trip's alone
+      std::vector<Wide> results = run_body(i, 0, std::move(given));
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
-      for (size_t k = 0; k < carried; ++k) now[k] = results[offset + k];
+      for (size_t k = 0; k < carried; ++k) now[k] = std::exchange(results[offset + k], {});
       for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[offset + carried + k]);
       request_.held += bytes_of(std::span(results).subspan(offset + carried));
       stacked_bytes += bytes_of(std::span(results).subspan(offset + carried));
@@ -269,17 +317,13 @@ class Interpreter {
   }
 
   void keep(const Instruction& i, std::vector<Wide> out) {
-    request_.held += bytes_of(out);
+    if (!is_shared(i)) request_.held += bytes_of(out);
     request_.peak = std::max(request_.peak, request_.held);
     values_[i.id] = std::move(out);
   }
 
-  void release(const Instruction& i) {
-    if (--reads_left_[i.id] == 0) forget(i);
-  }
-
   void forget(const Instruction& i) {
-    request_.held -= bytes_of(values_[i.id]);
+    if (!is_shared(i)) request_.held -= bytes_of(values_[i.id]);
     values_[i.id].clear();
   }
 
