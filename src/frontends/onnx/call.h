@@ -141,6 +141,7 @@ std::span<const Operator> layout_operators();
 std::span<const Operator> network_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> microsoft_attention_operators();
+std::span<const Operator> microsoft_beam_operators();
 std::span<const Operator> microsoft_cached_operators();
 std::span<const Operator> microsoft_expert_operators();
 std::span<const Operator> microsoft_generation_operators();

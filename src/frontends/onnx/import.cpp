@@ -30,6 +30,7 @@ const std::map<Key, Operator>& operators() {
                       network_operators(),
                       attention_operators(),
                       microsoft_attention_operators(),
+                      microsoft_beam_operators(),
                       microsoft_cached_operators(),
                       microsoft_expert_operators(),
                       microsoft_generation_operators(),

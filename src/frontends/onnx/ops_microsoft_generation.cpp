@@ -1,62 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's GreedySearch, Sampling and BeamSearch for decoders like GPT-2, as loops around the decoder's graph:
-// its inputs are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts
-// with the new tokens.
-#include <limits>
+// com.microsoft's GreedySearch and Sampling for decoders like GPT-2, as loops around the decoder's graph: its inputs
+// are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the
+// new tokens. BeamSearch (ops_microsoft_beams.cpp) builds on the same parts.
+#include "frontends/onnx/generation.h"
 
-#include "base/numeric.h"
 #include "frontends/onnx/importer.h"
-#include "frontends/onnx/loops.h"
 #include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
 
 constexpr int64_t most_ngram = 256;
-constexpr double lowest = std::numeric_limits<float>::lowest();  // what onnxruntime gives a token that is not allowed
 
-/// A run of the decoder for `ids`[batch, n] in the module of `b`.
-struct Decoded {
-  Expr logits;  ///< of the last token, [batch, vocabulary], f32
-  Values pasts;
-};
+}  // namespace
 
-Decoded decode(Call& b, const Graph& graph, Values inputs) {
-  if (inputs.size() != graph.inputs.size() || graph.outputs.size() < 1 + inputs.size() - 3)
-    b.fail("E158", cat("has a decoder with ", graph.inputs.size(), " inputs and ", graph.outputs.size(), " outputs"));
-  Scope scope = b.scope().inner(b.module());
-  for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
-  Values results = b.importer().body(graph, scope);
-  if (!scope.failed.empty()) b.fail("E158", "has a faulty decoder");
-  Expr all{&b, results[0]};  // [batch, n, vocabulary]
-  if (all.rank() != 3) b.fail("E158", cat("has a decoder that gives ", all.value.shape(), " for its scores"));
-  Dim last = all.dims()[1] - 1;
-  Expr logits = convert(row_at(all, 1, last), DType::f32);
-  results.erase(results.begin());
-  results.resize(inputs.size() - 3);
-  return {logits, results};
-}
-
-/// The past that the decoder's input declares, [2, batch, heads, tokens, size], with no tokens yet.
-Value empty_past(Call& c, const ValueInfo& input, const Dim& batch) {
-  const auto& dims = input.type.dims;
-  bool is_known = dims && dims->size() == 5 && (*dims)[2].value && (*dims)[4].value;
-  if (!is_known) c.unsupported(cat("needs the heads of the decoder's '", printable(input.name), "' as numbers"));
-  return full(c, input.type.element.value_or(DType::f32), {2, batch, *(*dims)[2].value, 0, *(*dims)[4].value}, 0);
-}
-
-/// What shapes the scores of the next token; values of the module around the loop.
-struct Rules {
-  int64_t ngram, end;
-  Value penalty, least, allowed;  ///< f32[], i64[], bool[vocabulary]; null: none
-};
-
-Rules rules_of(Call& c, size_t least, size_t penalty, size_t allowed) {
-  Rules r{.ngram = c.integer("no_repeat_ngram_size", 0),
-          .end = c.integer("eos_token_id"),
-          .penalty = {},
-          .least = {},
-          .allowed = {}};
+ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
+  ScoreRules r{.ngram = c.integer("no_repeat_ngram_size", 0),
+               .end = c.integer("eos_token_id"),
+               .penalty = {},
+               .least = {},
+               .allowed = {}};
   if (r.ngram < 0 || r.ngram > most_ngram)
     c.unsupported(cat("with no_repeat_ngram_size ", r.ngram, " is not supported: at most ", most_ngram));
   auto scalar_of = [&](size_t i, DType type) { return reshape(convert(arg(c, i), type), {}).value; };
@@ -65,6 +28,8 @@ Rules rules_of(Call& c, size_t least, size_t penalty, size_t allowed) {
   if (c.has_input(allowed)) r.allowed = arg(c, allowed) > 0;
   return r;
 }
+
+namespace {
 
 /// True where a token of `ids`[batch, n] that `counts` is: [batch, vocabulary].
 Expr marked(Call& b, Expr ids, Expr counts, const Dim& vocabulary) {
@@ -98,23 +63,97 @@ Values repeat_block(Call& c) {
   return {select(banned, -std::numeric_limits<double>::infinity(), scores)};
 }
 
-/// The processed scores of the token after tokens[batch, length].
-Expr ruled(Call& b, const Rules& r, Expr scores, Expr tokens) {
+}  // namespace
+
+Expr ruled(Call& b, const ScoreRules& r, Expr scores, Expr tokens) {
   Dim vocabulary = scores.dims()[1], length = tokens.dims()[1];
   Expr always = equal(tokens, tokens);
   if (r.penalty) {
     Expr p = inside(b, r.penalty), lowered = select(scores < 0, scores * p, scores / p);
     scores = select(marked(b, tokens, always, vocabulary), lowered, scores);
   }
-  if (r.ngram > 0) scores = select(repeating(b, tokens, r.ngram, vocabulary), lowest, scores);
-  if (r.allowed) scores = select(along(inside(b, r.allowed), 1, 2), scores, lowest);
+  if (r.ngram > 0) scores = select(repeating(b, tokens, r.ngram, vocabulary), lowest_score, scores);
+  if (r.allowed) scores = select(along(inside(b, r.allowed), 1, 2), scores, lowest_score);
   if (r.least) {
     Expr is_short = reshape(sizes(b, {length}), {}) < inside(b, r.least);
     Expr ends = equal(along(iota(b, vocabulary), 1, 2), static_cast<double>(r.end));
-    scores = select(is_short & ends, lowest, scores);
+    scores = select(is_short & ends, lowest_score, scores);
   }
   return scores;
 }
+
+Values run_graph(Call& b, const Graph& graph, const Values& inputs, size_t least) {
+  if (inputs.size() != graph.inputs.size() || graph.outputs.size() < least)
+    b.fail("E158", cat("has a graph '", printable(graph.name), "' with ", graph.inputs.size(), " inputs and ",
+                       graph.outputs.size(), " outputs where ", inputs.size(), " and ", least, " belong"));
+  Scope scope = b.scope().inner(b.module());
+  for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+  Values results = b.importer().body(graph, scope);
+  if (!scope.failed.empty()) b.fail("E158", cat("has a faulty graph '", printable(graph.name), "'"));
+  return results;
+}
+
+Expr last_scores(Call& b, Value all) {
+  if (all.rank() != 3) b.fail("E158", cat("has a graph that gives ", all.type(), " for its scores"));
+  return convert(row_at({&b, all}, 1, all.dims()[1] - 1), DType::f32);
+}
+
+Value empty_past(Call& c, const ValueInfo& input, const Dim& rows, int64_t row_axis, int64_t token_axis, int64_t rank) {
+  const auto& declared = input.type.dims;
+  Dims dims;
+  for (int64_t a = 0; declared && std::ssize(*declared) == rank && a < rank; ++a) {
+    auto size = (*declared)[static_cast<size_t>(a)].value;
+    if (a == row_axis || a == token_axis) dims.push_back(a == row_axis ? rows : Dim(0));
+    else if (size) dims.push_back(*size);
+  }
+  if (std::ssize(dims) != rank)
+    c.unsupported(cat("needs the heads of the decoder's '", printable(input.name), "' as numbers"));
+  return full(c, input.type.element.value_or(DType::f32), dims, 0);
+}
+
+void expect_room(Call& c, const Dim& given, const Dim& most) {
+  GuardCollector guards(c.module());
+  require_less_equal(given + 1, most, cat(c.node().op_type, ": the prompt and max_length"));
+}
+
+Expr repeated(Expr x, int64_t count) {
+  Dims dims = x.dims(), apart = dims, whole = dims;
+  dims[0] = dims[0] * Dim(count);
+  apart.insert(apart.begin() + 1, 1);
+  whole.insert(whole.begin() + 1, count);
+  return reshape(broadcast(reshape(x, apart), whole), dims);
+}
+
+namespace {
+
+Decoded decoded(Call& b, const Graph& graph, const Values& inputs) {
+  size_t pasts = inputs.size() - 3;
+  Values results = run_graph(b, graph, inputs, 1 + pasts);
+  return {last_scores(b, results[0]),
+          Values(results.begin() + 1, results.begin() + 1 + static_cast<std::ptrdiff_t>(pasts))};
+}
+
+}  // namespace
+
+Generator decoder_only(Call& c, Expr ids, Value given_mask, double pad) {
+  const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
+  Dim rows = ids.dims()[0], given = ids.dims()[1];
+  Expr mask = given_mask ? Expr{&c, given_mask}
+                         : select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
+  Expr seen{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {mask})};
+  Values inputs = {ids, select(mask > 0, seen - 1.0, 0), mask};
+  for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], rows, 1, 3, 5));
+  Value lengths = slice(seen, 1, given - 1, 1), shown = mask;
+  auto next = [=, &decoder](Call& b, Expr token, Expr, const Dim& trip, const Values& pasts) {
+    Expr position = inside(b, lengths) + convert(reshape(sizes(b, {trip}), {}), DType::i32);
+    Values in = {token, position, concat(b, {inside(b, shown), full(b, DType::i32, {rows, trip + 1}, 1)}, 1)};
+    in.insert(in.end(), pasts.begin(), pasts.end());
+    return decoded(b, decoder, in);
+  };
+  return {.tokens = ids, .first = decoded(c, first_decoder, inputs), .row_axis = 1, .next = next};
+}
+
+namespace {
 
 Expr best_of(Call& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
@@ -129,8 +168,7 @@ struct Choice {
 
 void expect_decoder_only(Call& c) {
   if (int64_t kind = c.integer("model_type", 0); kind != 0)
-    c.unsupported(cat("with model_type ", kind, " is not supported: 0 is, a decoder like GPT-2 (1 is T5, 2 Whisper)"));
-  if (c.has("encoder")) c.unsupported("with attribute 'encoder' is not supported: only a decoder like GPT-2 is");
+    c.unsupported(cat("with model_type ", kind, " is not supported: 0 is, a decoder like GPT-2"));
 }
 
 /// One sequence for each row of the batch.
@@ -138,23 +176,14 @@ Values search(Call& c, const Choice& choice) {
   c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
   expect_decoder_only(c);
   c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
-  const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
   auto pad = static_cast<double>(c.integer("pad_token_id"));
-  Rules rules = rules_of(c, 2, 3, 4);
+  ScoreRules rules = score_rules(c, 2, 3, 4);
   Expr ids = arg(c, 0);
   Dim batch = ids.dims()[0], given = ids.dims()[1], most = c.size(1, 1);
-  {
-    GuardCollector guards(c.module());
-    require_less_equal(given + 1, most, cat(c.node().op_type, ": the prompt and max_length"));
-  }
-  Expr mask = c.has_input(6) ? convert(arg(c, 6), DType::i32)
-                             : select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
-  Expr seen{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {mask})};
-  Values inputs = {ids, select(mask > 0, seen - 1.0, 0), mask};
-  for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], batch));
-  Decoded first = decode(c, first_decoder, inputs);
-  Expr scores = ruled(c, rules, first.logits, ids);
-  if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest);
+  expect_room(c, given, most);
+  Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
+  Expr scores = ruled(c, rules, g.first.scores, ids);
+  if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
   // Tokens [batch, most] so far, whether a row has ended, and the token to be decoded next.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
@@ -164,22 +193,16 @@ Values search(Call& c, const Choice& choice) {
   auto [token, done] = chosen(choice.choose(c, scores, state), full(c, DType::boolean, {batch, 1}, 0));
   Pad room{.before = Dims(2, 0), .after = {0, most - given - 1}};
   Expr tokens{&c, c.emit(room, {concat(c, {ids, token}, 1), number(c, DType::i32, pad)})};
-  Value lengths = slice(seen, 1, given - 1, 1);
   Values carried = {tokens, token, done};
   carried.insert(carried.end(), state.begin(), state.end());
   auto pasts = std::ssize(carried);
-  carried.insert(carried.end(), first.pasts.begin(), first.pasts.end());
+  carried.insert(carried.end(), g.first.pasts.begin(), g.first.pasts.end());
   Values y = loop_while(c, most - given - 1, carried, 0, [&](Call& b, const Dim& trip, const Values& now) {
     Dim length = given + 1 + trip;
-    Expr position = inside(b, lengths) + convert(reshape(sizes(b, {trip}), {}), DType::i32);
-    Expr ones = full(b, DType::i32, {batch, trip + 1}, 1);
-    Values in = {now[1], position, concat(b, {inside(b, mask), ones}, 1)};
-    in.insert(in.end(), now.begin() + pasts, now.end());
-    Decoded step = decode(b, decoder, in);
-    Expr all{&b, now[0]};
-    Expr next_scores = ruled(b, rules, step.logits, slice(all, 1, 0, length));
+    Expr all{&b, now[0]}, so_far = slice(all, 1, 0, length);
+    Decoded step = g.next(b, {&b, now[1]}, so_far, trip, Values(now.begin() + pasts, now.end()));
     Values moved(now.begin() + 3, now.begin() + pasts);
-    auto [next, is_done] = chosen(choice.choose(b, next_scores, moved), {&b, now[2]});
+    auto [next, is_done] = chosen(choice.choose(b, ruled(b, rules, step.scores, so_far), moved), {&b, now[2]});
     Expr here = equal(along(iota(b, most), 1, 2), reshape(sizes(b, {length}), {}));
     Expr goes_on = !(reduce(ReduceFn::min, convert(is_done, DType::i32), {0, 1}, false) > 0);
     Values results = {goes_on, select(here, next, all), next, is_done};
@@ -271,180 +294,7 @@ Values sampling(Call& c) {
   return search(c, {.choose = choose, .state = {select(equal(start, 0.0), 1.0, start)}});
 }
 
-// --- BeamSearch ------------------------------------------------------------------------------------------------------
-
-/// What beam search is asked for; values of the module around the loop.
-struct BeamRules {
-  Rules rules;
-  int64_t beams;
-  double pad;
-  bool stops_early;
-  Dim batch, most;
-  Value length_penalty;  ///< f32[]; null: 1
-};
-
-/// The beams and the finished sequences of each row of the batch, both `beams` many and best first. Scores of finished
-/// ones are divided by length ^ penalty, -inf where there is none yet.
-struct Beams {
-  Expr tokens, scores;      ///< [batch, beams, most], [batch, beams]: sums of logarithms
-  Expr done;                ///< [batch, 1]
-  Expr ended, ended_score;  ///< [batch, beams, most], [batch, beams]
-  Expr used;                ///< finished sequences, [batch, 1]
-
-  Values values() const { return {tokens, scores, done, ended, ended_score, used}; }
-  static constexpr size_t count = 6;
-  static Beams of(Call& b, const Values& v) {
-    auto at = [&](size_t i) { return Expr{&b, v[i]}; };
-    return {at(0), at(1), at(2), at(3), at(4), at(5)};
-  }
-};
-
-/// x[batch, n, ..] in the order of index[batch, k].
-Expr reordered(Call& b, Expr x, Expr index) {
-  Dims dims = x.dims(), flat = index.dims();
-  flat.resize(dims.size(), 1);
-  dims[1] = index.dims()[1];
-  return {&b, b.emit(GatherElements{.axis = 1}, {x, broadcast(reshape(index, flat), dims)})};
-}
-
-Expr length_factor(Call& b, const BeamRules& r, const Dim& length) {
-  Expr n = convert(reshape(sizes(b, {length}), {}), DType::f32);
-  return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
-}
-
-/// The best of the finished sequences and of `fresh` ones with these scores.
-void keep_best(Call& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
-  Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
-  beams.ended_score = {&b, top[0]};
-  beams.ended = reordered(b, {&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
-}
-
-/// One token more on each beam, after `length`. Gives the rows of the pasts in the order of the new beams, and their
-/// tokens [batch * beams, 1].
-std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
-  int64_t k = r.beams;
-  Dim vocabulary = scores.dims()[1];
-  Expr sums = reshape(scores, {r.batch, k, vocabulary}) + reshape(beams.scores, {r.batch, k, 1});
-  Values top = b.emit_all(TopK{.k = 2 * k, .axis = 1}, {reshape(sums, {r.batch, vocabulary * Dim(k)})});
-  Expr score{&b, top[0]}, place{&b, top[1]}, size = reshape(sizes(b, {vocabulary}), {});
-  Expr beam = apply(Fn::div, place, size), token = place - beam * size;
-  Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
-  Expr factor = length_factor(b, r, length);
-  // Sequences that end among the best k are finished.
-  Expr finished = slice(ends, 1, 0, k) & goes_on;
-  Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
-  keep_best(b, r, beams, reordered(b, beams.tokens, slice(beam, 1, 0, k)), finished_score);
-  Expr added = reduce(ReduceFn::sum, convert(finished, DType::i64), {1});
-  beams.used = min(beams.used + added, static_cast<double>(k));
-  // The first k of the others go on.
-  Expr order = along(iota(b, 2 * k), 1, 2);
-  Expr rank = convert(select(ends, order + static_cast<double>(2 * k), order), DType::f32);
-  Expr next{&b, b.emit_all(TopK{.k = k, .axis = 1, .largest = false}, {rank})[1]};
-  Expr from = reordered(b, beam, next);
-  Expr chosen = select(beams.done, r.pad, convert(reordered(b, token, next), DType::i32));
-  Expr best = slice(score, 1, 0, 1) / factor, worst = slice(beams.ended_score, 1, k - 1, 1);
-  Expr is_full = beams.used >= static_cast<double>(k);
-  beams.done = beams.done | (r.stops_early ? is_full : is_full & (worst >= best));
-  beams.scores = select(goes_on, reordered(b, score, next), 0);
-  Expr here = equal(along(iota(b, r.most), 2, 3), reshape(sizes(b, {length}), {}));
-  Expr column = reshape(chosen, {r.batch, k, 1});
-  beams.tokens = select(here, column, reordered(b, beams.tokens, from));
-  Expr row = from + along(iota(b, r.batch), 0, 2) * static_cast<double>(k);
-  return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
-}
-
-Values beam_search(Call& c) {
-  c.expect_ranks({{0, 2}, {7, 1}, {8, 2}, {9, 2}});
-  expect_decoder_only(c);
-  if (c.has_input(10))
-    c.unsupported("with input 10 (decoder_input_ids) is not supported: only decoders of their own are");
-  if (c.wants_output(2)) c.unsupported("with output 2 (scores of every token) is not supported");
-  if (c.has_input(11) && c.number_input(11, "logits_processor") != 0)
-    c.unsupported("with a logits_processor is not supported");
-  c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
-  const Graph &decoder = c.graph("decoder"), &first_decoder = c.has("init_decoder") ? c.graph("init_decoder") : decoder;
-  auto count = to_int64(c.number_input(3, "num_beams")), returned = to_int64(c.number_input(4, "num_return_sequences"));
-  constexpr int64_t most_beams = 4096;
-  if (count > most_beams) c.unsupported(cat("with ", count, " beams is not supported: at most ", most_beams));
-  if (count < 1 || returned < 1 || returned > count)
-    c.fail("E145", cat("num_beams and num_return_sequences must be >=1 in order, are ", count, " and ", returned));
-  Expr given_ids = arg(c, 0);
-  Dim given = given_ids.dims()[1];
-  BeamRules r{.rules = rules_of(c, 2, 6, 7),
-              .beams = count,
-              .pad = static_cast<double>(c.integer("pad_token_id")),
-              .stops_early = c.flag("early_stopping"),
-              .batch = given_ids.dims()[0],
-              .most = c.size(1, 1),
-              .length_penalty = {}};
-  if (c.has_input(5)) r.length_penalty = reshape(convert(arg(c, 5), DType::f32), {});
-  {
-    GuardCollector guards(c.module());
-    require_less_equal(given + 1, r.most, "BeamSearch: the prompt and max_length");
-  }
-  Dim rows = r.batch * Dim(count);
-  auto for_beams = [&](Expr x) {  // each row `count` times
-    const Dims d = x.dims();
-    return reshape(broadcast(reshape(x, {d[0], 1, d[1]}), {d[0], count, d[1]}), {rows, d[1]});
-  };
-  Expr ids = for_beams(given_ids);
-  Expr mask = c.has_input(9) ? for_beams(convert(arg(c, 9), DType::i32))
-                             : select(equal(ids, r.pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
-  Expr seen{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {mask})};
-  Values inputs = {ids, select(mask > 0, seen - 1.0, 0), mask};
-  for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], rows));
-  Decoded first = decode(c, first_decoder, inputs);
-  auto logarithms = [](Call& b, Expr x) { return Expr{&b, b.emit(Softmax{.axis = 1, .logarithm = true}, {x})}; };
-  Expr scores = ruled(c, r.rules, logarithms(c, first.logits), ids);
-  if (c.has_input(8)) scores = select(for_beams(arg(c, 8)) > 0, scores, lowest);
-  Dims all = {r.batch, count, r.most}, each = {r.batch, count};
-  Pad room{.before = Dims(2, 0), .after = {0, r.most - given}};
-  Expr tokens = reshape(Expr{&c, c.emit(room, {ids, number(c, DType::i32, r.pad)})}, all);
-  Expr is_first = equal(along(iota(c, count), 1, 2), 0);
-  constexpr double never = -1e9;  // all beams begin alike: only the first counts
-  Beams beams{.tokens = tokens,
-              .scores = broadcast(select(is_first, full(c, DType::f32, {}, 0), full(c, DType::f32, {}, never)), each),
-              .done = full(c, DType::boolean, {r.batch, 1}, 0),
-              .ended = full(c, DType::i32, all, r.pad),
-              .ended_score = full(c, DType::f32, each, -std::numeric_limits<double>::infinity()),
-              .used = full(c, DType::i64, {r.batch, 1}, 0)};
-  auto [order, token] = advance(c, r, beams, scores, given);
-  auto kept = [](Call& b, const Values& pasts, Expr row) {
-    Values list;
-    for (Value past : pasts) list.push_back(b.emit(Gather{.axis = 1}, {past, row}));
-    return list;
-  };
-  Value lengths = slice(seen, 1, given - 1, 1);
-  Values carried = beams.values(), pasts = kept(c, first.pasts, order);
-  carried.push_back(token);
-  carried.insert(carried.end(), pasts.begin(), pasts.end());
-  Values y = loop_while(c, r.most - given - 1, carried, 0, [&](Call& b, const Dim& trip, const Values& now) {
-    Dim length = given + 1 + trip;
-    Beams state = Beams::of(b, now);
-    Expr position = inside(b, lengths) + convert(reshape(sizes(b, {trip}), {}), DType::i32);
-    Values in = {now[Beams::count], position,
-                 concat(b, {inside(b, mask), full(b, DType::i32, {rows, trip + 1}, 1)}, 1)};
-    in.insert(in.end(), now.begin() + Beams::count + 1, now.end());
-    Decoded step = decode(b, decoder, in);
-    Expr so_far = slice(reshape(state.tokens, {rows, r.most}), 1, 0, length);
-    auto [row, next] = advance(b, r, state, ruled(b, r.rules, logarithms(b, step.logits), so_far), length);
-    Expr goes_on = !(reduce(ReduceFn::min, convert(state.done, DType::i32), {0, 1}, false) > 0);
-    Values results = {goes_on}, values = state.values(), last = kept(b, step.pasts, row);
-    results.insert(results.end(), values.begin(), values.end());
-    results.push_back(next);
-    results.insert(results.end(), last.begin(), last.end());
-    return results;
-  });
-  Beams last = Beams::of(c, y);
-  Expr final_score =
-      select(last.done, -std::numeric_limits<double>::infinity(), last.scores / length_factor(c, r, r.most));
-  keep_best(c, r, last, last.tokens, final_score);
-  return {slice(last.ended, 1, 0, returned), slice(last.ended_score, 1, 0, returned)};
-}
-
 constexpr Operator table[] = {
-    {"com.microsoft", "BeamSearch", beam_search,
-     "decoders like GPT-2 (model_type 0); fixed numbers of beams and of sequences; no output 2, no logits_processor"},
     {"com.microsoft", "NGramRepeatBlock", repeat_block},
     {"com.microsoft", "GreedySearch", greedy_search, "decoders like GPT-2 (model_type 0)"},
     {"com.microsoft", "Sampling", sampling, "decoders like GPT-2 (model_type 0); no output 1 (filtered_logits)"},
