@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
@@ -253,6 +254,23 @@ def test_skip_layer_normalization():
     judge("SkipLayerNormalization", [x, x + 1, gamma, gamma + 1, gamma - 1], {}, ["y", "", "", "sum"])
     judge("SkipLayerNormalization", [x, floats(5, 16), gamma], {"epsilon": 1e-5}, ["y", "", "", "sum"])
     judge("SkipSimplifiedLayerNormalization", [x, x + 1, gamma, gamma - 1], {}, ["y", "", "", "sum"])
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_simplified_layer_normalization_in_both_domains(axis):
+    """onnxruntime has it in ONNX's own; some models say com.microsoft."""
+    answers = []
+    x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
+    model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})
+    for device in "ref", "cpu":
+        answers.append(weft.compile(model, device=device).run(feed))
+    model = onnx.load_from_string(model)
+    model.graph.node[0].domain = ""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), QUIET, providers=["CPUExecutionProvider"])
+    wanted = session.run(["y", "scale"], feed)
+    for answer in answers:
+        for name, expected in zip(("y", "scale"), wanted):
+            np.testing.assert_allclose(answer[name], expected, 1e-5, 1e-5)
 
 
 def test_embed_layer_normalization():

@@ -566,6 +566,7 @@ constexpr Operator table[] = {
     {"com.microsoft", "QEmbedLayerNormalization", quantized_embed_layer_normalization},
     {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); },
      "no outputs 1 and 2 (mean and deviation)"},
+    {"com.microsoft", "SimplifiedLayerNormalization", rms_normalization},
     {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); },
      "no outputs 1 and 2 (mean and deviation)"},
 };
