@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged models and other files end in an error or an answer: no crash, no sanitizer report, nothing slow, nothing large.
 
-The models are random graphs and small node cases of ONNX; the other files are pictures, tensors, programs as text and saved
+The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files are pictures, tensors, programs as text and saved
 programs. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
+import os
 import random
 import subprocess
 import sys
@@ -34,15 +35,28 @@ def node_cases():
         return collect_testcases(None)
 
 
+def microsoft_models(folder):
+    """The first model of each test of com.microsoft's operators."""
+    tests = sorted((TESTS / "frontends").glob("test_microsoft*.py"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "microsoft_models", *tests]
+    place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(command, env={**os.environ, **place}, capture_output=True, text=True)
+    found = [path.read_bytes() for path in sorted(folder.iterdir())]
+    assert len(found) > 250 and " failed" not in done.stdout, done.stdout[-2000:]
+    return found
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Paths of small models: four of five are node cases."""
+    """Paths of small models: half are node cases of ONNX, a third com.microsoft's."""
     folder = tmp_path_factory.mktemp("models")
     small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)
     for seed in range(SEED * 1000, SEED * 1000 + 40):
         d = draw_graph(seed)
         chosen.append(d.model(open_sizes(d)).SerializeToString())
+    small = [model for model in microsoft_models(tmp_path_factory.mktemp("microsoft")) if len(model) < 40_000]
+    chosen += random.Random(SEED).sample(small, 100)
     for number, model in enumerate(chosen):
         (folder / f"{number}.onnx").write_bytes(model)
     return sorted(folder.iterdir())
