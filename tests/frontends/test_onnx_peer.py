@@ -9,7 +9,7 @@ from onnx.numpy_helper import to_float8e8m0
 from test_microsoft import QUIET, floats, i32, weft
 
 
-def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4, constants=()):
+def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4, constants=(), devices=("ref", "cpu")):
     """`free` names axes of inputs whose size stays open: {(input, axis): name}."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     feed = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
@@ -22,7 +22,7 @@ def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
-    for device in "ref", "cpu":
+    for device in devices:
         answers = weft.compile(model, device=device).run(feed)
         for name, expected in zip(outputs, wanted):
             np.testing.assert_allclose(answers[name], expected, tolerance, tolerance, err_msg=f"{op} {name} on {device}")
