@@ -14,6 +14,7 @@ sources(test_sources tests/unit/*.cpp)
 add_inner_program(weft_tests ${test_sources})
 target_include_directories(weft_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 read_once(weft_tests <doctest/doctest.h>)
+set_source_files_properties(tests/unit/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # defines what doctest compiles
 add_test(NAME unit COMMAND weft_tests)
 
 # tools/kc.cpp becomes weft-kc.
