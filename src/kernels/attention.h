@@ -24,9 +24,10 @@ struct AttentionSizes {
   AttentionStrides q, k, v;
 };
 
-/// The keys that a query sees: [begin, end).
+/// The keys that a query sees: [begin, end), and one more of that score, whose value is 0.
 struct KeyRange {
   i64 begin, end;
+  f32 sink = -__builtin_inff();
 };
 
 /// Turns 8 vectors of 8 into their columns.
@@ -177,7 +178,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
         store(queries + row * at.query_stride + i,
               n == W ? convert<f32>(load<W>(from + i, Full{})) : convert<f32>(load<W>(from + i, Part{n})), Full{});
       }
-      states[row] = {-__builtin_inff(), 0, 0, 0};
+      states[row] = {seen.sink, seen.sink == -__builtin_inff() ? 0.f : 1.f, 0, 0};
     }
     const K* k_head = k + batch * s.k.batch + kv * s.k.head;
     const V* v_head = v + batch * s.v.batch + kv * s.v.head;

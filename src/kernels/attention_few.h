@@ -73,11 +73,13 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
     i64 head[Rows], query[Rows];
     int begin[Rows], end[Rows], first = int(z.keys), past = 0;
     Vec<T, V> queries[Rows];
+    FewState<V> state[Rows];
     WEFT_UNROLL for (int r = 0; r < Rows; r++) {
       const i64 row = least(r, all_rows - 1);
       head[r] = kv_head * group + row / z.queries, query[r] = row % z.queries;
       const KeyRange range = keys_of(batch, head[r], query[r]);
       begin[r] = int(range.begin), end[r] = int(least(range.end, z.keys));
+      if (mine == 0 && rank == 0) state[r].top = range.sink, state[r].sum = range.first_sum();
       first = begin[r] < first ? begin[r] : first, past = end[r] > past ? end[r] : past;
       queries[r] = col < z.d ? load_whole<V>(q + batch * z.q[0] + head[r] * z.q[1] + query[r] * z.q[2] + col, Full{})
                              : Vec<T, V>{};
@@ -93,7 +95,6 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       }
       return held;
     };
-    FewState<V> state[Rows];
     const int start = first + int(i64(all) * rank / Split);
     auto now = fetch(start + mine);
     WEFT_NO_UNROLL for (int base = start; base < stop; base += at_once * teams) {

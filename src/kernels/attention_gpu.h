@@ -129,6 +129,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       const int at = Core::slot(i);
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
+      state.top[at] = mine[at].sink, state.sum[at] = mine[at].first_sum();
     }
     // The keys that any row of the block looks at: ranges grow with the query, so the last row of each head tells.
     i64 last_key = 0;

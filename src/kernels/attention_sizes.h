@@ -12,9 +12,12 @@ struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];
 };
-/// Keys [begin, end) that a query may look at.
+/// Keys [begin, end) that a query may look at, and one more of that score, whose value is 0.
 struct KeyRange {
   i64 begin, end;
+  f32 sink = -__builtin_inff();
+  /// What the weights sum up to before any key: each is e^(score - largest).
+  WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 
 }  // namespace weft::kernel

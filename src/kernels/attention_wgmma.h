@@ -160,6 +160,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
 struct ThreadRows {
   i64 batch, head[2], query[2];
   int begin[2], end[2];  // the keys that they look at
+  f32 sink[2], first_sum[2];
   static WEFT_INLINE int first() { return thread_id() / 32 * 16 + lane_id() / 4; }
   template <class KeysOf>
   WEFT_INLINE ThreadRows(const AttentionTask& t, const KeysOf& keys_of) : batch(t.batch) {
@@ -168,6 +169,7 @@ struct ThreadRows {
       head[i] = t.head(row), query[i] = t.query(row);
       const KeyRange range = keys_of(batch, head[i], query[i]);
       begin[i] = int(range.begin), end[i] = int(least(range.end, t.past_key));
+      sink[i] = range.sink, first_sum[i] = range.first_sum();
     }
   }
 };
@@ -280,6 +282,11 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
     wait_for_slot();
     WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, rows>(queries[i], queries_at, i);
     RowState state{.factor = factor};
+    if (Split == 1 || cluster_rank() == 0) {
+      WEFT_UNROLL for (int r = 0; r < 2; r++) {
+        state.top[r] = mine.sink[r], state.sum[r] = lane_id() % 4 == 0 ? mine.first_sum[r] : 0;
+      }
+    }
     f32 shrink[2];
     typename Scores::Sums s;
     wgmma_begin();

@@ -39,13 +39,25 @@ bool has_even_rows(const View& mask) {
   return even;
 }
 
-/// The lambda that says which keys a row sees, where data do: no more than those before `last`.
-void emit_ranges(Lowering& lowering, KernelBuilder& kernel, Value ranges, const std::string& last) {
-  View view = lowering.view_of(ranges);
-  std::string at = cat(kernel.buffer(view.buffer, DType::i64, false), "[", kernel.size(view.offset), " + batch * ",
-                       kernel.size(view.strides[0]), " + query * ", kernel.size(view.strides[1]));
-  kernel.line("    [&]([[maybe_unused]] i64 batch, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA {");
-  kernel.line("  return KeyRange{", at, "], least(", last, ", ", at, " + ", kernel.size(view.strides[2]), "])};");
+/// The lambda that says which keys a row sees, no more than those before `last`, and what stands beside them.
+void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
+  const auto& op = *i.as<Attention>();
+  kernel.line(
+      "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query) WEFT_LAMBDA {");
+  std::string begin = "0", end = last, sink;
+  if (op.ranged) {
+    View view = lowering.view_of(i.inputs.back());
+    begin = cat(kernel.buffer(view.buffer, DType::i64, false), "[", kernel.size(view.offset), " + batch * ",
+                kernel.size(view.strides[0]), " + query * ", kernel.size(view.strides[1]));
+    end = cat("least(", last, ", ", begin, " + ", kernel.size(view.strides[2]), "])");
+    begin += "]";
+  }
+  if (op.sinks) {
+    View view = lowering.view_of(i.inputs[op.sinks_at(i.inputs.size())]);
+    sink = cat(", convert<f32>(load_uniform<1>(", kernel.buffer(view.buffer, view.dtype, false), " + ",
+               kernel.size(view.offset), " + head * ", kernel.size(view.strides[0]), "))");
+  }
+  kernel.line("  return KeyRange{", begin, ", ", end, sink, "};");
   kernel.line("    },");
 }
 
@@ -212,14 +224,13 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string function =
       lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows) : cat("attention<tile, ", op.nan_rows, ">");
   // A plain scale goes into the exponent.
-  bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && op.scale > 0;
+  bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =
       gpu.groups == 0 ? "" : cat(number_text(DType::f32, scale_apart ? op.scale * log2e : log2e), ", ");
   kernel.line(function, "(WEFT_LAUNCH, s, ", factor, qp, ", ", kp, ", ", vp, ",");
   std::string last = op.causal ? cat("least(", keys, ", most(query + ", kernel.size(op.offset), " + 1, 0))") : keys;
-  if (op.ranged) emit_ranges(lowering, kernel, i.inputs.back(), last);
-  else kernel.line("    [&](i64, i64, [[maybe_unused]] i64 query) WEFT_LAMBDA { return KeyRange{0, ", last, "}; },");
+  emit_keys(lowering, kernel, i, last);
   emit_score(kernel, op, mask ? &*mask : nullptr, !scale_apart,
              gpu.groups > 0 && mask && has_even_rows(*mask) ? "load_whole" : "load");
   kernel.line("    [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes) WEFT_LAMBDA {");

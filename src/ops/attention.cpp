@@ -12,7 +12,8 @@ namespace weft {
 using namespace shape_rule;
 
 Types Attention::infer(Operands in) const {
-  operand_count(name, in, ranged ? 4 : 3, ranged ? 5 : 4);
+  size_t needed = 3u + ranged + sinks;
+  operand_count(name, in, needed, needed + 1);
   const Shape &q = tensor(name, in, 0), &k = tensor(name, in, 1), &v = tensor(name, in, 2);
   for (const Shape* s : {&q, &k, &v}) {
     if (s->rank() != 4) refuse("E151", "attention: ", *s, " must have the axes batch, head, row, column");
@@ -28,6 +29,11 @@ Types Attention::infer(Operands in) const {
   if (!exact_divide(q.dims[1], k.dims[1]))
     refuse("E151", "attention: ", q.dims[1], " heads are no multiple of ", k.dims[1], " key heads");
   if (has_mask(in.size())) broadcasts_to(name, tensor(name, in, 3), Dims{q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
+  if (sinks) {
+    const Shape& scores = tensor(name, in, sinks_at(in.size()));
+    same_type(name, q, scores);
+    same_dims(name, Shape{q.dtype, {q.dims[1]}}, scores);
+  }
   if (ranged) same_dims(name, Shape{DType::i64, {q.dims[0], q.dims[2], 2}}, tensor(name, in, in.size() - 1));
   return {Shape{q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}}};
 }
@@ -64,11 +70,13 @@ struct KeyRange {
   int64_t count() const { return end - begin; }
 };
 
-/// exp(score - max) / sum of the keys that the row sees, in place; when all of these scores are -inf, zeros or NaN.
-void softmax(std::span<double> row, KeyRange seen, bool nan_rows) {
+/// exp(score - max) / sum of the keys that the row sees and of the sink, in place; when all of these scores are -inf,
+/// zeros or NaN.
+void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
   auto scores = row.subspan(static_cast<size_t>(seen.begin), static_cast<size_t>(seen.count()));
-  double highest = minus_infinity, sum = 0;
+  double highest = sink;
   for (double s : scores) highest = s > highest || std::isnan(s) ? s : highest;
+  double sum = highest == minus_infinity ? 0 : std::exp(sink - highest);
   for (double& s : scores) sum += s = highest == minus_infinity ? 0 : std::exp(s - highest);
   double none = nan_rows ? std::numeric_limits<double>::quiet_NaN() : 0;
   for (double& s : scores) s = sum == 0 ? none : s / sum;
@@ -102,7 +110,8 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
         for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j)
           row[static_cast<size_t>(j)] = minus_infinity;
         KeyRange seen = ranged ? KeyRange(in.back(), head / heads * m + i, n) : KeyRange{0, n};
-        softmax(row, seen, nan_rows);
+        double sink = sinks ? in[sinks_at(in.size())].as<double>()[static_cast<size_t>(head % heads)] : minus_infinity;
+        softmax(row, seen, sink, nan_rows);
       }
       const double* values = v.as<double>().data() + from * n * width;
       double* y = out.data() + head * m * width;

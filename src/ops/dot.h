@@ -100,7 +100,9 @@ struct Pool {
 /// broadcastable to [batch, heads, m, n]: floats are added, bool false means -inf. Row i sees key j only if
 /// j <= i + offset (causal). softcap c > 0 replaces a score s by c * tanh(s / c) before the mask. A row of which
 /// every score is -inf gives 0, or NaN as a softmax does (nan_rows). With `ranged` the last operand, i64[batch, m, 2],
-/// gives the keys [begin, end) that a row may see; others are not read, so they may hold anything.
+/// gives the keys [begin, end) that a row may see; others are not read, so they may hold anything. With `sinks` the
+/// operand behind the mask, of q's type and [heads], is the score of one key more that every row of a head sees and
+/// whose value is 0; neither scale, soft cap nor mask touch it.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
@@ -109,13 +111,16 @@ struct Attention {
   double softcap = 0;
   bool nan_rows = false;
   bool ranged = false;
+  bool sinks = false;
   static auto fields() {
     return std::tuple{Field{"scale", &Attention::scale},       Field{"causal", &Attention::causal},
                       Field{"offset", &Attention::offset},     Field{"softcap", &Attention::softcap},
-                      Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged}};
+                      Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged},
+                      Field{"sinks", &Attention::sinks}};
   }
-  /// Of `count` operands, whether there is a mask.
-  bool has_mask(size_t count) const { return count == (ranged ? 5u : 4u); }
+  /// Of `count` operands, whether there is a mask, and which one holds the sinks.
+  bool has_mask(size_t count) const { return count == 4u + ranged + sinks; }
+  size_t sinks_at(size_t count) const { return count - 1 - ranged; }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const Attention&) const = default;

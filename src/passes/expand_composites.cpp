@@ -42,6 +42,14 @@ Value inside(Module& module, Value ranges, const Dim& keys) {
   return apply(module, Fn::logical_and, {behind, before});
 }
 
+/// s[batch, heads, rows, columns] with one column more, which holds x[heads].
+Value with_column(Module& module, Value s, Value x) {
+  Dims column = s.dims();
+  column[3] = 1;
+  x = broadcast(module, reshape(module, x, {1, column[1], 1, 1}), column);
+  return module.append(Concat{.axis = 3}, {s, x});
+}
+
 Value expanded(Module& module, const Instruction& i) {
   const auto& op = *i.as<Attention>();
   Value q = i.inputs[0], k = for_all_heads(module, i.inputs[1], q.dims()[1]),
@@ -60,11 +68,13 @@ Value expanded(Module& module, const Instruction& i) {
   }
   if (op.causal) s = apply(module, Fn::select, {below(module, s.dims(), op.offset), s, hidden});
   if (op.ranged) s = apply(module, Fn::select, {inside(module, i.inputs.back(), k.dims()[2]), s, hidden});
+  if (op.sinks) s = with_column(module, s, i.inputs[op.sinks_at(i.inputs.size())]);
   Value p = module.append(Softmax{.axis = 3}, {s});
   if (!op.nan_rows && (op.causal || op.ranged || masked)) {
     Value top = reduce(module, ReduceFn::max, s, {3}, true);
     p = apply(module, Fn::select, {apply(module, Fn::equal, {top, hidden}), constant(module, type, 0), p});
   }
+  if (op.sinks) p = slice_axis(module, p, 3, 0, k.dims()[2]);
   return module.append(Dot{.type = type}, {p, v});
 }
 

@@ -173,15 +173,56 @@ def test_grouped_attention_variants():
     grouped(6, 0, [6, 6], {"softcap": 5.0, "scale": 0.4})
     grouped(6, 0, [6, 6], {"causal": 0})
     grouped(6, 0, [6, 6], {"smooth_softmax": 1})
-    grouped(1, 6, [7, 7], sink=floats(HEADS))
     grouped(1, 6, [7, 7], rotary=True, positions=np.array([[6], [9]]))
     grouped(6, 0, [6, 6], bias=floats(1, HEADS, 6, 6))
     grouped(1, 6, [7, 7], bias=floats(2, 1, 1, 7))
 
 
+SINK = 3 * floats(HEADS)
+
+
+@pytest.mark.parametrize("case", [
+    dict(rows=1, past=6, lengths=[7, 7]),
+    dict(rows=5, past=0, lengths=[5, 5], packed=True, rotary=True),
+    dict(rows=5, past=10, lengths=[5, 5], rotary=True),  # into a buffer with room
+    dict(rows=1, past=10, lengths=[5, 3], rotary=True),
+    dict(rows=3, past=4, lengths=[7]),
+    dict(rows=300, past=0, lengths=[300]),
+    dict(rows=1, past=600, lengths=[520, 400]),
+    dict(rows=6, past=0, lengths=[6, 6], attributes={"local_window_size": 3}),
+    dict(rows=1, past=8, lengths=[9, 6], attributes={"local_window_size": 4, "softcap": 2.0}),
+    dict(rows=6, past=0, lengths=[6, 6], bias=floats(1, HEADS, 6, 6)),
+    dict(rows=1, past=6, lengths=[7, 7], bias=floats(2, 1, 1, 7), attributes={"scale": 0.4}),
+], ids=str)
+def test_grouped_attention_sinks(case):
+    grouped(**case, sink=SINK)
+
+
+def test_grouped_attention_smooth():
+    grouped(6, 0, [6, 6], {"smooth_softmax": 1})
+    grouped(1, 10, [5, 3], {"smooth_softmax": 1}, rotary=True)
+
+
+@pytest.mark.parametrize("sink", [None, SINK], ids=["plain", "sinks"])
+def test_grouped_attention_reads_only_what_tokens_wrote(sink):
+    """The room of a cache may hold anything."""
+    rows = [floats(2, 1, width) for width in (WIDTH, KV_HEADS * SIZE, KV_HEADS * SIZE)]
+    answers = []
+    for rubbish in 0, np.nan:
+        cache = floats(2, KV_HEADS, 9, SIZE)
+        cache[0, :, 4:], cache[1, :, 2:] = rubbish, rubbish
+        tail = [i32(4, 2), np.int32(5), *[None] * 4, sink] if sink is not None else [i32(4, 2), np.int32(5)]
+        answers.append(answer("GroupQueryAttention", [*rows, cache, cache, *tail],
+                              {"num_heads": HEADS, "kv_num_heads": KV_HEADS})[0])
+    assert np.isfinite(answers[0]).all()
+    np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.parametrize("sink", [None, SINK], ids=["plain", "sinks"])
 @pytest.mark.parametrize("shown", [1, 2])
-def test_grouped_attention_scores(shown):
-    grouped(6, 0, [6, 6], {"qk_output": shown, "softcap": 3.0}, bias=floats(1, HEADS, 6, 6), outputs=["y", "k", "v", "qk"])
+def test_grouped_attention_scores(shown, sink):
+    grouped(6, 0, [6, 6], {"qk_output": shown, "softcap": 3.0}, bias=floats(1, HEADS, 6, 6), sink=sink,
+            outputs=["y", "k", "v", "qk"])
 
 
 def test_grouped_attention_prompts_of_different_lengths():

@@ -29,7 +29,7 @@ double wide(f32 x) { return x; }
 double wide(bf16 x) { return convert<f32>(x); }
 double wide(f16 x) { return static_cast<f32>(x); }
 
-enum class Mask { none, causal, window, bias, hidden };
+enum class Mask { none, causal, window, bias, hidden, sink };
 
 struct Case {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
@@ -46,6 +46,8 @@ double plain_bias(Mask mask, i64 query, i64 key) {
   if (mask == Mask::hidden) return key % 3 == 0 ? -infinite : 0;
   return mask == Mask::bias ? static_cast<double>((query * 7 + key * 3) % 11) / 4 : 0;
 }
+
+f32 sink_of(Mask mask, i64 head) { return mask == Mask::sink ? 2.5f - static_cast<f32>(head) : -infinite; }
 
 /// The largest difference from the plain meaning. Operands are laid out [batch, row, head, d], as projections leave
 /// them.
@@ -74,10 +76,10 @@ double worst_error(const Case& c, Mask mask) {
     attention<native_tile>(
         Launch<>{&args, part * (blocks.tasks / 2), part ? blocks.tasks : blocks.tasks / 2}, s, q.data(), k.data(),
         v.data(),
-        [&](i64, i64, i64 query) {
+        [&](i64, i64 head, i64 query) {
           const i64 last = query + c.keys - c.queries;
           if (mask == Mask::causal) return KeyRange{0, last + 1};
-          return mask == Mask::window ? KeyRange{last - 4, last + 1} : KeyRange{0, c.keys};
+          return mask == Mask::window ? KeyRange{last - 4, last + 1} : KeyRange{0, c.keys, sink_of(mask, head)};
         },
         [&](i64, i64, i64 query, i64 key, auto raw, auto lanes) {
           for (int i = 0; i < valid_lanes(lanes, native_tile.lanes); ++i) {
@@ -94,7 +96,7 @@ double worst_error(const Case& c, Mask mask) {
   for (i64 at = 0; at < c.batch * c.heads * c.queries; ++at) {
     const i64 query = at % c.queries, head = at / c.queries % c.heads, batch = at / c.queries / c.heads;
     const i64 kv = head / (c.heads / c.kv_heads);
-    double top = -infinite, sum = 0;
+    double top = sink_of(mask, head), sum = 0;
     for (i64 key = 0; key < c.keys; ++key) {
       double dot = 0;
       for (i64 i = 0; i < c.d; ++i) {
@@ -105,6 +107,7 @@ double worst_error(const Case& c, Mask mask) {
           is_seen(c, mask, query, key) ? dot * 0.25 + plain_bias(mask, query, key) : -infinite;
       top = std::max(top, p[static_cast<size_t>(key)]);
     }
+    if (mask == Mask::sink) sum = std::exp(sink_of(mask, head) - top);
     for (double& x : p) sum += x = std::exp(x - top);
     for (i64 col = 0; col < c.dv; ++col) {
       double expected = 0;
@@ -132,7 +135,7 @@ TEST_CASE("attention f32") {
     CAPTURE(c.heads);
     CAPTURE(c.queries);
     CAPTURE(c.keys);
-    for (const Mask mask : {Mask::none, Mask::causal, Mask::window, Mask::bias}) {
+    for (const Mask mask : {Mask::none, Mask::causal, Mask::window, Mask::bias, Mask::sink}) {
       CAPTURE(static_cast<int>(mask));
       CHECK(worst_error<f32>(c, mask) < 1e-5);
     }

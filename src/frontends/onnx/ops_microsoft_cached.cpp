@@ -212,6 +212,7 @@ struct Grouped {
   bool causal;
   int64_t window;  ///< keys that a row sees, itself included
   double scale, softcap;
+  Value sinks = {};  ///< [heads]; null: none
 };
 
 /// The keys [begin, end) that each row sees, [batch, rows, 2].
@@ -227,8 +228,10 @@ Expr ranges_of(Call& c, const Grouped& g) {
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
+  if (g.sinks) in.push_back(g.sinks);
   in.push_back(ranges_of(c, g));
-  return c.emit(Attention{.scale = g.scale, .softcap = g.softcap, .ranged = true}, in);
+  Attention op{.scale = g.scale, .softcap = g.softcap, .ranged = true, .sinks = bool(g.sinks)};
+  return c.emit(op, in);
 }
 
 /// Which keys each row sees, and the node's own mask, as numbers to add.
@@ -255,21 +258,17 @@ Values group_query_attention(Call& c) {
   double scale = head_scale(c, h.q);
   Grouped g{h, keys, at, own, causal, window, scale, c.number("softcap", 0)};
   bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
+  Dims heads = {h.q.dims()[1]};
+  if (c.has_input(11)) g.sinks = reshape(convert(arg(c, 11), h.q.dtype()), heads);
+  else if (is_smooth) g.sinks = full(c, h.q.dtype(), heads, 0);
   int64_t shown = c.integer("qk_output", 0);
-  bool has_sink = c.has_input(11) || is_smooth, shows_scores = shown != 0 && c.wants_output(3);
-  if (!has_sink && !shows_scores) return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
+  bool shows_scores = shown != 0 && c.wants_output(3);
+  if (!shows_scores) return {join_heads({&c, ranged_attention(c, g)}), keys.present_k, keys.present_v};
+  if (is_windowed) c.unsupported("with sliding_window_cache and qk_output is not supported");
   Value mask = mask_of(c, g);
   h.k = keys.k, h.v = keys.v;
   Dim count = h.k.dims()[2];
-  if (has_sink) {
-    Expr sink = c.has_input(11) ? convert(arg(c, 11), h.q.dtype()) : full(c, h.q.dtype(), {1}, 0);
-    mask = with_sink(c, h, {&c, mask}, sink);
-  }
-  if (!shows_scores) {
-    Value y = c.emit(Attention{.scale = g.scale, .softcap = g.softcap}, {h.q, h.k, h.v, mask});
-    return {join_heads({&c, y}), keys.present_k, keys.present_v};
-  }
-  if (is_windowed) c.unsupported("with sliding_window_cache and qk_output is not supported");
+  if (g.sinks) mask = with_sink(c, h, {&c, mask}, {&c, g.sinks});
   Scores y = spelt_out(h.q, h.k, h.v, mask, g.scale, g.softcap, shown == 1 ? 2 : 3);
   Expr scores = slice(y.scores, 3, 0, count);
   return {join_heads(y.result), keys.present_k, keys.present_v, select(equal(scores, -infinity), 0, scores)};

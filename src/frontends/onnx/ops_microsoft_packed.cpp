@@ -212,15 +212,10 @@ Values paged_attention(Call& c) {
   if (int64_t window = c.integer("local_window_size", -1); window > 0)
     sees = sees & (key > row - static_cast<double>(window));
   Expr mask = additive(sees, q.dtype());
-  Dim width = keys.dims()[2];
-  if (c.has_input(11)) {  // a key more, of value 0, whose score is the head's sink
-    Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
-    keys = {&c, c.emit(one, {keys, like(keys, 0)})}, values = {&c, c.emit(one, {values, like(values, 0)})};
-    Expr sink = broadcast(reshape(arg(c, 11), {1, heads, 1, 1}), {batch, heads, most, 1});
-    mask = {&c, concat(c, {broadcast(mask, {batch, heads, most, width}), sink}, 3)};
-  }
-  Attention op{.scale = head_scale(c, queries), .softcap = c.number("softcap", 0)};
-  Value y = c.emit(op, {queries, keys, values, mask});
+  Attention op{.scale = head_scale(c, queries), .softcap = c.number("softcap", 0), .sinks = c.has_input(11)};
+  Values in = {queries, keys, values, mask};
+  if (op.sinks) in.push_back(reshape(convert(arg(c, 11), q.dtype()), {heads}));
+  Value y = c.emit(op, in);
   return {packing.together(join_heads({&c, y})), k_cache, v_cache};
 }
 
