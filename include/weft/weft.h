@@ -139,7 +139,7 @@ WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for 
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
 /* A tensor over a file from `offset` on, mapped: a run reads what it needs. The file may be removed or replaced by
- * another, but must not be shortened while the tensor or a program with it lives (SIGBUS). E161: it is too short. */
+ * another; a run that misses what was cut off it fails with E106. E161: it is too short. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
 /* A tensor of its own memory, aligned to 64 bytes. */

@@ -6,9 +6,20 @@
 
 namespace weft {
 
-/// Stands around whatever reads mapped files, which other processes may change meanwhile. While one lives, on any
-/// thread, pages that are no longer in a mapped file read as zeros instead of ending the process: SIGBUS has a handler,
-/// which passes on what is not about such a page to the handler before it. When the last one ends, that one is back.
+/// While one lives, on any thread, pages that are no longer in a mapped file read as zeros instead of ending the
+/// process: SIGBUS has a handler, which passes on what is not about such a page to the handler before it. When the last
+/// one ends, that one is back.
+class FileGuard {
+ public:
+  FileGuard();
+  ~FileGuard();
+  FileGuard(const FileGuard&) = delete;
+};
+
+/// Whether a read of the mapped file that `byte` lies in met a page that the file no longer has.
+bool is_cut(const std::byte* byte);
+
+/// Stands around whatever reads mapped files, which other processes may change meanwhile.
 class FileReading {
  public:
   FileReading();
@@ -21,6 +32,7 @@ class FileReading {
   static void add(const Bytes& file);
 
  private:
+  FileGuard guard_;
   FileReading* outer_;
   std::vector<Bytes> files_;
 };

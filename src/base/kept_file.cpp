@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_reading.h"
 
 namespace weft {
 namespace {
@@ -41,6 +42,7 @@ class KeptFile {
   void check() const { file_.check_file(); }
 
  private:
+  FileGuard guard_;
   Bytes file_;
 };
 
@@ -70,6 +72,12 @@ Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, si
 bool is_kept(std::span<const std::byte> data) {
   std::scoped_lock lock(mappings().mutex);
   return find_kept(data) != nullptr;
+}
+
+void check_read(std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (is_cut(tensor.data.data())) check_kept(tensor.data);
+  }
 }
 
 void check_kept(std::span<const std::byte> data) {

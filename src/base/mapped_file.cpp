@@ -34,6 +34,7 @@ struct Range {
 };
 
 std::atomic<Range*> all_ranges{nullptr};
+std::atomic<bool> is_any_cut{false};
 std::mutex mutex;  // of whoever changes ranges or handlers
 
 Range* take_range(uintptr_t begin, uintptr_t end) {
@@ -51,25 +52,26 @@ Range* take_range(uintptr_t begin, uintptr_t end) {
   return free;
 }
 
+Range* range_of(uintptr_t address) {
+  Range* range = all_ranges;
+  while (range && (range->begin == 0 || address < range->begin || address >= range->end)) range = range->next;
+  return range;
+}
+
 // --- the handler -----------------------------------------------------------------------------------------------------
 
 struct sigaction handler_before{};
 bool is_handler_set = false;
-int readings = 0;
+int guards = 0;
 
 /// Only calls that a signal handler may make, and mmap, which is no more than a system call.
 bool put_zeros(uintptr_t address) {
-  for (Range* range = all_ranges; range; range = range->next) {
-    uintptr_t begin = range->begin, end = range->end;
-    if (begin == 0 || address < begin || address >= end) continue;
-    uintptr_t page = address & ~(page_size() - 1);
-    void* zeros =
-        ::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (zeros == MAP_FAILED) return false;
-    range->is_cut = true;
-    return true;
-  }
-  return false;
+  Range* range = range_of(address);
+  if (!range) return false;
+  uintptr_t page = address & ~(page_size() - 1), size = range->end - page;
+  range->is_cut = is_any_cut = true;  // before another thread can read the zeros
+  void* zeros = ::mmap(reinterpret_cast<void*>(page), size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return zeros != MAP_FAILED;
 }
 
 void pass_on(int number, siginfo_t* info, void* context) {
@@ -94,7 +96,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 void set_handler() {
   std::scoped_lock lock(mutex);
   page_size();  // not first in the handler
-  if (readings++ > 0 || is_handler_set) return;
+  if (guards++ > 0 || is_handler_set) return;
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -105,7 +107,7 @@ void set_handler() {
 /// A handler that was set over this one meanwhile stays, and this one below it.
 void remove_handler() {
   std::scoped_lock lock(mutex);
-  if (--readings > 0 || !is_handler_set) return;
+  if (--guards > 0 || !is_handler_set) return;
   struct sigaction now{};
   ::sigaction(SIGBUS, nullptr, &now);
   if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_bus_error) return;
@@ -174,15 +176,20 @@ thread_local FileReading* innermost = nullptr;
 
 }  // namespace
 
-FileReading::FileReading() : outer_(innermost) {
-  set_handler();
-  innermost = this;
+FileGuard::FileGuard() { set_handler(); }
+FileGuard::~FileGuard() { remove_handler(); }
+
+bool is_cut(const std::byte* byte) {
+  if (!is_any_cut) return false;
+  const Range* range = range_of(reinterpret_cast<uintptr_t>(byte));
+  return range && range->is_cut;
 }
+
+FileReading::FileReading() : outer_(innermost) { innermost = this; }
 
 FileReading::~FileReading() {
   innermost = outer_;
   if (outer_) outer_->files_.insert(outer_->files_.end(), files_.begin(), files_.end());
-  remove_handler();
 }
 
 void FileReading::check() const {

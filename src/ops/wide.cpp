@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "base/numeric.h"
 #include "base/parallel.h"
 
@@ -37,8 +38,10 @@ Wide to_wide(const Tensor& tensor) {
                  .code = "E504",
                  .what = cat("the reference does not compute with ", tensor.dtype, " yet")});
   }
-  if (is_float(tensor.dtype)) return make_wide(tensor.dtype, tensor.dims, to_doubles(tensor));
-  return make_wide(tensor.dtype, tensor.dims, to_int64s(tensor));
+  Wide wide = is_float(tensor.dtype) ? make_wide(tensor.dtype, tensor.dims, to_doubles(tensor))
+                                     : make_wide(tensor.dtype, tensor.dims, to_int64s(tensor));
+  check_read({&tensor, 1});
+  return wide;
 }
 
 Tensor to_tensor(const Wide& wide) {

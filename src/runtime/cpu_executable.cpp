@@ -393,6 +393,8 @@ class CpuContext final : public Context {
       if (plan().buffers[i].kind == BufferKind::input) bind_input(i);
     }
     execute(options);
+    check_read(plan().constants);
+    check_read(inputs_);
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // a loop of no trips
       if (plan().buffers[i].kind == BufferKind::output) take_host_output(i);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -292,6 +293,7 @@ class GpuContext final : public Context {
     if (options.profile || options.observe || options.deadline || options.stop) run_steps(options);
     else run_graph(options);
     fetch(options);
+    check_read(inputs);
     return outputs;
   }
 

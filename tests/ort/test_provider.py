@@ -228,7 +228,7 @@ def test_attention_with_the_defaults_that_onnxruntime_writes():
 
 
 TABLE = """
-import numpy as np, sys
+import numpy as np, os, sys
 import onnxruntime_ep_weft; onnxruntime_ep_weft.register()
 from models import session
 def held():
@@ -239,11 +239,21 @@ print(held() - before)
 rows = np.array([0, 70_000, 99_999, 5])
 table = np.memmap(sys.argv[2], np.float32, "r", shape=(100_000, 128))
 assert (made.run(None, {"x": rows})[0] == table[rows]).all()
+first = np.array(table[:2])
+os.truncate(sys.argv[2], 4096)
+assert (made.run(None, {"x": np.array([0, 1])})[0] == first).all()
+try:
+    made.run(None, {"x": rows})
+except Exception as error:
+    assert "E106" in str(error) and "table.bin" in str(error), error
+else:
+    raise AssertionError("rows that are gone were answered")
 """
 
 
 def test_a_table_stays_in_its_file(tmp_path):
-    """49 MiB, of which a run reads a few rows. The model is opened through a link, as in a cache of downloads."""
+    """49 MiB, of which a run reads a few rows. The model is opened through a link, as in a cache of downloads. When the
+    file is cut short, a run that misses rows fails, and the process lives on."""
     table = onnx.TensorProto(name="table", data_type=F, dims=[100_000, 128], data_location=onnx.TensorProto.EXTERNAL)
     table.external_data.add(key="location", value="table.bin")
     made = model([helper.make_node("Gather", ["table", "x"], ["y"], "rows")], [("x", I64, ["n"])], [("y", F, ["n", 128])])

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/kept_file.h"
 #include "base/tensor.h"
 #include "compile.h"
 #include "errors.h"
@@ -68,9 +69,15 @@ std::string table_model() {
   return model(graph).data;
 }
 
-std::vector<Tensor> rows_of(const Executable& executable) {
-  std::vector<int64_t> rows = {0, 5, 8191};
+std::vector<Tensor> rows_of(const Executable& executable, std::vector<int64_t> rows = {0, 5, 8191}) {
   return executable.new_context()->run(std::vector{make_i64_tensor(rows)});
+}
+
+/// Of f32, mapped: what `weft_tensor_map` gives.
+Tensor mapped(const fs::path& path, std::vector<int64_t> dims) {
+  Tensor tensor{.dims = std::move(dims)};
+  tensor.data = map_kept(path, 0, static_cast<size_t>(tensor.elements()) * 4, 4);
+  return tensor;
 }
 
 }  // namespace
@@ -199,4 +206,60 @@ TEST_CASE("files: a program runs on when its file is gone, and refuses to be sav
     CHECK(rows_of(*loaded) == wanted);
     CHECK(code_of([&] { loaded->save(folder.path / "q.weft"); }) == "E106");
   }
+}
+
+TEST_CASE("files: a run that misses what was cut off a mapped constant is an error") {
+  Message graph;
+  graph.message(1, node("Gather", {"table", "i"}, {"y"})).text(2, "graph");
+  graph.message(11, value("i", 7, {"n"})).message(11, value("table", 1, {"4096", "16"}));
+  graph.message(12, value("y", 1, {"n", "16"}));
+  Scratch folder;
+  for (const char* device : {"cpu", "ref"}) {
+    CAPTURE(device);
+    fs::path path = write(folder.path / device, std::string(4096 * 16 * 4, 'x')), other = full_file(folder);
+    Tensor kept = mapped(other, {4});
+    CompileOptions options{.device = device, .threads = 1, .constants = {{"table", mapped(path, {4096, 16})}}};
+    auto executable = compile_bytes(Bytes::copy(as_bytes(model(graph).data)), options);
+    options.constants.clear();
+    auto wanted = rows_of(*executable, {0, 5});
+    if (device == std::string("cpu")) executable->detach();
+    fs::resize_file(path, 8192);
+    if (device == std::string("cpu")) CHECK(rows_of(*executable, {0, 5}) == wanted);  // ref reads the whole table
+    CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
+    CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
+    check_read({&kept, 1});  // of another file
+  }
+}
+
+TEST_CASE("files: a run that misses what was cut off a mapped input is an error") {
+  Message graph;
+  graph.message(1, node("Neg", {"x"}, {"y"})).text(2, "graph");
+  graph.message(11, value("x", 1, {"n"})).message(12, value("y", 1, {"n"}));
+  Scratch folder;
+  for (const char* device : {"cpu", "ref"}) {
+    CAPTURE(device);
+    fs::path path = full_file(folder);
+    auto executable = compile_bytes(Bytes::copy(as_bytes(model(graph).data)), {.device = device, .threads = 1});
+    std::vector<Tensor> inputs = {mapped(path, {file_bytes / 4})};
+    executable->new_context()->run(inputs);
+    fs::resize_file(path, 100);
+    CHECK(code_of([&] { executable->new_context()->run(inputs); }) == "E106");
+  }
+}
+
+TEST_CASE("files: the handler stays for as long as a mapped tensor lives, and no longer") {
+  Scratch folder;
+  fs::path path = full_file(folder);
+  int status = end_of([&] {
+    {
+      Tensor first = mapped(path, {file_bytes / 4}), second = mapped(path, {file_bytes / 4});
+      first = {};
+      fs::resize_file(path, 10);
+      if (second.data.data()[file_bytes - 1] != std::byte{0}) ::_exit(3);
+    }
+    struct sigaction now{};
+    ::sigaction(SIGBUS, nullptr, &now);
+    ::_exit(now.sa_handler == SIG_DFL ? 5 : 6);
+  });
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 5));
 }
