@@ -42,7 +42,7 @@ std::optional<int64_t> as_number(std::string_view text) {
 }
 
 std::optional<weft_dtype> type_named(std::string_view name) {
-  for (weft_dtype type : {WEFT_I64, WEFT_I32, WEFT_F32}) {
+  for (weft_dtype type : {WEFT_I64, WEFT_I32, WEFT_F32, WEFT_BOOL}) {
     if (name == weft_dtype_name(type)) return type;
   }
   return std::nullopt;
@@ -57,15 +57,17 @@ Tensor as(weft_dtype type, const std::vector<int64_t>& list, const std::vector<i
 Tensor tensor_of(const LateInput& input, const std::vector<int64_t>& list) {
   if (input.type == WEFT_F32) return as<float>(WEFT_F32, list, input.dims);
   if (input.type == WEFT_I32) return as<int32_t>(WEFT_I32, list, input.dims);
+  if (input.type == WEFT_BOOL) return as<uint8_t>(WEFT_BOOL, list, input.dims);
   return as<int64_t>(WEFT_I64, list, input.dims);
 }
 
 }  // namespace
 
-/// The line that explains E159: "input 1 of Slice is input 'starts' of the model, i64[2]".
+/// The line that explains the error: "input 1 of Slice is input 'starts' of the model, i64[2]".
 std::optional<LateInput> wanted_input(const Error& error) {
   std::string_view text = error.why();
-  if (error.code() != "E159" || take_until(text, "input ") != "") return std::nullopt;
+  if (!text.starts_with("input ")) return std::nullopt;
+  take_until(text, "input ");
   auto operand = as_number(take_until(text, " of "));
   std::string_view op = take_until(text, " is input '");
   size_t quote = text.rfind("' of the model, ");

@@ -8,8 +8,8 @@
 
 #include "weft/weft.hpp"
 
-/// Inputs of a model whose values decide what there is to compile: axes, scales, pads. Whether the model compiles at
-/// all is found with guesses; the program is made for the value of a run.
+/// Inputs of a model whose values decide what there is to compile: axes, scales, pads, conditions of branches. Whether
+/// the model compiles at all is found with guesses; the program is made for the value of a run.
 ///
 ///     Guesses guesses([](LateInput& input) { return is_given_by_the_caller(input.name); });
 ///     for (auto values = guesses.next(error); values; values = guesses.next(error)) {
@@ -22,13 +22,13 @@ using Values = std::vector<std::pair<std::string, Tensor>>;
 
 struct LateInput {
   std::string name;
-  weft_dtype type = WEFT_I64;
+  weft_dtype type = WEFT_I64;      ///< WEFT_BOOL: a condition one of whose branches does not compile
   std::vector<int64_t> dims = {};  ///< none, or one; -1 while it is open
   std::string op = {};             ///< of the node that wants to know it
   size_t operand = 0;              ///< of that node
 };
 
-/// The input that the compiler wanted to know (E159), if it is a number or a list of them.
+/// The input that the compiler wanted to know, if it is a number or a list of them.
 std::optional<LateInput> wanted_input(const Error& error);
 
 /// Guesses for one input after another, as the compiler asks for them.

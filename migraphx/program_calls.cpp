@@ -54,14 +54,18 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
 
 /// What the model wants to know before it computes anything, a caller says with its other arguments: lists of the
 /// lengths that were given for them.
-weft::Graph read_guessing(Source& source, const migraphx_onnx_options& options) {
-  weft::adapters::Guesses guesses([&](weft::adapters::LateInput& input) {
+weft::adapters::Guesses guesses_for(Source& source, const migraphx_onnx_options& options) {
+  return weft::adapters::Guesses([&](weft::adapters::LateInput& input) {
     auto given = options.lengths.find(input.name);
     bool is_given = given != options.lengths.end() && given->second.size() == 1;
     if (!input.dims.empty() && input.dims[0] < 0)
       input.dims = {static_cast<int64_t>(is_given ? given->second[0] : options.default_length)};
+    std::erase_if(source.options.shapes, [&](const std::string& shape) { return shape.starts_with(input.name + "="); });
     return true;
   });
+}
+
+weft::Graph read_guessing(Source& source, weft::adapters::Guesses& guesses) {
   for (;;) {
     try {
       weft::Graph graph = source.read();
@@ -80,10 +84,11 @@ weft::Graph read_guessing(Source& source, const migraphx_onnx_options& options) 
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
-  weft::Graph graph = read_guessing(source, options);  // the ports point into it
+  weft::adapters::Guesses guesses = guesses_for(source, options);
+  weft::Graph graph = read_guessing(source, guesses);  // the ports point into it
   for (const weft::Port& port : graph.inputs())
     if (std::string sizes = sizes_of(port, options); !sizes.empty()) source.options.shapes.push_back(sizes);
-  if (!source.options.shapes.empty()) source.read();  // what does not fit is told now
+  if (!source.options.shapes.empty()) read_guessing(source, guesses);  // what does not fit is told now
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;

@@ -80,10 +80,11 @@ class Search {
   }
 
   /// What the compiler refuses because it wants the value of an operand that is an input of the graph may be compiled
-  /// by the run. Null when guesses do not compile either.
+  /// by the run. Null when guesses do not compile either. A branch that does not compile is left to the CPU provider.
   std::shared_ptr<Compiled> compile_late(const std::vector<size_t>& part, const Boundary& boundary, Error error) {
     adapters::Guesses guesses([&](const adapters::LateInput& input) {
-      return !graph_.parent && std::ranges::find(graph_.inputs, input.name) != graph_.inputs.end();
+      bool is_condition = input.type == WEFT_BOOL;
+      return !graph_.parent && !is_condition && std::ranges::find(graph_.inputs, input.name) != graph_.inputs.end();
     });
     ModelText model = writer_.write(part, boundary);
     for (auto values = guesses.next(error); values; values = guesses.next(error)) {

@@ -101,6 +101,30 @@ def test_operands_that_only_the_run_tells(given):
         migraphx.save(program, "program.mxr")
 
 
+def test_a_branch_that_does_not_compile_is_compiled_without():
+    """As where a function of ONNX's is spelt out: the list has four sizes, and the other branch is for five."""
+    def branch(count):
+        names = [f"{count}_{i}" for i in range(count)]
+        nodes = [helper.make_node("Split", ["sizes"], names, num_outputs=count),
+                 helper.make_node("Concat", names[1:], [f"r{count}"], axis=0)]
+        return helper.make_graph(nodes, f"b{count}", [], [helper.make_tensor_value_info(f"r{count}", TensorProto.INT64, None)])
+
+    choose = helper.make_node("If", ["is_short"], ["rest"], then_branch=branch(4), else_branch=branch(5))
+    values = [helper.make_tensor_value_info("is_short", TensorProto.BOOL, []),
+              helper.make_tensor_value_info("sizes", TensorProto.INT64, ["n"])]
+    rest = helper.make_tensor_value_info("rest", TensorProto.INT64, ["m"])
+    graph = helper.make_graph([choose], "g", values, [rest])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    program = migraphx.parse_onnx_buffer(model, map_input_dims={"sizes": [4], "is_short": [1]})
+    program.compile(migraphx.get_target("gpu"), offload_copy=False)
+    assert sorted(program.get_parameter_names()) == ["is_short", "sizes"]
+    sizes = migraphx.argument(np.array([1, 2, 3, 4]))
+    for short in np.array(True), np.array([True]):
+        assert np.array(program.run({"sizes": sizes, "is_short": migraphx.argument(short)})[0]).tolist() == [2, 3, 4]
+    with pytest.raises(RuntimeError, match="Split"):
+        program.run({"sizes": sizes, "is_short": migraphx.argument(np.array(False))})
+
+
 def test_exhaustive_tuning_is_kept(tmp_path):
     """In a process of its own, as the variable is read once."""
     def weights(name, *sizes):

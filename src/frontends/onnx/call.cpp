@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "frontends/onnx/importer.h"
+#include "frontends/onnx/model_input.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "ops/build.h"
@@ -127,18 +128,19 @@ Dims Call::sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>&
   return sizes;
 }
 
-/// Who called for the model may know what an input of it will be; the error says which one was asked for.
+std::string model_input(const Program& program, Value value, size_t number, std::string_view op) {
+  const auto* input = value.def->as<Parameter>();
+  if (!input || value.def->parent != &program.main()) return "";
+  return printable(
+      cat("input ", number, " of ", op, " is input '", input->parameter, "' of the model, ", value.type()));
+}
+
 void Call::needs_constant(size_t i, std::string what) const {
-  const auto* input = inputs_[i].def->as<Parameter>();
-  bool is_models = input && inputs_[i].def->parent == &program().main();
-  std::string asked = is_models ? cat("input ", i, " of ", node_.op_type, " is input '", input->parameter,
-                                      "' of the model, ", inputs_[i].type())
-                                : std::string();
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E159",
                .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]), "' ", what),
                .where = cat(describe(node_), scope_.within),
-               .why = printable(asked),
+               .why = model_input(program(), inputs_[i], i, node_.op_type),
                .hint = "it must be constant, or follow from constants"});
 }
 

@@ -529,6 +529,8 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
+      // What the node knows of a body in which something is wrong belongs to that, which is shown first.
+      if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
       scope.failed.insert(next->outputs.begin(), next->outputs.end());

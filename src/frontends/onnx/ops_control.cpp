@@ -6,6 +6,7 @@
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/loops.h"
+#include "frontends/onnx/model_input.h"
 #include "ir/control.h"
 #include "ops/host.h"
 
@@ -91,10 +92,7 @@ Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::stri
   return joined;
 }
 
-Values if_then_else(Call& c) {
-  auto known = known_condition(c.input(0));
-  c.ignore("then_branch"), c.ignore("else_branch");
-  if (known) return branch_in_place(c, *known ? "then_branch" : "else_branch");
+Values either_branch(Call& c) {
   Branch yes = branch(c, "then_branch"), no = branch(c, "else_branch");
   if (yes.results.size() != no.results.size())
     c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
@@ -107,6 +105,21 @@ Values if_then_else(Call& c) {
   operands.insert(operands.end(), yes.captured.begin(), yes.captured.end());
   operands.insert(operands.end(), no.captured.begin(), no.captured.end());
   return results_of(c.module().append(std::move(op), std::move(operands), {yes.body, no.body}));
+}
+
+/// Whoever knows the condition before the model runs needs one branch only, so what is wrong with either says which
+/// input of the model that is.
+Values if_then_else(Call& c) {
+  auto known = known_condition(c.input(0));
+  c.ignore("then_branch"), c.ignore("else_branch");
+  if (known) return branch_in_place(c, *known ? "then_branch" : "else_branch");
+  try {
+    return either_branch(c);
+  } catch (const Error& error) {
+    ErrorInfo info = error.info();
+    if (info.why.empty()) info.why = model_input(c.program(), c.input(0), 0, "If");
+    throw Error(std::move(info));
+  }
 }
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
