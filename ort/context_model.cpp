@@ -51,10 +51,17 @@ int64_t number_attribute(const OrtNode* node, const char* name, int64_t missing)
   return value;
 }
 
-fs::path folder_of_model(const OrtGraph* graph) {
+fs::path path_of_model(const OrtGraph* graph) {
   const ORTCHAR_T* path = nullptr;
   ok(api.ort->Graph_GetModelPath(graph, &path));
-  return fs::path(path ? path : "").parent_path();
+  return path ? path : "";
+}
+
+/// Where onnxruntime will write the model: made from the source's name unless it was told.
+fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& options) {
+  if (!options.model_path.empty()) return options.model_path;
+  fs::path source = path_of_model(graph);
+  return source.parent_path() / (source.stem().string() + "_ctx.onnx");
 }
 
 /// A model is not trusted: the program must lie beside it.
@@ -71,20 +78,30 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// A file that is gone when this is.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    int descriptor = ::mkstemp(path_.data());
+    if (descriptor < 0) throw Error(WEFT_RESOURCE, "E106", "no temporary file can be made in " + path_);
+    ::close(descriptor);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = (fs::temp_directory_path() / "weft-XXXXXX").string();
+};
+
 std::string save_to_text(const Compiled& program) {
-  std::string pattern = (fs::temp_directory_path() / "weft-XXXXXX").string();
-  int descriptor = ::mkstemp(pattern.data());
-  if (descriptor < 0) throw Error(WEFT_RESOURCE, "E106", "no temporary file can be made in " + pattern);
-  ::close(descriptor);
-  program.program().save(pattern);
-  std::string text = read_file(pattern);
-  fs::remove(pattern);
-  return text;
+  TemporaryFile file;
+  program.program().save(file.path());
+  return read_file(file.path());
 }
 
 /// Writes the program beside the EPContext model and gives its name.
-std::string save_beside(const Compiled& program, const ContextOptions& options, const std::string& node_name) {
-  fs::path model(options.model_path);
+std::string save_beside(const Compiled& program, const fs::path& model, const std::string& node_name) {
   std::string name = model.stem().string() + "_" + node_name + ".weft";
   std::ranges::replace_if(name, [](char c) { return c == '/' || c == '\\' || c == ':'; }, '_');
   program.program().save((model.parent_path() / name).string());
@@ -127,17 +144,22 @@ bool is_own_context(const NodeView& node) {
   return std::ranges::find(provider_names, name_attribute(node.handle, "source")) != provider_names.end();
 }
 
-std::shared_ptr<Compiled> load_context(const NodeView& node, const OrtGraph* graph, const ProgramStore& programs) {
-  if (number_attribute(node.handle, "embed_mode", 1) == 0)
-    return programs.load(beside(folder_of_model(graph), name_attribute(node.handle, "ep_cache_context")).string());
+std::shared_ptr<Compiled> load_context(const NodeView& node, const OrtGraph* graph, const ContextOptions& options,
+                                       const ProgramStore& programs) {
+  if (number_attribute(node.handle, "embed_mode", 1) == 0) {
+    fs::path model = path_of_model(graph),
+             folder = (model.empty() ? fs::path(options.model_path) : model).parent_path();
+    return programs.load(beside(folder, name_attribute(node.handle, "ep_cache_context")).string());
+  }
   std::string saved = text_attribute(node.handle, "ep_cache_context");
   return programs.load(std::as_bytes(std::span(saved.data(), saved.size())));
 }
 
 OrtNode* make_context_node(const Compiled& program, const std::string& provider, const std::string& node_name,
-                           const ContextOptions& options, const std::vector<std::string>& inputs,
+                           const OrtGraph* graph, const ContextOptions& options, const std::vector<std::string>& inputs,
                            const std::vector<std::string>& outputs) {
-  std::string context = options.is_embedded ? save_to_text(program) : save_beside(program, options, node_name);
+  std::string context = options.is_embedded ? save_to_text(program)
+                                            : save_beside(program, path_of_context_model(graph, options), node_name);
   if (context.size() > INT32_MAX)
     throw Error(WEFT_RESOURCE, "E401",
                 "the program has " + std::to_string(context.size()) + " bytes, too many to be embedded",

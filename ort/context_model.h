@@ -14,12 +14,14 @@ namespace weft::ort {
 /// Whether the node holds a program of ours.
 bool is_own_context(const NodeView& node);
 
-/// The program that the node holds. Throws E160 for a file that is not beside the model.
-std::shared_ptr<Compiled> load_context(const NodeView& node, const OrtGraph* graph, const ProgramStore& programs);
+/// The program that the node holds. Throws E160 for a file that is not beside the model. A model in memory has no
+/// place: it is taken to lie at `options.model_path`.
+std::shared_ptr<Compiled> load_context(const NodeView& node, const OrtGraph* graph, const ContextOptions& options,
+                                       const ProgramStore& programs);
 
-/// The node that stands for a compiled part in the model to be written; onnxruntime takes it over.
+/// The node that stands for a compiled part of `graph` in the model to be written; onnxruntime takes it over.
 OrtNode* make_context_node(const Compiled& program, const std::string& provider, const std::string& node_name,
-                           const ContextOptions& options, const std::vector<std::string>& inputs,
+                           const OrtGraph* graph, const ContextOptions& options, const std::vector<std::string>& inputs,
                            const std::vector<std::string>& outputs);
 
 /// What programs that are saved today need; a session asks before it loads an EPContext model.

@@ -228,7 +228,7 @@ void Provider::compile(const OrtGraph* handle, const OrtNode* fused, OrtNodeComp
   std::shared_ptr<Compiled> program;
   bool is_loaded = graph.nodes.size() == 1 && is_own_context(graph.nodes[0]);
   if (is_loaded) {
-    program = load_context(graph.nodes[0], handle, programs_);
+    program = load_context(graph.nodes[0], handle, settings_.context, programs_);
   } else {
     ModelWriter writer(graph, programs_.quantization());
     std::vector<size_t> all = all_nodes(graph);
@@ -236,8 +236,8 @@ void Provider::compile(const OrtGraph* handle, const OrtNode* fused, OrtNodeComp
     programs_.keep(*program);
   }
   if (settings_.context.is_enabled && context_node)
-    *context_node = make_context_node(*program, settings_.name, settings_.context.prefix + node.name, settings_.context,
-                                      node.inputs, node.outputs);
+    *context_node = make_context_node(*program, settings_.name, settings_.context.prefix + node.name, handle,
+                                      settings_.context, node.inputs, node.outputs);
   *info = new FusedNode(program, program->bind(node.inputs, node.outputs));
 }
 

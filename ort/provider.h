@@ -20,7 +20,7 @@ namespace weft::ort {
 struct ContextOptions {
   bool is_enabled = false;
   bool is_embedded = false;
-  std::string model_path = {};  ///< of the EPContext model to be written
+  std::string model_path = {};  ///< of the EPContext model to be written, or that is read out of memory
   std::string prefix = {};      ///< of the names of its nodes
 };
 

@@ -30,6 +30,29 @@ def test_a_context_model_runs_without_its_source(tmp_path, embed):
     np.testing.assert_array_equal(made.run(None, X)[0], session(mlp()).run(None, X)[0])
 
 
+@pytest.mark.parametrize("embed", [{}, {"ep.context_embed_mode": "1"}], ids=["beside", "embedded"])
+def test_a_context_model_without_a_name_lies_beside_its_source(tmp_path, monkeypatch, embed):
+    """As onnxruntime documents it: source.onnx gives source_ctx.onnx, and programs beside it are the default."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/source.onnx").write_bytes(mlp().SerializeToString())
+    monkeypatch.chdir(tmp_path)
+    session("models/source.onnx", entries={"ep.context_enable": "1", **embed})
+    written = sorted(path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*") if path.is_file())
+    assert set(written) == {"models"} and len(written) == 3 - len(embed)
+    made = session(str(tmp_path / "models/source_ctx.onnx"))
+    assert assigned(made) == {NAME: 1}
+    np.testing.assert_array_equal(made.run(None, X)[0], session(mlp()).run(None, X)[0])
+
+
+def test_a_context_model_in_memory_is_told_where_its_programs_are(tmp_path):
+    target = make(tmp_path, 0)
+    proto, want = onnx.load(target), session(mlp()).run(None, X)[0]
+    made = session(proto, entries={"ep.context_file_path": str(target)})
+    np.testing.assert_array_equal(made.run(None, X)[0], want)
+    with pytest.raises(Exception, match="E106"):
+        session(proto)
+
+
 def test_a_program_elsewhere_is_refused(tmp_path):
     target = make(tmp_path, 0)
     model = onnx.load(target)
