@@ -5,7 +5,7 @@
 //
 //   OrtSessionOptionsAppendExecutionProvider_MIGraphX(options, device_id), _ROCM and _ROCm
 //   OrtApi: SessionOptionsAppendExecutionProvider_MIGraphX and _ROCM with their option structs,
-//           Create-, Update-, Release- and GetROCMProviderOptionsAsString,
+//           Create-, Update-, Release- and GetROCMProviderOptionsAsString, CreateArenaCfg and CreateArenaCfgV2,
 //           SessionOptionsAppendExecutionProvider by the names of either provider
 //
 // The latter are reached through a copy of onnxruntime's function table with these entries replaced.
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -139,9 +140,75 @@ OrtStatus* append(OrtSessionOptions* session, const char* provider, const Option
   });
 }
 
+// ---- Settings of arenas, which only onnxruntime can look into ----
+
+struct ArenaSettings {
+  size_t max_mem = 0;  // 0: the default
+  int strategy = -1;   // the same
+};
+
+/// What programs put into the settings that live.
+struct Arenas {
+  std::mutex mutex;
+  std::map<const OrtArenaCfg*, ArenaSettings> all;
+};
+
+Arenas& arenas() {
+  static auto& known = *new Arenas;
+  return known;
+}
+
+void remember(const OrtArenaCfg* arena, const ArenaSettings& settings) {
+  std::lock_guard lock(arenas().mutex);
+  arenas().all[arena] = settings;
+}
+
+ArenaSettings settings_of(const OrtArenaCfg* arena) {
+  std::lock_guard lock(arenas().mutex);
+  auto found = arenas().all.find(arena);
+  if (found == arenas().all.end())
+    ok(refuse(ORT_INVALID_ARGUMENT, "default_memory_arena_cfg was not made by CreateArenaCfg or CreateArenaCfgV2"));
+  return found->second;
+}
+
+OrtStatus* ORT_API_CALL create_arena(size_t max_mem, int strategy, int first_chunk, int most_dead,
+                                     OrtArenaCfg** out) noexcept {
+  return guarded([&] {
+    ok(real().api->CreateArenaCfg(max_mem, strategy, first_chunk, most_dead, out));
+    remember(*out, {max_mem, strategy});
+  });
+}
+
+OrtStatus* ORT_API_CALL create_arena_of_keys(const char* const* keys, const size_t* values, size_t count,
+                                             OrtArenaCfg** out) noexcept {
+  return guarded([&] {
+    ok(real().api->CreateArenaCfgV2(keys, values, count, out));
+    ArenaSettings settings;
+    for (size_t i = 0; i < count; ++i) {
+      if (std::string_view(keys[i]) == "max_mem") settings.max_mem = values[i];
+      if (std::string_view(keys[i]) == "arena_extend_strategy") settings.strategy = static_cast<int>(values[i]);
+    }
+    remember(*out, settings);
+  });
+}
+
+void ORT_API_CALL release_arena(OrtArenaCfg* arena) noexcept {
+  {
+    std::lock_guard lock(arenas().mutex);
+    arenas().all.erase(arena);
+  }
+  real().api->ReleaseArenaCfg(arena);
+}
+
 // ---- Options as structs ----
 
 std::string text(uintptr_t address) { return std::to_string(address); }
+
+template <class T>
+const T& given(const T* options) {
+  if (!options) ok(refuse(ORT_INVALID_ARGUMENT, "the provider's options are null"));
+  return *options;
+}
 
 /// What differs from the defaults, so that a program that sets nothing hears nothing.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
@@ -169,6 +236,12 @@ Options of_struct(const OrtROCMProviderOptions& o) {
   if (o.miopen_conv_exhaustive_search) options["miopen_conv_exhaustive_search"] = "1";
   if (o.gpu_mem_limit != 0 && o.gpu_mem_limit != SIZE_MAX) options["gpu_mem_limit"] = std::to_string(o.gpu_mem_limit);
   if (o.arena_extend_strategy) options["arena_extend_strategy"] = std::to_string(o.arena_extend_strategy);
+  if (o.default_memory_arena_cfg) {
+    ArenaSettings arena = settings_of(o.default_memory_arena_cfg);
+    if (arena.max_mem != 0 && arena.max_mem != SIZE_MAX)
+      options["default_memory_arena_cfg"] = "max_mem:" + std::to_string(arena.max_mem);
+    if (arena.strategy >= 0) options["arena_extend_strategy"] = std::to_string(arena.strategy);
+  }
   if (!o.do_copy_in_default_stream) options["do_copy_in_default_stream"] = "0";
   if (o.has_user_compute_stream) {
     options["has_user_compute_stream"] = "1";
@@ -182,12 +255,16 @@ Options of_struct(const OrtROCMProviderOptions& o) {
   return options;
 }
 
-int number(const std::string& key, std::string_view value) {
+template <class Number>
+Number number(const std::string& key, std::string_view value) {
   if (value == "kNextPowerOfTwo" || value == "false" || value == "False") return 0;
   if (value == "kSameAsRequested" || value == "true" || value == "True") return 1;
-  bool is_number = !value.empty() && value.size() < 10 && value.find_first_not_of("0123456789") == value.npos;
-  if (!is_number) ok(refuse(ORT_INVALID_ARGUMENT, "option " + key + " is '" + std::string(value) + "'"));
-  return std::stoi(std::string(value));
+  Number found = 0;
+  auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), found);
+  bool is_number = code == std::errc() && end == value.data() + value.size() && value[0] != '-';
+  if (!is_number)
+    ok(refuse(ORT_INVALID_ARGUMENT, "option " + key + " is '" + std::string(value) + "', which is no number"));
+  return found;
 }
 
 void update(OrtROCMProviderOptions& options, const std::string& key, const std::string& value) {
@@ -205,22 +282,22 @@ void update(OrtROCMProviderOptions& options, const std::string& key, const std::
       {"tunable_op_tuning_enable", &OrtROCMProviderOptions::tunable_op_tuning_enable},
       {"tunable_op_max_tuning_duration_ms", &OrtROCMProviderOptions::tunable_op_max_tuning_duration_ms}};
   if (key == "gpu_mem_limit") {
-    options.gpu_mem_limit = static_cast<size_t>(std::stoull(value));
+    options.gpu_mem_limit = number<size_t>(key, value);
     return;
   }
   auto field = std::ranges::find(fields, std::string_view(key), &Field::name);
   if (field == std::end(fields))
     ok(refuse(ORT_INVALID_ARGUMENT, "option " + key + " cannot be set through UpdateROCMProviderOptions"));
-  options.*(field->member) = number(key, value);
+  options.*(field->member) = number<int>(key, value);
 }
 
 // ---- Entries of the table ----
 
 OrtStatus* ORT_API_CALL append_migraphx(OrtSessionOptions* session, const OrtMIGraphXProviderOptions* o) noexcept {
-  return append(session, migraphx, of_struct(*o));
+  return guarded([&] { ok(append(session, migraphx, of_struct(given(o)))); });
 }
 OrtStatus* ORT_API_CALL append_rocm(OrtSessionOptions* session, const OrtROCMProviderOptions* o) noexcept {
-  return append(session, rocm, of_struct(*o));
+  return guarded([&] { ok(append(session, rocm, of_struct(given(o)))); });
 }
 
 /// The short and the long names of the providers.
@@ -281,6 +358,9 @@ const OrtApi* ORT_API_CALL get_table(uint32_t version) noexcept {
     table.SessionOptionsAppendExecutionProvider_MIGraphX = append_migraphx;
     table.SessionOptionsAppendExecutionProvider_ROCM = append_rocm;
     table.SessionOptionsAppendExecutionProvider = append_by_name;
+    table.CreateArenaCfg = create_arena;
+    table.CreateArenaCfgV2 = create_arena_of_keys;
+    table.ReleaseArenaCfg = release_arena;
     table.CreateROCMProviderOptions = create_rocm_options;
     table.UpdateROCMProviderOptions = update_rocm_options;
     table.GetROCMProviderOptionsAsString = rocm_options_text;

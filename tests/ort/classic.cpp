@@ -30,6 +30,25 @@ static void append(Ort::SessionOptions& so, const char* way) {
     so.AppendExecutionProvider_MIGraphX(options);
   }
   if (is("rocm_struct")) so.AppendExecutionProvider_ROCM(OrtROCMProviderOptions{});
+  if (is("rocm_arena") || is("rocm_arena_of_keys")) {  // a limit that is too small for anything
+    const OrtApi& api = Ort::GetApi();
+    OrtArenaCfg* arena = nullptr;
+    const char* key = "max_mem";
+    const size_t limit = 1000;
+    if (is("rocm_arena")) Ort::ThrowOnError(api.CreateArenaCfg(limit, -1, -1, -1, &arena));
+    else Ort::ThrowOnError(api.CreateArenaCfgV2(&key, &limit, 1, &arena));
+    OrtROCMProviderOptions options;
+    options.gpu_mem_limit = 1000000000;
+    options.default_memory_arena_cfg = arena;
+    so.AppendExecutionProvider_ROCM(options);
+    api.ReleaseArenaCfg(arena);
+    Ort::Status refused(api.SessionOptionsAppendExecutionProvider_ROCM(so, &options));
+    std::printf("%s\n", refused.IsOK() ? "a stranger was taken" : refused.GetErrorMessage().c_str());
+  }
+  if (is("null_struct")) {
+    Ort::Status refused(Ort::GetApi().SessionOptionsAppendExecutionProvider_MIGraphX(so, nullptr));
+    std::printf("%s\n", refused.IsOK() ? "nothing was taken" : refused.GetErrorMessage().c_str());
+  }
   if (is("rocm_updated")) {
     const OrtApi& api = Ort::GetApi();
     OrtROCMProviderOptions* options = nullptr;
@@ -42,6 +61,9 @@ static void append(Ort::SessionOptions& so, const char* way) {
     std::printf("%s\n", text);
     allocator.Free(text);
     Ort::ThrowOnError(api.SessionOptionsAppendExecutionProvider_ROCM(so, options));
+    const char *limit = "gpu_mem_limit", *no_number = "1GB";
+    Ort::Status no_limit(api.UpdateROCMProviderOptions(options, &limit, &no_number, 1));
+    std::printf("%s\n", no_limit.IsOK() ? "a text was taken" : no_limit.GetErrorMessage().c_str());
     const char *stream = "user_compute_stream", *address = "4096";
     Ort::Status refused(api.UpdateROCMProviderOptions(options, &stream, &address, 1));
     std::printf("%s\n", refused.IsOK() ? "a stream was taken" : "no stream");

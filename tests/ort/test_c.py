@@ -64,6 +64,17 @@ def test_every_way_in(programs, program, way):
     assert not is_half or got != round(want, 5)
     if way == "rocm_updated":
         assert "device_id=0;gpu_mem_limit=100000000" in out.replace("arena_extend_strategy=1;", "") and "no stream" in out
+        assert "option gpu_mem_limit is '1GB', which is no number" in out
+
+
+@pytest.mark.parametrize("way", ["rocm_arena", "rocm_arena_of_keys"])
+def test_settings_of_an_arena_win_over_the_limit(programs, way):
+    out, err = run(programs, "linked", way)
+    assert "3/3 nodes on Weft" not in err and "default_memory_arena_cfg was not made by" in out, out + err
+
+
+def test_options_that_are_null_are_refused(programs):
+    assert "the provider's options are null" in run(programs, "linked", "null_struct")[0]
 
 
 def test_a_stock_library_lacks_them(programs):
