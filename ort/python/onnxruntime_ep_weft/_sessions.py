@@ -80,7 +80,9 @@ def _add_by_device(session, own, options):
     if getattr(session._sess_options, "weft_options", None) == options:
         return  # these session options made a session before
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == own]
-    session._sess_options.add_provider_for_devices(devices[:1], options)
+    wanted = options.get("device_id", options.get("migraphx_device_id", "0"))
+    chosen = [device for device in devices if device.ep_metadata["cuda_device_id"] == wanted] or devices
+    session._sess_options.add_provider_for_devices(chosen[:1], options)
     try:
         session._sess_options.weft_options = options
     except AttributeError:
