@@ -91,6 +91,18 @@ def test_int8_by_calibration_table(spelling, form, tmp_path, exact):
     assert np.abs(got - want).mean() < np.abs(exact - want).mean() / 4
 
 
+def test_a_calibration_table_reaches_models_of_fixed_sizes(tmp_path, exact):
+    """AMD's own provider quantises a model only where its sizes are open."""
+    (tmp_path / "table").write_text(calibration("numbers"))
+    options = {"migraphx_int8_enable": "1", "migraphx_int8_calibration_table_name": str(tmp_path / "table")}
+    fixed = mlp()
+    for value in [*fixed.graph.input, *fixed.graph.output]:
+        value.type.tensor_type.shape.dim[0].dim_value = 3
+    got = session(fixed, options).run(None, X)[0]
+    assert np.abs(got - exact).max() > 0.05
+    np.testing.assert_allclose(got, run(options), atol=1e-5)
+
+
 def to_fp8(values):
     return values.astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
 
