@@ -146,7 +146,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   LowerOptions lowering;  // GPUs narrow values where they lie in memory
   if (!is_cpu(chip.kind)) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
   lowering.choose = options.choose;
-  lowering.product_library = options.product_library;
+  lowering.libraries = options.libraries;
   Timer timer;
   Plan plan = lower(program, chip, lowering);
   plan_lifetimes(plan);
@@ -249,16 +249,7 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   Bytes image = build_image(plan, options, report);
   Origin origin{.source = source, .file = {}};
   for (const Tensor& constant : source->constants) constant.data.check_file();
-  if (decided.product_library.empty())
-    return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
-  try {
-    return run_on(place.runner, {std::move(plan), std::move(image)}, origin, report);
-  } catch (const Error& error) {  // a library is never needed
-    log(LogLevel::warning, error.info().what, "; using kernels of Weft's own");
-  }
-  decided.product_library.clear();
-  ChipProgram own = compile_source(*source, place.chip, decided, report);
-  return run_on(place.runner, std::move(own), std::move(origin), std::move(report));
+  return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
 }
 
 }  // namespace
@@ -266,7 +257,7 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
   Place place = find_place(options);
   CompileOptions found = options;
-  found.product_library = find_product_library(place, options);
+  found.libraries = find_libraries(place, options);
   return reading_files([&] {
     if (Bytes file = map_file(path); is_saved_program(file))
       return tune(SavedFile(std::move(file)).source(), place, found);

@@ -67,8 +67,8 @@ struct CompileOptions {
   TuneOptions tune = {};
   /// GPUs: vendors' libraries may be measured and chosen beside Weft's kernels; such programs are not saved.
   bool vendor_libraries = true;
-  std::string product_library = {};  ///< the one that is here, found by compile and tune
-  Chooser choose = {};               ///< among kernels that do the same work; empty: by what tuning measured before
+  VendorLibraries libraries = {};  ///< those that are here, found by compile and tune
+  Chooser choose = {};             ///< among kernels that do the same work; empty: by what tuning measured before
   int64_t max_nodes = 0;  ///< functions expanded (E153); 0: 50,000 and 16 for each node of the file, 10,000,000 in it
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
   /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.

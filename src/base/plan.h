@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/chip.h"
@@ -86,17 +88,48 @@ struct SizeSetting {
   Dim most = INT64_MAX;  ///< a further bound; outside it, or outside the symbol's own, is an error (E314)
 };
 
-/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k] by a vendor's library, with sums in f32. Rows of A and B have k
-/// side by side; those of D follow each other without gaps. Strides and offsets count elements.
+/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; operands A, B, D. Rows of A and B have k side by
+/// side; those of D follow each other without gaps. Strides count elements.
 struct LibraryProduct {
-  std::string library = {};  ///< "cublaslt"
   DType type = DType::f16, result = DType::f32;
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t a_row = 0, b_row = 0, a_batch = 0, b_batch = 0;
-  int64_t a_offset = 0, b_offset = 0, d_offset = 0;
 };
-/// Bytes of working memory that such a product gets.
+
+/// y = relu(convolution(x, weights) + bias + other) with what of the three last is wanted, all in f32 before y is
+/// rounded; operands x, weights, then bias, then other, then y. Tensors are channels last, weights
+/// [channel out][taps][channel in of a group], a bias f32; all but x lie without gaps. Spatial lists as in
+/// lower/window.h.
+struct LibraryConvolution {
+  DType type = DType::f16;                                       ///< of all operands but the bias
+  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
+  Dims in = {}, out = {}, kernel = {}, stride = {}, dilation = {}, pad = {};
+  Dim pixel = 1;  ///< elements from one pixel of x to the next
+  bool has_bias = false, has_other = false, has_relu = false;
+};
+
+/// What a vendor's library computes in place of a kernel.
+struct LibraryCall {
+  std::string library = {};  ///< "cublaslt", "cudnn"
+  std::variant<LibraryProduct, LibraryConvolution> work = {};
+  bool is_open = false;  ///< its numbers are those of one run: nothing may be compiled for them
+
+  size_t operands() const;
+  bool has_symbols() const;
+  /// With numbers for all sizes; open if there were symbols.
+  LibraryCall at(const std::function<int64_t(const Dim&)>& number) const;
+  /// All that it says, as a line of text.
+  std::string text() const;
+};
+/// Bytes of working memory that a call gets as its last operand.
 inline constexpr int64_t library_workspace = int64_t{32} << 20;
+
+/// A vendor's libraries that a program may call; those that are not there have no name.
+struct VendorLibraries {
+  std::string products = {}, convolutions = {};      ///< "cublaslt", "cudnn"
+  bool fuses = false;                                ///< a convolution may have a bias, an other operand and relu
+  std::function<bool(const LibraryCall&)> can = {};  ///< whether it has a way to compute that, all sizes known
+};
 
 enum class StepKind : uint8_t {
   kernel,   ///< one launch
@@ -106,7 +139,7 @@ enum class StepKind : uint8_t {
   swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
   grow,     ///< buffers[0] gets room for `amount` bytes and keeps what is in it
   host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
-  library,  ///< GPUs: `product`, of buffers 0 and 1 into 2, with 3 as working memory; such a plan cannot be saved
+  library,  ///< GPUs: `call`, of the buffers before the last, which is its working memory; such a plan cannot be saved
 };
 
 std::span<const std::string_view> names(StepKind);
@@ -132,8 +165,10 @@ struct PlanStep {
   std::vector<SizeSetting> settings = {};
   std::vector<SizeCheck> checks = {};
   HostCall host = {};
-  LibraryProduct product = {};
-  int decision = -1;  ///< the one of Plan::decisions that led to this step
+  LibraryCall call = {};
+  std::vector<int64_t> offsets = {};  ///< of the call's operands in their buffers, in bytes
+  bool is_spare = false;  ///< GPUs: launched only where the library, which the step before calls, has no way
+  int decision = -1;      ///< the one of Plan::decisions that led to this step
 };
 
 /// An output that may be the same memory as an input.

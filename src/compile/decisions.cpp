@@ -6,14 +6,13 @@
 #include "compile/tune.h"
 #include "runtime/tunings.h"
 #include "targets/gpu/device.h"
-#include "targets/gpu/products.h"
+#include "targets/gpu/libraries.h"
 
 namespace weft {
 
-std::string find_product_library(const Place& place, const CompileOptions& options) {
-  if (!place.runner.gpu || !options.vendor_libraries) return "";
-  const gpu::ProductSearch& found = gpu::find_products(place.runner.gpu->driver().vendor());
-  return found.path.empty() ? "" : found.name;
+VendorLibraries find_libraries(const Place& place, const CompileOptions& options) {
+  if (!place.runner.gpu || !options.vendor_libraries) return {};
+  return gpu::find_libraries(place.runner.gpu);
 }
 
 std::string tuning_key(const Place& place) {
@@ -23,10 +22,10 @@ std::string tuning_key(const Place& place) {
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
   bool measures = options.tune.seconds > 0;
   if (!measures && (options.choose || !options.use_cache)) return;
-  if (measures) options.product_library = find_product_library(place, options);
+  if (measures) options.libraries = find_libraries(place, options);
   std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
-  auto is_by_library = [](const Tuning& tuning) { return gpu::is_product_library(tuning.candidate); };
-  if (std::ranges::any_of(known, is_by_library)) options.product_library = find_product_library(place, options);
+  auto is_by_library = [](const Tuning& tuning) { return gpu::is_library(tuning.candidate); };
+  if (std::ranges::any_of(known, is_by_library)) options.libraries = find_libraries(place, options);
   options.choose = choose_by(known);
 }
 

@@ -31,14 +31,14 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 
-/// The vendor's library for products that is here for the place's device and that the options allow; empty: none.
-std::string find_product_library(const Place& place, const CompileOptions& options);
+/// The vendor's libraries that are here for the place's device and that the options allow.
+VendorLibraries find_libraries(const Place& place, const CompileOptions& options);
 
 /// What the device is called in tunings (runtime/tunings.h).
 std::string tuning_key(const Place& place);
 
 /// Lets tunings of the place's device choose (options.choose) where nothing does yet, after measuring them if the
-/// options say so. The vendor's library is only opened when it is to be measured, or was: that takes long.
+/// options say so. The vendor's libraries are only opened when they are to be measured, or were: that takes long.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
 /// The same by what is kept for a chip, here or not.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);

@@ -248,6 +248,13 @@ class Tuner {
                                               : static_cast<size_t>(found - decision.candidates.begin());
   }
 
+  /// Whether the trial has that candidate: a library may have had no way to compute it.
+  static bool took(const Trial& trial, const std::string& problem, const std::string& candidate) {
+    return std::ranges::any_of(trial.decisions, [&](const Decision& decision) {
+      return decision.problem == problem && decision.candidates[decision.chosen].name == candidate;
+    });
+  }
+
   /// Runs the trial and the base in turns; a candidate's time is the favourite's times the median of their ratios.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
@@ -263,7 +270,7 @@ class Tuner {
     }
     for (auto& [text, problem] : problems_) {
       auto measured = ratios.find(text);
-      if (rank < problem.candidates.size() && measured != ratios.end())
+      if (rank < problem.candidates.size() && measured != ratios.end() && took(trial, text, problem.candidates[rank]))
         problem.times[problem.candidates[rank]] = problem.nanoseconds * median(measured->second);
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "lower/library.h"
 #include "lower/lowering.h"
 
 /// How the families with matrix cores are lowered for GPUs.
@@ -58,20 +59,25 @@ struct GpuProduct {
   DType type;
   bool direct = false;
   Dim batch = 1, m = 1, n = 1, k = 1;
-  bool ahead = false;               ///< B is constant: it can be read before the launch before is done
-  std::string_view family = "dot";  ///< whose products: what its measurements are kept under
-  std::string library = {};         ///< that can compute it too
-  bool has_epilogue = false;        ///< for the library, which leaves that to a second kernel
-  bool may_share = false;           ///< a second kernel may add up what blocks that share k found
+  bool ahead = false;          ///< B is constant: it can be read before the launch before is done
+  std::string family = "dot";  ///< whose products: what its measurements are kept under
+  std::string epilogue = {};   ///< what follows it, likewise
+  std::vector<LibraryOffer> offers = {};
+  bool may_share = false;  ///< a second kernel may add up what blocks that share k found
+};
+struct TileChoice {
+  GpuTile tile;                            ///< the best of Weft's own
+  std::optional<LibraryOffer> offer = {};  ///< that was measured to be faster
 };
 /// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
-/// there are enough to fill the chip. Nothing: the library was measured to be faster.
-std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& product);
+/// there are enough to fill the chip.
+TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Whether a product with these sizes gains where blocks share k: they are fixed, and it is computed in every run.
 bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
 /// What blocks that share k found, where no cluster adds it up: sums [batch][parts][m][n] of f32, or of the wider type
-/// that integers and f64 are summed in. A second kernel adds them in order and does what comes after the product.
+/// that integers and f64 are summed in. A second kernel adds them in order and does what comes after the product (as
+/// after a library's product, where there is one part).
 struct PartSums {
   View view;
   DType type;

@@ -65,18 +65,66 @@ std::optional<View> outside_vector(Lowering& lowering, const Instruction& convol
   return lowering.copy_of({one.buffer, one.dtype, {lanes}, {0}, one.offset}, value, "a vector of the zero point");
 }
 
-}  // namespace
+/// All that the kernel of a convolution is made from.
+struct GpuConvolution {
+  Window w;
+  DirectConvolution operands;
+  bool whole, direct;
+  std::optional<View> outside;
+};
 
-void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w) {
-  const Instruction& i = *region.anchor;
-  if (!w.rows().is_constant() || w.rows().value() > INT32_MAX) {
-    lowering.add_check({.equal = false,
-                        .a = w.rows(),
-                        .b = INT32_MAX,
-                        .source = i.source,
-                        .what = "pixels that one convolution makes on a GPU"});
-  }
-  DType type = lowering.product_type(i), sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
+/// "3x3 stride 2x2 of 56x56": what the time of a convolution depends on besides its product.
+std::string geometry_text(const Window& w) {
+  auto text = [](const Dims& sizes) {
+    std::string line;
+    for (const Dim& size : sizes) line += cat(line.empty() ? "" : "x", typical_size(size));
+    return line;
+  };
+  std::string dilation = text(w.dilation);
+  bool is_dilated = dilation.find_first_not_of("1x") != dilation.npos;
+  return cat(text(w.kernel), " stride ", text(w.stride), is_dilated ? cat(" dilation ", dilation) : "", " of ",
+             text(w.in), w.transposed ? " transposed" : "");
+}
+
+DType sum_of(DType type) { return is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32; }
+
+Iteration iteration_of(const Region& region, const Window& w) {
+  return {.dims = region.dims,
+          .group_begin = {0, region.dims.size() - 1},
+          .coordinates = {"row", "channel"},
+          .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
+}
+
+/// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
+/// its sums.
+PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile,
+                          const PartSums* parts = nullptr) {
+  const auto& [type, x, weights] = c.operands;
+  const Window& w = c.w;
+  bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
+  KernelBuilder kernel("conv_gpu.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
+  kernel.line("constexpr int W = gemm_lanes;");
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
+              c.outside.has_value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
+  kernel.line(
+      "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
+  if (parts) store_part(kernel, *parts, "group");
+  else lowering.emit_epilogue(kernel, region, iteration_of(region, w), "acc", sum_of(type));
+  kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
+  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
+                  shared_bytes(tile, type), shares_in_cluster(lowering.chip(), tile) ? tile.split : 1);
+  if (tile.ahead) kernel.set_waits_itself();
+  PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
+  step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
+  return step;
+}
+
+/// The operands as the kernel wants them, copied where they do not lie so.
+GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
+  DType type = lowering.product_type(i);
   int lanes = 128 / bits(type);
   View weights = turned_weights(lowering, w, i.inputs[1], type), x;
   bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
@@ -95,45 +143,38 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   w.pixel = x.strides[x.dims.size() - 2];
   bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   bool direct = whole && x.dtype == type && weights.dtype == type;
+  return {std::move(w), {type, x, weights}, whole, direct, outside_vector(lowering, i, lanes)};
+}
+
+}  // namespace
+
+void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window) {
+  const Instruction& i = *region.anchor;
+  if (!window.rows().is_constant() || window.rows().value() > INT32_MAX) {
+    lowering.add_check({.equal = false,
+                        .a = window.rows(),
+                        .b = INT32_MAX,
+                        .source = i.source,
+                        .what = "pixels that one convolution makes on a GPU"});
+  }
+  GpuConvolution c = convolution_of(lowering, i, std::move(window));
+  const Window& w = c.w;
   Dims sums_of{w.groups, w.rows(), w.channels_out};
-  GpuTile tile = *choose_tile(lowering, {.type = type,
-                                         .direct = direct,
-                                         .batch = w.groups,
-                                         .m = w.rows(),
-                                         .n = w.channels_out,
-                                         .k = w.channels_in * product(w.kernel),
-                                         .ahead = is_constant(lowering, weights),
-                                         .family = "convolution",
-                                         .may_share = may_share_k(lowering, region, sums_of) &&
-                                                      all_constant(w.kernel) && w.channels_in.is_constant()});
-  std::optional<PartSums> parts;
-  bool in_cluster = shares_in_cluster(lowering.chip(), tile);
-  if (tile.split > 1 && !in_cluster) parts = new_part_sums(lowering, region, sum, tile, sums_of);
-  std::optional<View> outside = outside_vector(lowering, i, lanes);
-  bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
-  KernelBuilder kernel("conv_gpu.h");
-  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
-  kernel.line("constexpr int W = gemm_lanes;");
-  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", whole, ", ", !many, ", ",
-              outside.has_value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
-  kernel.line(
-      "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
-  Iteration iteration{.dims = region.dims,
-                      .group_begin = {0, region.dims.size() - 1},
-                      .coordinates = {"row", "channel"},
-                      .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
-  if (parts) store_part(kernel, *parts, "group");
-  else lowering.emit_epilogue(kernel, region, iteration, "acc", sum);
-  kernel.line(outside ? cat("}, raw(", kernel.buffer(outside->buffer, outside->dtype, false), "));") : "});");
-  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type), in_cluster ? tile.split : 1);
-  if (tile.ahead) kernel.set_waits_itself();
-  PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
-  step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
-  lowering.add_step(std::move(step), cat("implicit matrix product in ", describe(tile)));
-  if (parts) add_parts(lowering, region, *parts, std::move(iteration));
+  std::vector<LibraryOffer> offers;
+  if (c.direct) offers = convolution_offers(lowering, region, w, c.operands);
+  TileChoice chosen = choose_tile(lowering, {.type = c.operands.type,
+                                             .direct = c.direct,
+                                             .batch = w.groups,
+                                             .m = w.rows(),
+                                             .n = w.channels_out,
+                                             .k = w.channels_in * product(w.kernel),
+                                             .ahead = is_constant(lowering, c.operands.weights),
+                                             .family = cat("convolution ", geometry_text(w)),
+                                             .epilogue = epilogue_text(lowering, region),
+                                             .offers = std::move(offers)});
+  auto step = [&](const Region& part) { return convolution_step(lowering, part, c, chosen.tile); };
+  if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, step);
+  lowering.add_step(step(region), cat("implicit matrix product in ", describe(chosen.tile)));
 }
 
 }  // namespace weft

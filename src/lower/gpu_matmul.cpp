@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <variant>
 
 #include "base/error.h"
 #include "lower/few_rows.h"
@@ -104,12 +105,12 @@ std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const Gpu
                        .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
 
-/// Nothing where the library is to be called.
-std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct& p) {
+/// The kernel, or the library that is to be called.
+std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
   if (auto few = few_rows_kernel(lowering, p)) return *few;
-  auto chosen = choose_tile(lowering, p);
-  if (!chosen) return std::nullopt;
-  const GpuTile& tile = *chosen;
+  TileChoice chosen = choose_tile(lowering, p);
+  if (chosen.offer) return *chosen.offer;
+  const GpuTile& tile = chosen.tile;
   bool in_cluster = shares_in_cluster(lowering.chip(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
   int columns = is_odd ? 1 : 8;
@@ -123,62 +124,6 @@ std::optional<ProductKernel> product_kernel(Lowering& lowering, const GpuProduct
                        .waits_itself = tile.ahead,
                        .reason = cat("matrix product in ", describe(tile)),
                        .shared_k = in_cluster || tile.split == 1 ? std::nullopt : std::optional(tile)};
-}
-
-/// What a library must know of the product, if it can compute it: all sizes fixed, one stride from batch to batch.
-std::optional<LibraryProduct> library_product(const Lowering& lowering, const Region& region, const Product& p,
-                                              DType type, bool direct) {
-  bool is_known = type == DType::f32 || type == DType::f16 || type == DType::bf16;
-  if (lowering.product_library().empty() || !direct || !is_known || lowering.is_load_time({region.anchor, 0}))
-    return std::nullopt;
-  Batch batch = leading(p.a, p.batch_axes);
-  std::vector<Dims> strides{batch.strides, leading(p.b, p.batch_axes).strides};
-  if (p.batch_axes > 0) collapse_axes(batch.dims, strides);
-  else strides = {{0}, {0}};
-  Dims sizes{p.batch, p.m, p.n, p.k}, others{row_stride(p), p.b.strides.back(), p.a.offset, p.b.offset};
-  bool is_one = strides[0].size() == 1 && all_constant(strides[0]) && all_constant(strides[1]);
-  if (!is_one || !all_constant(sizes) || !all_constant(others)) return std::nullopt;
-  if (std::ranges::any_of(sizes, [](const Dim& size) { return size.value() < 1; })) return std::nullopt;
-  return LibraryProduct{.library = lowering.product_library(),
-                        .type = type,
-                        .batch = p.batch.value(),
-                        .m = p.m.value(),
-                        .n = p.n.value(),
-                        .k = p.k.value(),
-                        .a_row = others[0].value(),
-                        .b_row = others[1].value(),
-                        .a_batch = strides[0][0].value(),
-                        .b_batch = strides[1][0].value(),
-                        .a_offset = others[2].value(),
-                        .b_offset = others[3].value()};
-}
-
-/// The library leaves the sums in f32; a kernel of ours does what comes after them.
-void lower_library_product(Lowering& lowering, const Region& region, const Product& p, LibraryProduct product) {
-  Dim flops = p.batch * p.m * p.n * p.k * Dim(2);
-  View sums = lowering.new_packed(DType::f32, p.batch * p.m * p.n, false, cat("sums of ", region.anchor->source));
-  View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
-  lowering.add_step({.buffers = {p.a.buffer, p.b.buffer, sums.buffer, memory.buffer},
-                     .outputs = {sums.buffer, memory.buffer},
-                     .blocks = 1,
-                     .flops = flops,
-                     .kind = StepKind::library,
-                     .product = std::move(product)},
-                    "the vendor's library", false);
-
-  constexpr int lanes = 8;
-  KernelBuilder kernel("pointwise.h");
-  std::string from = kernel.buffer(sums.buffer, DType::f32, false), batch = kernel.size(p.batch), m = kernel.size(p.m),
-              n = kernel.size(p.n);
-  kernel.line("constexpr int W = ", lanes, ";");
-  kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batch, ", ", m, ", ", n,
-              "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2];");
-  kernel.line("  const auto acc = load<W>(", from, " + (at * ", m, " + row) * ", n, " + col, lanes);");
-  lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", DType::f32, p.order);
-  kernel.line("});");
-  lowering.set_loop(kernel, {p.batch, p.m}, p.n, lanes);
-  lowering.add_step(kernel.finish(lowering.plan(), "after_product"), "what comes after the library's product", false);
 }
 
 }  // namespace
@@ -270,7 +215,8 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];
   bool direct = is_direct(p.a, p.batch_axes, a_rows, p.a.strides.back(), type) &&
                 is_direct(p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  auto library = library_product(lowering, region, p, type, direct);
+  std::vector<LibraryOffer> offers;
+  if (direct) offers = product_offers(lowering, region, p, type);
   auto main = product_kernel(lowering, {.type = type,
                                         .direct = direct,
                                         .batch = p.batch,
@@ -278,14 +224,15 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
                                         .n = p.n,
                                         .k = p.k,
                                         .ahead = is_constant(lowering, p.b),
-                                        .library = library ? library->library : "",
-                                        .has_epilogue = !region.epilogue.empty(),
+                                        .epilogue = region.epilogue.empty() ? "" : " fused",
+                                        .offers = offers,
                                         .may_share = may_share_k(lowering, region, {p.batch, p.m, p.n, p.k})});
-  if (!main) return lower_library_product(lowering, region, p, *library);
-  KernelBuilder kernel(main->header);
+  if (const auto* offer = std::get_if<LibraryOffer>(&main)) return lower_library_product(lowering, region, p, *offer);
+  const auto& own = std::get<ProductKernel>(main);
+  KernelBuilder kernel(own.header);
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  emit_product(lowering, region, p, *main, kernel, a, b, type);
+  emit_product(lowering, region, p, own, kernel, a, b, type);
 }
 
 }  // namespace weft

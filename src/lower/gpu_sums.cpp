@@ -25,15 +25,16 @@ void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, I
               "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2], channel = at * ", n,
               " + col;");
-  kernel.line("  const auto part = [&](i64 p) WEFT_LAMBDA { return load<W>(", from, " + ((at * ", sums.parts, " + p) * ",
-              m, " + row) * ", n, " + col, lanes); };");
+  kernel.line("  const auto part = [&](i64 p) WEFT_LAMBDA { return load<W>(", from, " + ((at * ", sums.parts,
+              " + p) * ", m, " + row) * ", n, " + col, lanes); };");
   kernel.line("  auto acc = part(0);");
-  kernel.line("  WEFT_UNROLL for (int p = 1; p < ", sums.parts, "; p++) acc = acc + part(p);");
+  if (sums.parts > 1) kernel.line("  WEFT_UNROLL for (int p = 1; p < ", sums.parts, "; p++) acc = acc + part(p);");
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sums.type, order);
   kernel.line("});");
   lowering.set_loop(kernel, {sums.batch, sums.m}, sums.n, lanes);
-  lowering.add_step(kernel.finish(lowering.plan(), "add_parts"), cat("adds up ", sums.parts, " parts of the sums"),
-                    false);
+  bool is_one = sums.parts == 1;
+  lowering.add_step(kernel.finish(lowering.plan(), is_one ? "after_product" : "add_parts"),
+                    is_one ? "what comes after the product" : cat("adds up ", sums.parts, " parts of the sums"), false);
 }
 
 }  // namespace weft

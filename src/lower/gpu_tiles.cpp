@@ -196,7 +196,7 @@ Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& 
   return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
 }
 
-std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& p) {
+TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
   Numbers numbers{typical_size(p.batch), typical_size(p.m), typical_size(p.n), typical_size(p.k)};
   int units = compute_units(lowering.chip());
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
@@ -219,13 +219,16 @@ std::optional<GpuTile> choose_tile(Lowering& lowering, const GpuProduct& p) {
   }
   std::vector<Candidate> candidates;
   for (const RankedTile& t : ranked) candidates.push_back({.name = tile_text(t.tile), .estimate = t.cost});
-  if (!p.library.empty()) candidates.push_back({.name = p.library, .needs_measurement = true});
-  std::string what =
-      cat(p.family, " ", p.type, p.direct ? " direct" : "", p.ahead ? " constant" : "", p.has_epilogue ? " fused" : "");
+  for (const LibraryOffer& offer : p.offers) candidates.push_back({.name = offer.name, .needs_measurement = true});
+  std::string what = cat(p.family, " ", p.type, p.direct ? " direct" : "", p.ahead ? " constant" : "", p.epilogue);
   std::vector<AssumedSize> sizes{
       {"batch", p.batch, numbers.batch}, {"m", p.m, numbers.m}, {"n", p.n, numbers.n}, {"k", p.k, numbers.k}};
-  size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)));
-  return chosen < ranked.size() ? std::optional(ranked[chosen].tile) : std::nullopt;
+  auto can_take = [&](size_t candidate) {
+    return lowering.libraries().can(p.offers[candidate - ranked.size()].call.at(typical_size));
+  };
+  size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)), can_take);
+  if (chosen < ranked.size()) return {ranked[chosen].tile};
+  return {std::ranges::min_element(ranked, {}, &RankedTile::cost)->tile, p.offers[chosen - ranked.size()]};
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -448,13 +449,22 @@ View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const
                          shape);
 }
 
-size_t Lowering::choose(Decision decision) {
-  Choice choice = options_.choose ? options_.choose(decision) : Choice{favourite(decision)};
+size_t Lowering::choose(Decision decision, const std::function<bool(size_t)>& can_take) {
+  auto ask = [&] { return options_.choose ? options_.choose(decision) : Choice{favourite(decision)}; };
+  std::vector<size_t> numbers(decision.candidates.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Choice choice = ask();
+  for (; can_take && decision.candidates[choice.candidate].needs_measurement; choice = ask()) {
+    if (can_take(numbers[choice.candidate])) break;
+    auto at = static_cast<std::ptrdiff_t>(choice.candidate);
+    decision.candidates.erase(decision.candidates.begin() + at);
+    numbers.erase(numbers.begin() + at);
+  }
   decision.chosen = choice.candidate;
   region_decision_ = static_cast<int>(plan_.decisions.size());
   choice_reason_ = std::move(choice.why);
   plan_.decisions.push_back(std::move(decision));
-  return choice.candidate;
+  return numbers[choice.candidate];
 }
 
 void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {

@@ -72,10 +72,12 @@ class Lowering {
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
 
-  /// The vendor's library that may multiply matrices; empty where there is none.
-  const std::string& product_library() const { return options_.product_library; }
+  /// The vendors' libraries whose work may be taken in place of kernels.
+  const VendorLibraries& libraries() const { return options_.libraries; }
   /// Asks which of several kernels to take; the steps that the current region adds from here on belong to the decision.
-  size_t choose(Decision decision);
+  /// A candidate that needs measurement is only taken if `can_take` says of its number that it can be, and is else left
+  /// out.
+  size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
   /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
   void add_step(PlanStep step, std::string reason, bool load_time);

@@ -20,7 +20,7 @@
 #include "runtime/sharing.h"
 #include "runtime/size_schedule.h"
 #include "targets/gpu/device.h"
-#include "targets/gpu/products.h"
+#include "targets/gpu/libraries.h"
 
 namespace weft {
 namespace {
@@ -138,12 +138,12 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
   SavedProgram saved() const override {
-    if (products_.empty()) return saved_program(origin_, plan_, image_);
-    throw Error(
-        {.kind = ErrorKind::unsupported,
-         .code = "E406",
-         .what = cat("the program calls ", products_.begin()->second.name(), ", which other machines may not have"),
-         .hint = "`weft compile` writes one with Weft's own kernels"});
+    auto call = std::ranges::find(plan_.steps, StepKind::library, &PlanStep::kind);
+    if (call == plan_.steps.end()) return saved_program(origin_, plan_, image_);
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E406",
+                 .what = cat("the program calls ", call->call.library, ", which other machines may not have"),
+                 .hint = "`weft compile` writes one with Weft's own kernels"});
   }
   /// What runs read is on the device already.
   void detach() override {
@@ -167,10 +167,23 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
   const PlanKernel& kernel(const PlanStep& step) const { return plan_.kernels[static_cast<size_t>(step.kernel)]; }
 
+  /// The work of a step that calls a library, at these sizes; null where the library has no way for sizes that were
+  /// open when the program was compiled: then the step after it does the same.
+  std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
+    if (step.kind != StepKind::library) return nullptr;
+    LibraryCall call = step.call.at([&](const Dim& size) { return values.evaluate(size); });
+    try {
+      return gpu::prepare(device_, call);
+    } catch (const Error& error) {
+      if (!call.is_open) throw;
+      if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, cat(step.source, ": ", error.info().what));
+      return nullptr;
+    }
+  }
+
   /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
   void launch(const gpu::Stream& stream, const PlanStep& step, int64_t blocks, std::span<std::byte* const> memory,
               const void* sizes, const void* fault, bool overlap) const {
-    if (step.kind == StepKind::library) return multiply(stream, step, memory);
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     const PlanKernel& k = kernel(step);
@@ -184,11 +197,6 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
  private:
-  void multiply(const gpu::Stream& stream, const PlanStep& step, std::span<std::byte* const> memory) const {
-    auto at = [&](size_t i) { return memory[static_cast<size_t>(step.buffers[i])]; };
-    products_.at(static_cast<size_t>(&step - plan_.steps.data())).launch(stream, at(0), at(1), at(2), at(3));
-  }
-
   /// One piece of device memory for all buffers of a kind; `memory` gets the addresses.
   gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
     std::vector<int64_t> offsets(plan_.buffers.size());
@@ -216,8 +224,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// Constants that only packing reads are on the device just while it runs.
   void load() {
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      if (plan_.steps[i].kind == StepKind::library) products_.emplace(i, gpu::Product(device_, plan_.steps[i].product));
+    for (const PlanStep& step : plan_.steps) {
+      if (step.kind == StepKind::library && !step.call.has_symbols()) work_of(step, {});  // refused at once
     }
     persistent_.resize(plan_.buffers.size());
     std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
@@ -257,7 +265,6 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   Code code_;
   CompileReport report_;
   bool may_overlap_ = knobs().gpu_overlap && plan_.chip.arch.starts_with("sm_90");  // kernels wait: kernels/device.h
-  std::map<size_t, gpu::Product> products_;  // by libraries, of the steps that call one
   gpu::Memory packed_, constants_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
 };
@@ -307,9 +314,12 @@ class GpuContext final : public Context {
   }
 
  private:
-  /// A captured run; it is right as long as every buffer is where it was.
+  using Works = std::vector<std::shared_ptr<const gpu::LibraryWork>>;  // of each step
+
+  /// A captured run; it is right as long as every buffer is where it was and libraries do the same.
   struct Captured {
     std::vector<std::byte*> memory;
+    Works works;
     gpu::Graph graph;
   };
   struct Bucket {
@@ -385,6 +395,8 @@ class GpuContext final : public Context {
       std::byte* fixed = program_->persistent(i);
       memory_[i] = fixed ? fixed : arena_.data() + bucket.plan.offsets[i];
     }
+    works_.clear();
+    for (const PlanStep& step : plan().steps) works_.push_back(program_->work_of(step, values_));
     bucket_ = &bucket;
   }
 
@@ -462,9 +474,12 @@ class GpuContext final : public Context {
                  .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
   }
 
-  /// A step that launches nothing: it sets sizes, which is done before, or only brings an operand to where it lies
-  /// already, whatever the sizes are.
-  bool is_needless(const PlanStep& step) const {
+  /// A step that launches nothing: it sets sizes, which is done before, only brings an operand to where it lies
+  /// already, whatever the sizes are, or stands in for a library that does the work or is none for these sizes.
+  bool is_needless(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    if (step.kind == StepKind::library) return !works_[i];
+    if (step.is_spare && works_[i - 1]) return true;
     if (step.kind == StepKind::sizes) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
@@ -472,14 +487,26 @@ class GpuContext final : public Context {
            (step.moves_apart || known_equal(plan().buffers[from].bytes, plan().buffers[to].bytes));
   }
 
+  void call_library(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    std::vector<std::byte*> operands;
+    for (size_t k = 0; k < step.buffers.size(); ++k) {
+      int64_t offset = k < step.offsets.size() ? step.offsets[k] : 0;
+      operands.push_back(memory_[static_cast<size_t>(step.buffers[k])] + offset);
+    }
+    works_[i]->launch(stream_, operands);
+  }
+
   void launch_step(size_t i, bool overlap) const {
+    if (plan().steps[i].kind == StepKind::library) return call_library(i);
     const void* fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr;
     program_->launch(stream_, plan().steps[i], bucket_->plan.blocks[i], memory_,
                      sizes_.data() + first_size_[i] * sizeof(int64_t), fault, overlap);
   }
 
   void run_graph(const RunOptions& options) {
-    auto known = std::ranges::find(bucket_->graphs, memory_, &Captured::memory);
+    auto is_it = [&](const Captured& c) { return c.memory == memory_ && c.works == works_; };
+    auto known = std::ranges::find_if(bucket_->graphs, is_it);
     if (known == bucket_->graphs.end()) {
       constexpr size_t most_graphs = 8;
       if (bucket_->graphs.size() == most_graphs) bucket_->graphs.erase(bucket_->graphs.begin());
@@ -489,11 +516,11 @@ class GpuContext final : public Context {
       stream_.fill(faults_.data(), 0, faults_.bytes());
       bool is_ours = false;  // the launch before: then this one may begin while that runs
       for (size_t i = 0; i < plan().steps.size(); ++i) {
-        if (is_needless(plan().steps[i])) continue;
+        if (is_needless(i)) continue;
         launch_step(i, is_ours);
         if (bucket_->plan.blocks[i] > 0) is_ours = plan().steps[i].kind == StepKind::kernel;
       }
-      bucket_->graphs.push_back({memory_, stream_.end_capture()});
+      bucket_->graphs.push_back({memory_, works_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;
     }
     stream_of(options).launch(known->graph);
@@ -513,7 +540,7 @@ class GpuContext final : public Context {
     for (size_t i = 0; i < steps.size(); ++i) {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
-      if (!is_needless(steps[i])) launch_step(i, false);
+      if (!is_needless(i)) launch_step(i, false);
       if (options.observe) show(i, options);
       if (watch.is_needed()) stream_.synchronize();
     }
@@ -590,6 +617,7 @@ class GpuContext final : public Context {
   std::vector<int64_t> bytes_;      // of each buffer in this run
   std::vector<size_t> first_size_;  // of each step, in the block of sizes
   std::vector<std::byte*> memory_;  // address of each buffer in this run
+  Works works_;                     // of this run
   std::vector<Fetched> fetched_;
   size_t peak_ = 0;
 };

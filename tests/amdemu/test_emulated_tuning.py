@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning through the real HIP code on the emulator: times are those of the emulator and mean nothing, all else is as on a
-chip. A stand-in for hipBLASLt (tests/amdemu/products) is measured beside Weft's own products."""
+chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured beside Weft's own products and convolutions."""
 import json
 import os
+import re
 import subprocess
 
 import emulated
 
 DIGITS = emulated.ROOT / "examples/digits/digits.onnx"
-LIBRARY = emulated.BUILD / "lib/libfake-hipblaslt.so"
+LIBRARIES = {name: str(emulated.BUILD / f"lib/libfake-{name}.so") for name in ("hipblaslt", "miopen")}
 
 
-def run(folder, *words, file="tunings.db", chip="gfx1100", library=LIBRARY):
-    environment = os.environ | {"WEFT_HIP_LIBRARY": str(emulated.LIBRARY), "AMDEMU_CHIPS": chip, "WEFT_TUNINGS": str(folder / file),
-                                "WEFT_HIPBLASLT_LIBRARY": str(library)}
+def run(folder, *words, file="tunings.db", chip="gfx1100", libraries=LIBRARIES):
+    environment = os.environ | {"WEFT_HIP_LIBRARY": str(emulated.LIBRARY), "AMDEMU_CHIPS": chip, "WEFT_TUNINGS": str(folder / file)}
+    environment |= {f"WEFT_{name.upper()}_LIBRARY": path for name, path in libraries.items()}
     done = subprocess.run([str(word) for word in (emulated.BUILD / "bin/weft", *words)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -34,22 +35,28 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     tunings = json.loads((tmp_path / "tunings.json").read_text())["tunings"]
     assert all(t["chip"].startswith("gfx1100, ") for t in tunings)
     assert {t["problem"].split()[0] for t in tunings} == {"dot", "convolution"}
-    libraries = {t["problem"] for t in tunings if t["candidate"] == "hipblaslt"}
-    assert libraries and all(problem.startswith("dot") for problem in libraries)
+    by_library = {library: {t["problem"].split()[0] for t in tunings if t["candidate"] == library} for library in LIBRARIES}
+    assert by_library == {"hipblaslt": {"dot"}, "miopen": {"convolution"}}
 
-    imported(tmp_path, tunings, lambda t: t["candidate"] == "hipblaslt", "library.db")
+    imported(tmp_path, tunings, lambda t: t["candidate"] in LIBRARIES, "library.db")
     explained = run(tmp_path, "explain", *model, file="library.db")
-    assert "hipblaslt_f16" in explained and "the vendor's library; measured: 0 % of the time of BlockTile" in explained
+    for step in ("hipblaslt_f16", "miopen_f16"):
+        why = rf"{step} on amd:0\n.*\n +why: +the vendor's library; measured: 0 % of the time of BlockTile"
+        assert re.search(why, explained), explained
     run(tmp_path, "verify", *model, "--norm", "1e-2", file="library.db")
-    assert "hipblaslt" not in run(tmp_path, "explain", *model, file="library.db", library="nowhere.so")
+    nowhere = {name: "nowhere.so" for name in LIBRARIES}
+    assert not re.search("hipblaslt|miopen", run(tmp_path, "explain", *model, file="library.db", libraries=nowhere))
+    # MIOpen compiles for each size, so that it is not asked where sizes are open.
+    assert "miopen" not in run(tmp_path, "explain", DIGITS, "--device", "amd:0", "--precision", "f16", file="library.db")
     # What is saved must run anywhere.
     run(tmp_path, "compile", *model, "-o", tmp_path / "m.weft", file="library.db")
-    assert "hipblaslt" not in run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
+    saved = run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
+    assert not re.search("hipblaslt|miopen", saved)
 
     # Tiles that the cost model does not like best for these sizes, which no other test sees.
     tiles = {}
     for t in tunings:
-        if t["candidate"] != "hipblaslt":
+        if t["candidate"] not in LIBRARIES:
             tiles.setdefault(t["problem"], []).append(t["candidate"])
     assert max(len(names) for names in tiles.values()) >= 2
     for turn in range(2):

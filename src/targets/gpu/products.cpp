@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt and hipBLASLt: declared by hand as far as they are used, from the vendors' public documentation.
-#include "targets/gpu/products.h"
-
-#include <dlfcn.h>
-
-#include <mutex>
-#include <utility>
-
+// cuBLASLt and hipBLASLt: declared by hand as far as they are used, from the vendors' public documentation. The two
+// have the same functions with other prefixes and other numbers.
 #include "base/error.h"
 #include "base/knobs.h"
+#include "targets/gpu/library.h"
 
 namespace weft::gpu {
 namespace {
@@ -56,101 +51,43 @@ struct Calls {
                   const void* algorithm, void* workspace, size_t workspace_bytes, Handle stream);
 };
 
-struct Library {
-  ProductSearch search;
-  Numbers numbers;
-  Calls calls{};
-
-  bool open(const char* prefix) {
-    for (const std::string& file : search.tried) {
-      void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      const char* reason = library ? nullptr : ::dlerror();
-      if (!library) search.why += cat(search.why.empty() ? "" : "; ", reason ? reason : file);
-      if (library && find(library, prefix, file)) return true;
-    }
-    return false;
-  }
-
- private:
-  bool find(void* library, const char* prefix, const std::string& file) {
-    auto slot = [](auto& function) { return reinterpret_cast<void**>(&function); };
-    const std::pair<void**, const char*> wanted[] = {{slot(calls.create), "Create"},
-                                                     {slot(calls.destroy), "Destroy"},
-                                                     {slot(calls.product_create), "MatmulDescCreate"},
-                                                     {slot(calls.product_destroy), "MatmulDescDestroy"},
-                                                     {slot(calls.product_set), "MatmulDescSetAttribute"},
-                                                     {slot(calls.layout_create), "MatrixLayoutCreate"},
-                                                     {slot(calls.layout_destroy), "MatrixLayoutDestroy"},
-                                                     {slot(calls.layout_set), "MatrixLayoutSetAttribute"},
-                                                     {slot(calls.preference_create), "MatmulPreferenceCreate"},
-                                                     {slot(calls.preference_destroy), "MatmulPreferenceDestroy"},
-                                                     {slot(calls.preference_set), "MatmulPreferenceSetAttribute"},
-                                                     {slot(calls.find_algorithms), "MatmulAlgoGetHeuristic"},
-                                                     {slot(calls.multiply), "Matmul"}};
-    for (auto [to, name] : wanted) {
-      *to = ::dlsym(library, cat(prefix, name).c_str());
-      if (!*to) return search.why = cat(file, " has no ", prefix, name), false;
-    }
-    search.path = file;
-    search.why.clear();
-    return true;
-  }
-};
-
-Library find_library(std::string_view vendor) {
-  bool is_nvidia = vendor == "nvidia";
-  Library library{.search = {.name = is_nvidia ? "cublaslt" : "hipblaslt"},
-                  .numbers = is_nvidia ? cuda_numbers : hip_numbers};
-  library.search.tried = is_nvidia
-                             ? std::vector<std::string>{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}
-                             : std::vector<std::string>{"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"};
-  const std::string& given = is_nvidia ? knobs().cublaslt_library : knobs().hipblaslt_library;
-  if (!given.empty()) library.search.tried = {given};
-  library.open(is_nvidia ? "cublasLt" : "hipblasLt");
-  return library;
-}
-
-const Library& library_of(std::string_view vendor) {
-  static const Library nvidia = find_library("nvidia"), amd = find_library("amd");
-  return vendor == "nvidia" ? nvidia : amd;
-}
-
-void check_call(const Library& library, int error, std::string_view doing) {
-  if (error == 0) return;
-  throw Error({.kind = ErrorKind::device,
-               .code = "E602",
-               .what = cat(library.search.name, " failed to ", doing, ": status ", error),
-               .hint = "without WEFT_TUNINGS of this machine, or with --no-cache, Weft's own kernels are used"});
-}
-
-/// One of the library's small objects, released with it.
-class Kept {
+class ProductLibrary final : public Library {
  public:
-  Kept(Handle handle, int (*destroy)(Handle)) : handle_(handle), destroy_(destroy) {}
-  Kept(Kept&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
-  Kept& operator=(Kept&&) = delete;
-  ~Kept() {
-    if (handle_) destroy_(handle_);
+  ProductLibrary(const char* prefix, const Numbers& its_numbers, std::string name, std::vector<std::string> files,
+                 const std::string& given)
+      : Library(std::move(name), std::move(files), given), numbers(its_numbers) {
+    const DriverSymbol wanted[] = {{slot(calls.create), "Create"},
+                                   {slot(calls.destroy), "Destroy"},
+                                   {slot(calls.product_create), "MatmulDescCreate"},
+                                   {slot(calls.product_destroy), "MatmulDescDestroy"},
+                                   {slot(calls.product_set), "MatmulDescSetAttribute"},
+                                   {slot(calls.layout_create), "MatrixLayoutCreate"},
+                                   {slot(calls.layout_destroy), "MatrixLayoutDestroy"},
+                                   {slot(calls.layout_set), "MatrixLayoutSetAttribute"},
+                                   {slot(calls.preference_create), "MatmulPreferenceCreate"},
+                                   {slot(calls.preference_destroy), "MatmulPreferenceDestroy"},
+                                   {slot(calls.preference_set), "MatmulPreferenceSetAttribute"},
+                                   {slot(calls.find_algorithms), "MatmulAlgoGetHeuristic"},
+                                   {slot(calls.multiply), "Matmul"}};
+    open(prefix, wanted);
   }
-  Handle get() const { return handle_; }
+  std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const override;
 
- private:
-  Handle handle_;
-  int (*destroy_)(Handle);
+  const Numbers numbers;
+  Calls calls{};
 };
 
 /// The library's numbers of columns come first: our rows are its columns.
-Kept layout(const Library& library, DType type, int64_t cols, int64_t rows, int64_t stride, int64_t batch,
-            int64_t batch_stride) {
+LibraryObject layout(const ProductLibrary& library, DType type, int64_t cols, int64_t rows, int64_t stride,
+                     int64_t batch, int64_t batch_stride) {
   Handle handle = nullptr;
-  check_call(library,
-             library.calls.layout_create(&handle, data_type(type), static_cast<uint64_t>(cols),
-                                         static_cast<uint64_t>(rows), stride),
-             "describe a matrix");
-  Kept made(handle, library.calls.layout_destroy);
+  library.check(library.calls.layout_create(&handle, data_type(type), static_cast<uint64_t>(cols),
+                                            static_cast<uint64_t>(rows), stride),
+                "describe a matrix");
+  LibraryObject made(handle, library.calls.layout_destroy);
   auto count = static_cast<int32_t>(batch);
   auto set = [&](int attribute, const void* value, size_t bytes) {
-    check_call(library, library.calls.layout_set(handle, attribute, value, bytes), "describe a batch");
+    library.check(library.calls.layout_set(handle, attribute, value, bytes), "describe a batch");
   };
   if (batch == 1) return made;
   set(library.numbers.attribute_batch_count, &count, sizeof count);
@@ -158,87 +95,77 @@ Kept layout(const Library& library, DType type, int64_t cols, int64_t rows, int6
   return made;
 }
 
-Kept product_description(const Library& library) {
+LibraryObject product_description(const ProductLibrary& library) {
   Handle handle = nullptr;
-  check_call(library, library.calls.product_create(&handle, library.numbers.compute_f32, data_type(DType::f32)),
-             "describe a product");
-  Kept made(handle, library.calls.product_destroy);
+  library.check(library.calls.product_create(&handle, library.numbers.compute_f32, data_type(DType::f32)),
+                "describe a product");
+  LibraryObject made(handle, library.calls.product_destroy);
   auto set = [&](int attribute, int32_t value) {
-    check_call(library, library.calls.product_set(handle, attribute, &value, sizeof value), "describe a product");
+    library.check(library.calls.product_set(handle, attribute, &value, sizeof value), "describe a product");
   };
   set(library.numbers.attribute_transpose_a, library.numbers.transpose);
   set(library.numbers.attribute_transpose_b, library.numbers.no_transpose);
   return made;
 }
 
-}  // namespace
-
-const ProductSearch& find_products(std::string_view vendor) { return library_of(vendor).search; }
-
 /// The library counts columns first, so what is D = A B' in rows is D' = B A' to it: B comes first, transposed.
-struct Product::Prepared {
-  const Library& library;
-  std::shared_ptr<Device> device;
-  LibraryProduct p;
-  Kept handle, product, a, b, d;
-  HeuristicResult best = {};
-
-  Prepared(const Library& from, std::shared_ptr<Device> on, const LibraryProduct& what)
-      : library(from),
-        device(std::move(on)),
-        p(what),
-        handle(made_handle(from), from.calls.destroy),
-        product(product_description(from)),
-        a(layout(from, p.type, p.k, p.m, p.a_row, p.batch, p.a_batch)),
-        b(layout(from, p.type, p.k, p.n, p.b_row, p.batch, p.b_batch)),
-        d(layout(from, p.result, p.n, p.m, p.n, p.batch, p.m * p.n)) {
+class Product final : public LibraryWork {
+ public:
+  Product(const ProductLibrary& from, const LibraryProduct& p)
+      : library_(from),
+        handle_(made_handle(from), from.calls.destroy),
+        product_(product_description(from)),
+        a_(layout(from, p.type, p.k, p.m, p.a_row, p.batch, p.a_batch)),
+        b_(layout(from, p.type, p.k, p.n, p.b_row, p.batch, p.b_batch)),
+        d_(layout(from, p.result, p.n, p.m, p.n, p.batch, p.m * p.n)) {
     Handle made = nullptr;
-    check_call(library, library.calls.preference_create(&made), "describe a search");
-    Kept preference(made, library.calls.preference_destroy);
+    library_.check(library_.calls.preference_create(&made), "describe a search");
+    LibraryObject preference(made, library_.calls.preference_destroy);
     size_t bytes = library_workspace;
-    check_call(library, library.calls.preference_set(made, preference_workspace, &bytes, sizeof bytes),
-               "limit its memory");
+    library_.check(library_.calls.preference_set(made, preference_workspace, &bytes, sizeof bytes), "limit its memory");
     int found = 0;
-    int error = library.calls.find_algorithms(handle.get(), product.get(), b.get(), a.get(), d.get(), d.get(), made, 1,
-                                              &best, &found);
-    check_call(library, error ? error : found < 1, "find an algorithm");
+    int error = library_.calls.find_algorithms(handle_.get(), product_.get(), b_.get(), a_.get(), d_.get(), d_.get(),
+                                               made, 1, &best_, &found);
+    library_.check(error ? error : found < 1, "find an algorithm");
+  }
+
+  void launch(const Stream& stream, std::span<std::byte* const> operands) const override {
+    const float one = 1, zero = 0;
+    std::byte *a = operands[0], *b = operands[1], *d = operands[2];
+    library_.check(
+        library_.calls.multiply(handle_.get(), product_.get(), &one, b, b_.get(), a, a_.get(), &zero, d, d_.get(), d,
+                                d_.get(), best_.bytes, operands[3], library_workspace, stream.get()),
+        "multiply");
   }
 
  private:
-  static Handle made_handle(const Library& library) {
+  static Handle made_handle(const ProductLibrary& library) {
     Handle handle = nullptr;
-    check_call(library, library.calls.create(&handle), "begin");
+    library.check(library.calls.create(&handle), "begin");
     return handle;
   }
+
+  const ProductLibrary& library_;
+  LibraryObject handle_, product_, a_, b_, d_;
+  HeuristicResult best_ = {};
 };
 
-Product::Product(const std::shared_ptr<Device>& device, const LibraryProduct& product) {
-  const Library& library = library_of(device->driver().vendor());
-  if (library.search.path.empty()) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E501",
-                 .what = cat("there is no ", library.search.name, " on this machine: ", library.search.why)});
-  }
-  device->use();
-  prepared_ = std::make_unique<Prepared>(library, device, product);
+std::unique_ptr<LibraryWork> ProductLibrary::prepare(const std::shared_ptr<Device>&, const LibraryCall& call) const {
+  return std::make_unique<Product>(*this, std::get<LibraryProduct>(call.work));
 }
-Product::~Product() = default;
-Product::Product(Product&&) noexcept = default;
 
-const std::string& Product::name() const { return prepared_->library.search.name; }
+}  // namespace
 
-void Product::launch(const Stream& stream, const std::byte* a, const std::byte* b, std::byte* d,
-                     std::byte* workspace) const {
-  const Prepared& x = *prepared_;
-  const LibraryProduct& p = x.p;
-  float one = 1, zero = 0;
-  auto at = [](const std::byte* base, int64_t offset, DType type) { return base + offset * bits(type) / 8; };
-  std::byte* result = d + p.d_offset * bits(p.result) / 8;
-  check_call(x.library,
-             x.library.calls.multiply(x.handle.get(), x.product.get(), &one, at(b, p.b_offset, p.type), x.b.get(),
-                                      at(a, p.a_offset, p.type), x.a.get(), &zero, result, x.d.get(), result, x.d.get(),
-                                      x.best.bytes, workspace, library_workspace, stream.get()),
-             "multiply");
+std::unique_ptr<Library> open_cublaslt() {
+  std::vector<std::string> files{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+  return std::make_unique<ProductLibrary>("cublasLt", cuda_numbers, "cublaslt", std::move(files),
+                                          knobs().cublaslt_library);
+}
+
+std::unique_ptr<Library> open_hipblaslt() {
+  std::vector<std::string> files{"libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"};
+  return std::make_unique<ProductLibrary>("hipblasLt", hip_numbers, "hipblaslt", std::move(files),
+                                          knobs().hipblaslt_library);
 }
 
 }  // namespace weft::gpu

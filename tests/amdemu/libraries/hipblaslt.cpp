@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for hipBLASLt over the emulator: the functions that Weft calls, with products computed on the host where
-// the stream has come to them. So descriptions, order of work and captured graphs are what is tested.
-#include <cstdint>
-#include <cstring>
-#include <vector>
-
-extern "C" {
-int hipHostMalloc(void** memory, size_t bytes, unsigned flags);
-int hipMemcpyDtoHAsync(void* to, void* from, size_t bytes, void* stream);
-int hipMemcpyHtoDAsync(void* to, const void* from, size_t bytes, void* stream);
-int hipLaunchHostFunc(void* stream, void (*function)(void*), void* data);
-}
+// A stand-in for hipBLASLt over the emulator: the functions that Weft calls.
+#include "queued.h"
 
 namespace {
 
@@ -20,38 +10,20 @@ constexpr int transposed = 112, refused = 7;
 struct Layout {
   int type;
   int64_t rows, cols, leading, batch = 1, stride = 0;
-  int64_t element() const { return type == type_f32 ? 4 : 2; }
-  size_t bytes() const { return static_cast<size_t>(((batch - 1) * stride + (cols - 1) * leading + rows) * element()); }
+  Element element() const { return type == type_f32 ? Element::f32 : type == type_f16 ? Element::f16 : Element::bf16; }
+  size_t bytes() const {
+    return static_cast<size_t>(((batch - 1) * stride + (cols - 1) * leading + rows) * bytes_of(element()));
+  }
 };
 
 struct Description {
   int attributes[2] = {111, 111};
 };
 
-float number(const Layout& layout, const std::byte* data, int64_t at) {
-  const std::byte* from = data + at * layout.element();
-  if (layout.type == type_f32) {
-    float value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  uint16_t half;
-  std::memcpy(&half, from, sizeof half);
-  if (layout.type == type_bf16) {
-    uint32_t wide = uint32_t{half} << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof value);
-    return value;
-  }
-  _Float16 value;
-  std::memcpy(&value, &half, sizeof value);
-  return static_cast<float>(value);
-}
-
 struct Job {
   Description product;
   Layout a, b, d;
-  std::byte *a_data, *b_data, *d_data;
+  Operand a_data, b_data, d_data;
 
   void run() const {
     bool turn_a = product.attributes[0] == transposed, turn_b = product.attributes[1] == transposed;
@@ -63,30 +35,17 @@ struct Job {
           for (int64_t k = 0; k < inner; ++k) {
             int64_t from_a = turn_a ? row * a.leading + k : k * a.leading + row;
             int64_t from_b = turn_b ? k * b.leading + col : col * b.leading + k;
-            sum += number(a, a_data, batch * a.stride + from_a) * number(b, b_data, batch * b.stride + from_b);
+            sum += read(a.element(), a_data.host, batch * a.stride + from_a) *
+                   read(b.element(), b_data.host, batch * b.stride + from_b);
           }
-          std::memcpy(d_data + (batch * d.stride + col * d.leading + row) * 4, &sum, sizeof sum);
+          std::memcpy(d_data.host + (batch * d.stride + col * d.leading + row) * 4, &sum, sizeof sum);
         }
       }
     }
   }
 };
 
-std::byte* pinned(size_t bytes) {
-  void* memory = nullptr;
-  hipHostMalloc(&memory, bytes, 0);
-  return static_cast<std::byte*>(memory);
-}
-
-template <class T>
-int drop(void* handle) {
-  delete static_cast<T*>(handle);
-  return 0;
-}
-
 }  // namespace
-
-#define EXPORTED extern "C" __attribute__((visibility("default"))) int
 
 EXPORTED hipblasLtCreate(void** library) { return *library = new int(0), 0; }
 EXPORTED hipblasLtDestroy(void* library) { return drop<int>(library); }
@@ -143,18 +102,14 @@ EXPORTED hipblasLtMatmul(void*, void* product, const void* alpha, const void* a,
   std::memcpy(&scale, alpha, sizeof scale), std::memcpy(&old, beta, sizeof old);
   std::memcpy(&seed, algorithm, sizeof seed);
   if (scale != 1 || old != 0 || seed != 0x5eed || !workspace) return refused;
-  // Kept as long as the process: a captured graph may run it again at any time.
+  const auto &x = *static_cast<Layout*>(a_layout), &y = *static_cast<Layout*>(b_layout),
+             &z = *static_cast<Layout*>(d_layout);
   auto* job = new Job{*static_cast<Description*>(product),
-                      *static_cast<Layout*>(a_layout),
-                      *static_cast<Layout*>(b_layout),
-                      *static_cast<Layout*>(d_layout),
-                      nullptr,
-                      nullptr,
-                      nullptr};
-  job->a_data = pinned(job->a.bytes()), job->b_data = pinned(job->b.bytes()), job->d_data = pinned(job->d.bytes());
-  int error = hipMemcpyDtoHAsync(job->a_data, const_cast<void*>(a), job->a.bytes(), stream);
-  if (!error) error = hipMemcpyDtoHAsync(job->b_data, const_cast<void*>(b), job->b.bytes(), stream);
-  auto run = [](void* data) { static_cast<Job*>(data)->run(); };
-  if (!error) error = hipLaunchHostFunc(stream, run, job);
-  return error ? error : hipMemcpyHtoDAsync(d, job->d_data, job->d.bytes(), stream);
+                      x,
+                      y,
+                      z,
+                      {const_cast<void*>(a), x.bytes()},
+                      {const_cast<void*>(b), y.bytes()},
+                      {d, z.bytes()}};
+  return queue(job, job->a_data, job->b_data, job->d_data, stream);
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/plan.h"
+#include "targets/gpu/device.h"
+
+/// Vendors' own libraries (cuBLASLt and cuDNN, hipBLASLt and MIOpen), found with dlopen at run time and never needed:
+/// tuning measures them beside Weft's kernels. A call (base/plan.h: LibraryCall) says what is to be computed.
+///
+///     auto work = prepare(device, call);        // finds an algorithm; kept for the process
+///     work->launch(stream, operands);           // any number of times, also while a graph is captured
+namespace weft::gpu {
+
+/// What looking for a library gave.
+struct LibrarySearch {
+  std::string name = {};                ///< "cublaslt", "cudnn", "hipblaslt", "miopen": candidates begin with it
+  std::vector<std::string> tried = {};  ///< names of files, in order
+  std::string path = {};                ///< empty: there is none
+  std::string why = {};
+};
+
+/// Those of a vendor that are here, which are opened by that: it takes long. WEFT_CUBLASLT_LIBRARY, WEFT_CUDNN_LIBRARY,
+/// WEFT_HIPBLASLT_LIBRARY and WEFT_MIOPEN_LIBRARY name other files.
+VendorLibraries find_libraries(const std::shared_ptr<Device>& device);
+
+/// Whether a candidate of that name is one of the libraries: "cudnn", "cudnn fused".
+bool is_library(std::string_view candidate);
+
+/// A call that is ready to be queued, any number of times and by any thread.
+class LibraryWork {
+ public:
+  virtual ~LibraryWork() = default;
+  /// Queues it; `operands` are those of the call, then library_workspace bytes of working memory.
+  virtual void launch(const Stream& stream, std::span<std::byte* const> operands) const = 0;
+};
+
+/// Asks the library for its best algorithm among those that give the same bits every time and that a graph can hold;
+/// `call` has numbers for all sizes. What was found is kept for the process. Throws E602 when there is none, E501
+/// without the library.
+std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call);
+
+}  // namespace weft::gpu

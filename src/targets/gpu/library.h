@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "targets/gpu/libraries.h"
+
+/// What the files of the vendors' libraries share.
+namespace weft::gpu {
+
+/// One of a library's objects, released with it.
+class LibraryObject {
+ public:
+  LibraryObject() = default;
+  LibraryObject(Handle handle, int (*destroy)(Handle)) : handle_(handle), destroy_(destroy) {}
+  LibraryObject(LibraryObject&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
+  LibraryObject& operator=(LibraryObject&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(destroy_, other.destroy_);
+    return *this;
+  }
+  ~LibraryObject() {
+    if (handle_) destroy_(handle_);
+  }
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+  int (*destroy_)(Handle) = nullptr;
+};
+
+/// What a library keeps for a device. It is tied to a stream, so one thread uses it at a time.
+struct LibraryHandle {
+  std::mutex mutex = {};
+  LibraryObject object = {};
+};
+
+/// One vendor's library, as far as it was found.
+class Library {
+ public:
+  Library(std::string name, std::vector<std::string> files, const std::string& given);
+  virtual ~Library() = default;
+  const LibrarySearch& search() const { return search_; }
+  /// As gpu::prepare, of a library that is there.
+  virtual std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device,
+                                               const LibraryCall& call) const = 0;
+  /// Throws E602 that says what failed, unless the status is 0.
+  void check(int status, std::string_view doing) const;
+  /// Throws E602: there is no algorithm that may be used.
+  [[noreturn]] void refuse(std::string_view why) const;
+  LibraryObject made(int (*create)(Handle*), int (*destroy)(Handle), std::string_view doing) const;
+
+ protected:
+  /// Made when it is first asked for; of the calling thread's device.
+  std::shared_ptr<LibraryHandle> handle_of(const Device& device, int (*create)(Handle*), int (*destroy)(Handle)) const;
+  /// Opens the first file that is there and finds every function in it, by the names that follow `prefix`.
+  void open(const std::string& prefix, std::span<const DriverSymbol> functions);
+  template <class F>
+  static void** slot(F& function) {
+    return reinterpret_cast<void**>(&function);
+  }
+
+ private:
+  bool find(void* library, const std::string& file, const std::string& prefix, std::span<const DriverSymbol> functions);
+  LibrarySearch search_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<LibraryHandle>> handles_;  // by device
+};
+
+std::unique_ptr<Library> open_cublaslt();
+std::unique_ptr<Library> open_hipblaslt();
+std::unique_ptr<Library> open_cudnn();
+std::unique_ptr<Library> open_miopen();
+
+/// A convolution in numbers over two or three spatial axes, as the libraries count them: batch, channels, then space.
+struct ConvolutionShape {
+  using Sizes = std::vector<int64_t>;
+  explicit ConvolutionShape(const LibraryConvolution& convolution);
+  Sizes x, x_strides, weights, weights_strides, y, y_strides;
+  Sizes kernel, stride, dilation, pad, pad_end;
+};
+
+}  // namespace weft::gpu
