@@ -42,11 +42,15 @@ bool is_open(const weft::Port& port) {
   return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
 }
 
-/// What was asked for the input; else what the model says, with defaults for what it leaves open.
+/// What was asked for the input; else what the model says, with defaults for what it leaves open. A scalar is {1}
+/// there.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
-  if (lengths != options.lengths.end())
-    return lengths->second.empty() ? "" : request(port.name, fixed(lengths->second));
+  bool is_scalar = port.is_tensor && port.rank == 0;
+  if (lengths != options.lengths.end()) {
+    bool is_said = lengths->second.empty() || (is_scalar && lengths->second == std::vector<size_t>{1});
+    return is_said ? "" : request(port.name, fixed(lengths->second));
+  }
   auto ranges = options.ranges.find(port.name);
   if (ranges != options.ranges.end()) return request(port.name, ranges->second);
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
