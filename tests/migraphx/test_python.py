@@ -102,27 +102,22 @@ def test_operands_that_only_the_run_tells(given):
 
 
 def test_a_branch_that_does_not_compile_is_compiled_without():
-    """As where a function of ONNX's is spelt out: the list has four sizes, and the other branch is for five."""
-    def branch(count):
-        names = [f"{count}_{i}" for i in range(count)]
-        nodes = [helper.make_node("Split", ["sizes"], names, num_outputs=count),
-                 helper.make_node("Concat", names[1:], [f"r{count}"], axis=0)]
-        return helper.make_graph(nodes, f"b{count}", [], [helper.make_tensor_value_info(f"r{count}", TensorProto.INT64, None)])
+    """As where a function of ONNX's is spelt out: which branch fits is known by the ranks of what comes in."""
+    def branch(name, *nodes):
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
 
-    choose = helper.make_node("If", ["is_short"], ["rest"], then_branch=branch(4), else_branch=branch(5))
-    values = [helper.make_tensor_value_info("is_short", TensorProto.BOOL, []),
-              helper.make_tensor_value_info("sizes", TensorProto.INT64, ["n"])]
-    rest = helper.make_tensor_value_info("rest", TensorProto.INT64, ["m"])
-    graph = helper.make_graph([choose], "g", values, [rest])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
-    program = migraphx.parse_onnx_buffer(model, map_input_dims={"sizes": [4], "is_short": [1]})
+    choose = helper.make_node("If", ["is_flat"], ["y"], then_branch=branch("same", helper.make_node("Neg", ["x"], ["same"])),
+                              else_branch=branch("turned", helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 1])))
+    model = graph_of(choose, [("is_flat", TensorProto.BOOL, []), ("x", TensorProto.FLOAT, ["n", 3])], 2)
+    program = migraphx.parse_onnx_buffer(model, map_input_dims={"x": [2, 3], "is_flat": [1]})
     program.compile(migraphx.get_target("gpu"), offload_copy=False)
-    assert sorted(program.get_parameter_names()) == ["is_short", "sizes"]
-    sizes = migraphx.argument(np.array([1, 2, 3, 4]))
-    for short in np.array(True), np.array([True]):
-        assert np.array(program.run({"sizes": sizes, "is_short": migraphx.argument(short)})[0]).tolist() == [2, 3, 4]
-    with pytest.raises(RuntimeError, match="Split"):
-        program.run({"sizes": sizes, "is_short": migraphx.argument(np.array(False))})
+    assert sorted(program.get_parameter_names()) == ["is_flat", "x"]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for flat in np.array(True), np.array([True]):
+        got = np.array(program.run({"x": migraphx.argument(x), "is_flat": migraphx.argument(flat)})[0])
+        np.testing.assert_array_equal(got, -x)
+    with pytest.raises(RuntimeError, match="Transpose"):
+        program.run({"x": migraphx.argument(x), "is_flat": migraphx.argument(np.array(False))})
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
