@@ -132,7 +132,7 @@ def model_of(op, kind, feed, graphs, constants=("beams", "returned", "logits_pro
 def check(op, kind, feed, graphs, **attributes):
     model, feed = model_of(op, kind, feed, graphs, **attributes)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
-    assert len(set(wanted[0].ravel())) > 4
+    assert len(set(wanted[0].ravel())) > 2
     for device in "ref", "cpu":
         answers = weft.compile(model, device=device).run(feed)
         np.testing.assert_array_equal(answers["sequences"], wanted[0], err_msg=device)
