@@ -15,10 +15,10 @@ namespace {
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
-/// The constant behind a weight; null for weights that are computed.
-const Constant* constant_behind(Value value) {
+/// What the views of a value lead to.
+const Instruction& behind_views(Value value) {
   while (is_view(*value.def)) value = value.def->inputs[0];
-  return value.def->as<Constant>();
+  return *value.def;
 }
 
 /// Values in another type, each converted once. Views stay outside: a weight is converted when the program is loaded,
@@ -58,12 +58,13 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
           return matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
         }))
       continue;
-    const Constant* weight = constant_behind(i.inputs[1]);
+    const auto* weight = behind_views(i.inputs[1]).as<Constant>();
     bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
     if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
     ReplaceScope scope(module, i);
     module.set_input(i, 1, converted.of(i.inputs[1]));
-    if (multiplies) module.set_input(i, 0, converted.of(i.inputs[0]));
+    bool is_made_here = !behind_views(i.inputs[0]).is<Parameter>();  // else products convert it as they read it
+    if (multiplies && is_made_here) module.set_input(i, 0, converted.of(i.inputs[0]));
     changed = true;
   }
   return changed;
