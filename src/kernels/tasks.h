@@ -30,7 +30,8 @@ struct GemmTile {
 
 /// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
 inline constexpr GemmTile avx2_tile{};
-inline constexpr GemmTile avx512_tile{.mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1};
+inline constexpr GemmTile avx512_tile{
+    .mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 /// For units of 4 bytes on AMX.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 256, .amx = true};
