@@ -129,7 +129,6 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       const int at = Core::slot(i);
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
-      state.top[at] = mine[at].sink, state.sum[at] = mine[at].first_sum();
     }
     // The keys that any row of the block looks at: ranges grow with the query, so the last row of each head tells.
     i64 last_key = 0;
@@ -176,6 +175,14 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
           Core::multiply(a, Core::load_b(sv + j * 16 * key_stride + at, key_stride), state.out[j]);
         }
       }
+    }
+    bool added[Core::row_slots] = {};  // sinks come last: held from the beginning they would cost registers
+    WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
+      const int at = Core::slot(i);
+      if (added[at]) continue;
+      added[at] = true;
+      const f32 sink = keys_of(batch, head[at], query[at]).sink;
+      if (sink != -__builtin_inff()) state.sum[at] += exp(sink - state.top[at]);
     }
     WEFT_UNROLL for (int j = 0; j < D / 16; j++) {
       WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
