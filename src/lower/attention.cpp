@@ -121,11 +121,10 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// At most eight rows to a head of keys, as where one token follows others; four of 16 bits on AMD's waves of 32, whose
+/// At most eight rows to a head of keys, as where one token follows others; four of 16 bits on AMD, where the
 /// registers hold no more.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
-  bool is_small = lowering.chip().kind == ChipKind::amd && lowering.wave() == 32 && bits(q.dtype) <= 16;
-  int64_t most = is_small ? 4 : 8;
+  int64_t most = lowering.chip().kind == ChipKind::amd && bits(q.dtype) <= 16 ? 4 : 8;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   if (!widest.is_constant() || !rows.is_constant() || rows.value() < 1 || rows.value() > most) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
