@@ -186,8 +186,8 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// The sources and, after them, the parts that they share: a line WEFT_SHARED_PART("header", class) of a kernel asks for
-/// one.
+/// The sources and, after them, the parts that they share: a line WEFT_SHARED_PART("header", class) of a kernel asks
+/// for one.
 struct WithParts {
   std::vector<KernelSource> sources;
   std::vector<size_t> asker;  // of each source, the kernel that asked for it: itself but for parts

@@ -90,10 +90,9 @@ void change_operand(std::vector<WireField>& model, std::mt19937_64& random) {
   if (!node) return;
   std::vector<WireField*> operands;
   find_fields(node->children, Path{node_input}, operands);
-  WireField* name = any_of(fields_at(model, {{graph, nodes, node_output},
-                                             {graph, inputs, value_name},
-                                             {graph, initializers, tensor_name}}),
-                           random);
+  WireField* name = any_of(
+      fields_at(model, {{graph, nodes, node_output}, {graph, inputs, value_name}, {graph, initializers, tensor_name}}),
+      random);
   WireField other{.number = node_input, .kind = 2, .bytes = name && random() % 4 ? text_of(*name) : ""};
   WireField* operand = any_of(operands, random);
   if (!operand || random() % 8 == 0) {
