@@ -86,9 +86,9 @@ struct PartSums {
 };
 /// `sizes`: batch, m and n.
 PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes);
-/// The line of the product's kernel that stores `lanes` sums `acc` of (`batch`, row, col).
-void store_part(KernelBuilder& kernel, const PartSums& sums, std::string_view batch);
-/// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col, or channel = at * n + col.
+/// The line of the product's kernel that stores `lanes` sums `acc` of (at, row, col).
+void store_part(KernelBuilder& kernel, const PartSums& sums);
+/// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col.
 void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 

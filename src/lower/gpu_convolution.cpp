@@ -86,21 +86,11 @@ std::string geometry_text(const Window& w) {
              text(w.in), w.transposed ? " transposed" : "");
 }
 
-DType sum_of(DType type) { return is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32; }
-
-Iteration iteration_of(const Region& region, const Window& w) {
-  return {.dims = region.dims,
-          .group_begin = {0, region.dims.size() - 1},
-          .coordinates = {"row", "channel"},
-          .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
-}
-
-/// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
-/// its sums.
-PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile,
-                          const PartSums* parts = nullptr) {
+/// The launch for what of the region is given: with all that follows the convolution, or with less.
+PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile) {
   const auto& [type, x, weights] = c.operands;
   const Window& w = c.w;
+  DType sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
@@ -111,11 +101,14 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   kernel.line(
       "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
-  if (parts) store_part(kernel, *parts, "group");
-  else lowering.emit_epilogue(kernel, region, iteration_of(region, w), "acc", sum_of(type));
+  Iteration iteration{.dims = region.dims,
+                      .group_begin = {0, region.dims.size() - 1},
+                      .coordinates = {"row", "channel"},
+                      .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
+  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum);
   kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type), shares_in_cluster(lowering.chip(), tile) ? tile.split : 1);
+                  shared_bytes(tile, type), tile.split);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
@@ -159,7 +152,6 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   }
   GpuConvolution c = convolution_of(lowering, i, std::move(window));
   const Window& w = c.w;
-  Dims sums_of{w.groups, w.rows(), w.channels_out};
   std::vector<LibraryOffer> offers;
   if (c.direct) offers = convolution_offers(lowering, region, w, c.operands);
   TileChoice chosen = choose_tile(lowering, {.type = c.operands.type,

@@ -147,7 +147,7 @@ void emit_product(Lowering& lowering, const Region& region, const Product& p, co
               region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
   std::optional<PartSums> parts;
   if (main.shared_k) parts = new_part_sums(lowering, region, sum, *main.shared_k, {p.batch, p.m, p.n});
-  if (parts) store_part(kernel, *parts, "at");
+  if (parts) store_part(kernel, *parts);
   else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum, p.order);
   kernel.line("});");
   kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);

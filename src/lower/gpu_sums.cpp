@@ -9,9 +9,9 @@ PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, con
   return {.view = view, .type = type, .batch = sizes[0], .m = sizes[1], .n = sizes[2], .parts = tile.split};
 }
 
-void store_part(KernelBuilder& kernel, const PartSums& sums, std::string_view batch) {
+void store_part(KernelBuilder& kernel, const PartSums& sums) {
   std::string to = kernel.buffer(sums.view.buffer, sums.type, true), m = kernel.size(sums.m), n = kernel.size(sums.n);
-  kernel.line("  store(", to, " + (", batch, " * ", m, " + row) * ", n, " + col, acc, lanes);");
+  kernel.line("  store(", to, " + (at * ", m, " + row) * ", n, " + col, acc, lanes);");
 }
 
 void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
@@ -23,8 +23,7 @@ void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, I
   kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batch, ", ", m, ", ", n,
               "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2], channel = at * ", n,
-              " + col;");
+  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2];");
   kernel.line("  const auto part = [&](i64 p) WEFT_LAMBDA { return load<W>(", from, " + ((at * ", sums.parts,
               " + p) * ", m, " + row) * ", n, " + col, lanes); };");
   kernel.line("  auto acc = part(0);");
