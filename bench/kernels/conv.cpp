@@ -28,8 +28,8 @@ const Case cases[] = {
     {"yolo 3x3 80", 1, 80, 64, 64, 3, 1},       {"vit patches", 1, 224, 3, 768, 16, 16},
 };
 
-template <ConvMode mode>
-void bench(const Case& c) {
+template <ConvMode mode, GemmTile tile>
+void bench_tile(const Case& c) {
   const i64 out = c.kernel == 16 ? 14 : (c.image + 2 * (c.kernel / 2) - c.kernel) / c.stride + 1,
             pad = c.kernel == 16 ? 0 : c.kernel / 2;
   const ConvSizes s{.batch = c.batch,
@@ -51,21 +51,21 @@ void bench(const Case& c) {
                    .stride_n = c.in * s.taps(),
                    .taps = {1, c.kernel, c.kernel},
                    .stride_tap = {0, c.kernel, 1}};
-  Floats packed(s.taps() * tasks::packed_b_elements(native_tile, 1, c.out, c.in)), y(s.rows() * c.out);
-  pack_b<MacF32, native_tile>(Launch<>{nullptr, 0, pack_b_tasks<native_tile>(pack)}, pack, w.data(), packed.data());
-  Floats scratch(tasks::conv_scratch(native_tile, mode, 1, s.rows(), c.out, taps, units) / 4 + 1);
+  Floats packed(s.taps() * tasks::packed_b_elements(tile, 1, c.out, c.in)), y(s.rows() * c.out);
+  pack_b<MacF32, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, w.data(), packed.data());
+  Floats scratch(tasks::conv_scratch(tile, mode, 1, s.rows(), c.out, taps, units) / 4 + 1);
   const weft::LaunchArgs args{.scratch = scratch.data()};
-  const auto blocks = tasks::conv_blocks(native_tile, mode, 1, s.rows(), c.out, taps, units).gemm;
+  const auto blocks = tasks::conv_blocks(tile, mode, 1, s.rows(), c.out, taps, units).gemm;
   const f32 *from = x.data(), *weights = packed.data(), *b = bias.data();
   f32* to = y.data();
   const i64 channels = c.out;
   const Rate rate = best_rate(2.0 * s.rows() * c.out * c.in * s.taps(), [&] {
-    conv<MacF32, native_tile, mode>(Launch<>{&args, 0, blocks.tasks}, s, from, weights, 0.0f,
-                                    [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-                                      v += load<lanes_of<decltype(v)>>(b + col, lanes);
-                                      v = v > 0 ? v : decltype(v)(0);
-                                      store(to + row * channels + col, v, lanes);
-                                    });
+    conv<MacF32, tile, mode>(Launch<>{&args, 0, blocks.tasks}, s, from, weights, 0.0f,
+                             [&](i64, i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
+                               v += load<lanes_of<decltype(v)>>(b + col, lanes);
+                               v = v > 0 ? v : decltype(v)(0);
+                               store(to + row * channels + col, v, lanes);
+                             });
   });
   printf("%-16s %-6s %ld x %3ld^2 x %3ld -> %3ld  tasks %3ld mc %3ld nc %3ld kc %3ld  %6.1f GFLOP/s  %3.0f %%\n",
          c.what,
@@ -74,6 +74,14 @@ void bench(const Case& c) {
                                     : "direct",
          long(c.batch), long(c.image), long(c.in), long(c.out), long(blocks.tasks), long(blocks.mc), long(blocks.nc),
          long(blocks.kc), rate.gflops, rate.gflops / rate.peak * 100);
+}
+
+template <ConvMode mode>
+void bench(const Case& c) {
+#if defined(__AVX512F__)
+  if (c.out <= tasks::avx512_narrow_tile.lanes) return bench_tile<mode, tasks::avx512_narrow_tile>(c);
+#endif
+  bench_tile<mode, native_tile>(c);
 }
 
 }  // namespace

@@ -115,6 +115,18 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
   WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
 }
 
+/// Asks for what a step reads of the rows that follow, where a run of one is too short to be foreseen.
+template <class Mac, GemmTile tile, class Rows>
+WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows) {
+  constexpr i64 line = 64 / sizeof(typename Mac::Unit);
+  WEFT_NO_UNROLL for (i64 s = 0; s < step.segments; ++s) {
+    const auto* const* run = rows.at + s * tile.mr;
+    WEFT_NO_UNROLL for (i64 at = step.offset; at < step.offset + step.length; at += line) {
+      WEFT_UNROLL for (int i = 0; i < tile.mr; ++i) __builtin_prefetch(run[i] + at, 0, 3);
+    }
+  }
+}
+
 /// The terms of a step's units for all rows of a block (see MacQuads).
 template <class Mac, GemmTile tile, class Pointers>
 WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
@@ -193,6 +205,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
       call.rows = rows.at;
       call.length = length;
+      if (tile.short_runs && left > count) fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count));
       for (i64 col = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);

@@ -414,9 +414,18 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// B lies in plain order, so that a vector of a panel can be used alone.
+/// B lies in plain order, so that some vectors of a panel can be used alone.
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
+
+/// `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
+template <class Mac, GemmTile tile, int vectors = has_plain_panels<Mac> ? 1 : tile.nv>
+WEFT_INLINE auto micro_of_columns(i64 cols) {
+  if constexpr (vectors < tile.nv) {
+    if (cols > vectors * tile.lanes) return micro_of_columns<Mac, tile, vectors + 1>(cols);
+  }
+  return &micro<Mac, tile, tile.mr, vectors>;
+}
 
 /// The inner kernels of one Mac and tile, which do not depend on the kernel around them: a generated kernel may leave
 /// them to a part that is compiled once for all (WEFT_SHARED_PART).
@@ -471,10 +480,7 @@ __attribute__((noinline)) void Micro<Mac, tile>::run(const MicroCall<Mac>& call,
     [[clang::musttail]] return tiles(call, which, cols);
   }
 #endif
-  auto* chosen = &micro<Mac, tile, tile.mr>;
-  if constexpr (has_plain_panels<Mac> && tile.nv > 1) {
-    if (cols <= tile.lanes) chosen = &micro<Mac, tile, tile.mr, 1>;
-  }
+  auto* chosen = micro_of_columns<Mac, tile>(cols);
   if constexpr (tile.rows2 > 0) chosen = which == 1 ? &micro<Mac, tile, tile.rows2> : chosen;
   if constexpr (tile.rows3 > 0) chosen = which == 2 ? &micro<Mac, tile, tile.rows3> : chosen;
   if constexpr (tile.rows4 > 0) chosen = which == 3 ? &micro<Mac, tile, tile.rows4> : chosen;

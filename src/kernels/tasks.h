@@ -16,13 +16,14 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
 /// compiled (mr first, falling); the rows of a block are covered by them at the least cost. `fma` is the number of
 /// vector FMAs that the machine starts in a cycle, 0 where sums do not wait for each other. A panel's block of `deep`
-/// units stays in L1; for a few rows, steps are of `few` units over the rows. A task has at least `columns`. B is
-/// packed in panels of nr() columns.
+/// units stays in L1, which with `short_runs` is little of a row; for a few rows, steps are of `few` units over the
+/// rows. A task has at least `columns`. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;
   int deep = 512, few = 4096, columns = 1;
+  bool short_runs = false;
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
@@ -31,7 +32,10 @@ struct GemmTile {
 /// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
 inline constexpr GemmTile avx2_tile{};
 inline constexpr GemmTile avx512_tile{
-    .mr = 12, .nv = 2, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 256};
+    .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = true};
+/// The same for at most 16 columns of f32.
+inline constexpr GemmTile avx512_narrow_tile{
+    .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 /// For units of 4 bytes on AMX.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 256, .amx = true};
@@ -86,7 +90,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP
-  const i64 most = at_least((fill ? 512 : 128) / tile.nr(), 1);
+  const i64 most = at_least(512 / tile.nr(), 1);
   const i64 least = ceil_div(fill ? 128 : at_least(least_columns, tile.columns), tile.nr());
   i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
   if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B passes once
@@ -121,7 +125,8 @@ struct ConvBlocks {
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
                                  i64 units) {
   ConvBlocks b{};
-  const i64 most = mode == ConvMode::Filled ? 2 * tile.deep : tile.deep;  // units in a step
+  const bool long_steps = mode == ConvMode::Filled || taps * units <= 2 * tile.deep;
+  const i64 most = long_steps ? 2 * tile.deep : tile.deep;  // units in a step
   b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, mode == ConvMode::Filled, units < 128 ? 64 : 32);
   b.units_step = at_least(ceil_div(units, at_least(ceil_div(units, most), 1)), 1);
   b.taps_step = clamp(most / b.units_step, 1, at_least(taps, 1));

@@ -37,6 +37,14 @@ static Dim summed(const Instruction& instruction) {
   return op->transposed ? exact_divide(weights[0], op->groups).value_or(1) : weights[1];
 }
 
+/// The columns of the product, of one group.
+static Dim columns(const Instruction& instruction) {
+  const auto* op = instruction.as<Convolution>();
+  const Dims& b = instruction.inputs[1].dims();
+  if (!op) return b.back();
+  return op->transposed ? b[1] : exact_divide(b[0], op->groups).value_or(b[0]);
+}
+
 static double most_of_a(const Instruction& instruction) {
   const auto& inputs = instruction.inputs;
   double x = interval_of(inputs[0]).size();
@@ -56,6 +64,13 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
 static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
   return direct;
+}
+
+static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
+  constexpr auto narrow = tasks::avx512_narrow_tile;
+  if (has_feature(lowering.chip(), "avx512f") && columns(instruction).upper_bound() <= narrow.nr())
+    return {"MacF32", "tasks::avx512_narrow_tile", narrow, DType::f32, DType::f32, DType::f32};
+  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
 }
 
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
@@ -88,7 +103,7 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   bool weights_are_narrow = a == DType::f32 && (b == DType::f16 || b == DType::bf16);
   if (a == b || weights_are_narrow) {
     switch (b) {
-      case DType::f32: return {"MacF32", "native_tile", tile, DType::f32, DType::f32, DType::f32};
+      case DType::f32: return f32_mac(lowering, instruction);
       case DType::f64:
         return {"MacF64",  "tasks::half_lanes(native_tile)", tasks::half_lanes(tile), DType::f64, DType::f64,
                 DType::f64};
