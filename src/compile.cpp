@@ -143,8 +143,9 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report) {
   prepare(program, chip, asked, options, report);
-  LowerOptions lowering;  // GPUs narrow values where they lie in memory
-  if (!is_cpu(chip.kind)) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
+  LowerOptions lowering;
+  bool narrows_memory = !is_cpu(chip.kind) || multiplies(asked.precision, chip);
+  if (narrows_memory) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
   lowering.choose = options.choose;
   lowering.libraries = options.libraries;
   Timer timer;

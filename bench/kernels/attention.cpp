@@ -45,7 +45,7 @@ void bench(const Case& c) {
   const bool causal = c.causal;
   const double seen = c.causal ? 0.5 * c.queries * (2.0 * c.keys - c.queries + 1) : 1.0 * c.queries * c.keys;
   const Rate rate = best_rate(4.0 * c.heads * seen * c.d, [&] {
-    attention<native_tile>(
+    attention<MacF32, native_tile>(
         Launch<>{&args, 0, blocks.tasks}, s, q.data(), k.data(), v.data(),
         [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, causal ? late + query + 1 : s.keys}; },
         [&](i64, i64, i64, i64, auto raw, auto) WEFT_LAMBDA { return raw * 0.125f; },

@@ -3,8 +3,9 @@
 /// Attention, softmax(score(q k^T)) v, without ever holding all scores: keys pass in blocks, each row keeps its maximum
 /// and its sum and scales what it has when the maximum grows.
 ///
-/// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as f32, so that
-/// 16-bit storage and any strides cost little. Heads that share a key-value head share its packing.
+/// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
+/// bytes, numbers or pairs, so that any storage and strides cost little. Heads that share a key-value head share its
+/// packing.
 #include "device.h"
 #include "gemm.h"
 #include "math.h"
@@ -49,51 +50,76 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][d][nr]; columns past the count repeat
-/// the last key, and their scores are never read.
-template <GemmTile tile, class T>
+/// 8 units of a row that has `elements` more elements, as words; 0 beyond them.
+template <class Mac, class T>
+WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
+  constexpr int E = 8 * Mac::group;
+  const auto raw = elements >= E ? load<E>(from, Full{}) : load<E>(from, Part{static_cast<int>(elements)});
+  return __builtin_bit_cast(Vec<f32, 8>, convert<typename Mac::Direct>(raw));
+}
+
+/// One unit of each of L columns as words: `keys` rows and `cols` columns are there, beyond them stand zeros.
+template <class Mac, int L, class T>
+WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64 cols) {
+  const auto row = [&](const T* at) WEFT_LAMBDA {
+    const Part part{static_cast<int>(most(least(cols, L), 0))};
+    return convert<typename Mac::Direct>(cols >= L ? load<L>(at, Full{}) : load<L>(at, part));
+  };
+  if constexpr (Mac::group == 1) {
+    return row(from);
+  } else {
+    using Words = Vec<u32, L>;
+    const auto wide = [](auto v) WEFT_LAMBDA { return __builtin_convertvector(bits_of<bf16>(v), Words); };
+    const Words low = wide(row(from)), high = keys > 1 ? wide(row(from + stride)) : Words(0);
+    return __builtin_bit_cast(Vec<f32, L>, low | (high << 16));
+  }
+}
+
+/// Packs keys [0, count) of d elements, `stride` apart, into panels [panel][unit][nr] of words; columns past the count
+/// repeat the last key, and their scores are never read.
+template <class Mac, GemmTile tile, class T>
 WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to) {
-  constexpr i64 nr = tile.nr();
+  constexpr i64 nr = tile.nr(), G = Mac::group;
+  const i64 units = tasks::gemm_units(d, G);
   WEFT_NO_UNROLL for (i64 key = 0; key < tasks::round_up(count, nr); key += 8) {
-    f32* column = to + key / nr * nr * d + key % nr;
-    WEFT_NO_UNROLL for (i64 at = 0; at < d; at += 8) {
-      const Part part{static_cast<int>(least(d - at, 8))};
+    f32* column = to + key / nr * nr * units + key % nr;
+    WEFT_NO_UNROLL for (i64 at = 0; at < units; at += 8) {
       Vec<f32, 8> r[8];
       WEFT_UNROLL for (int i = 0; i < 8; ++i) {
-        const T* source = from + least(key + i, count - 1) * stride + at;
+        const T* source = from + least(key + i, count - 1) * stride + at * G;
         __builtin_prefetch(source + 8 * stride);  // rows lie too far apart for the machine to guess
-        r[i] = part.n == 8 ? convert<f32>(load<8>(source, Full{})) : convert<f32>(load<8>(source, part));
+        r[i] = units_of_row<Mac>(source, d - at * G);
       }
       transpose8(r);
-      WEFT_NO_UNROLL for (int i = 0; i < part.n; ++i) store(column + (at + i) * nr, r[i], Full{});
+      WEFT_NO_UNROLL for (int i = 0; i < static_cast<int>(least(units - at, 8)); ++i)
+          store(column + (at + i) * nr, r[i], Full{});
     }
   }
 }
 
-/// Packs values [0, count) of dv elements into panels [panel][key][nr]; columns past dv are zero.
-template <GemmTile tile, class T>
+/// Packs values [0, count) of dv elements into panels [panel][unit of keys][nr] of words; columns past dv are zero.
+template <class Mac, GemmTile tile, class T>
 WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* to) {
-  constexpr i64 nr = tile.nr();
+  constexpr i64 nr = tile.nr(), G = Mac::group;
   constexpr int L = tile.lanes;
-  const i64 cols = tasks::round_up(dv, nr);
-  WEFT_NO_UNROLL for (i64 key = 0; key < count; ++key, from += stride, to += nr) {
+  const i64 cols = tasks::round_up(dv, nr), units = tasks::gemm_units(count, G);
+  WEFT_NO_UNROLL for (i64 key = 0; key < count; key += G, from += G * stride, to += nr) {
     WEFT_NO_UNROLL for (i64 col = 0; col < cols; col += L) {
-      f32* slot = to + col / nr * nr * count + col % nr;
-      __builtin_prefetch(from + 8 * stride + col);
-      if (col + L <= dv) store(slot, convert<f32>(load<L>(from + col, Full{})), Full{});
-      else store(slot, convert<f32>(load<L>(from + col, Part{static_cast<int>(most(dv - col, 0))})), Full{});
+      __builtin_prefetch(from + 8 * G * stride + col);
+      store(to + col / nr * nr * units + col % nr, unit_of_columns<Mac, L>(from + col, stride, count - key, dv - col),
+            Full{});
     }
   }
 }
 
 /// Row pointers of a tile whose rows see the first `seen` keys of a block only. In the first product keys are columns,
 /// in the second they are summed over.
-template <GemmTile tile>
-struct SeenRows : TileRows<MacF32, tile> {
+template <class Mac, GemmTile tile>
+struct SeenRows : TileRows<Mac, tile> {
   i64 seen;
   bool summed;
   WEFT_INLINE i64 columns(i64 all) const { return summed ? all : least(all, seen); }
-  WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, seen) : all; }
+  WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, tasks::gemm_units(seen, Mac::group)) : all; }
 };
 
 /// e^x for x <= 0 (and NaN), 0 where that is no normal number. The product is rounded: the error, a part of |x|, never
@@ -112,9 +138,9 @@ struct RowState {
 };
 
 /// One row of a block of scores: applies `score`, hides keys that the row does not see, turns scores into
-/// exp(score - largest) and returns the factor by which what was summed before must shrink. Of the row's `count` keys
-/// those beyond its end are set to 0, as far as the tile's other rows may reach.
-template <int L, class Score>
+/// exp(score - largest), of type To and in the same place, and returns the factor by which what was summed before must
+/// shrink. Of the row's `count` keys those beyond its end are set to 0, as far as the tile's other rows may reach.
+template <class To, int L, class Score>
 WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;
   const i32 begin = state.begin, end = state.end;
@@ -130,13 +156,15 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
   const f32 top = reduce_max(largest);
   const f32 shift = top == -__builtin_inff() ? 0 : top;  // nothing seen: every exp gives 0
   V sum = splat<f32, L>(0);
-  WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(row + j, V(0), Full{});
+  To* to = reinterpret_cast<To*>(row);  // never beyond what was read
+  const auto nothing = convert<To>(V(0));
+  WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(to + j, nothing, Full{});
   WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {
     const V e = exp_not_above_0(load<L>(row + j, Full{}) - V(shift));
-    store(row + j, e, Full{});
+    store(to + j, convert<To>(e), Full{});
     sum += e;
   }
-  WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(row + j, V(0), Full{});
+  WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(to + j, nothing, Full{});
   const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // in the second case all sums are 0
   const f32 shrink = keeps ? 1 : lane(exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
   state.sum = state.sum * shrink + reduce_add(sum);
@@ -149,8 +177,9 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
 /// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
 /// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
 /// tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does; with no keys at
-/// all it gives 0. Scratch: tasks::attention_scratch_bytes.
-template <GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
+/// all it gives 0. The products are those of `Mac`, MacF32 or the MacBf16 of processors that multiply bf16: then the
+/// exponentials are rounded too, as their sum is not. Scratch: tasks::attention_scratch_bytes.
+template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,
                            const Range& range, const Score& score, const Store& store_out) {
@@ -160,6 +189,8 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
   const auto at = tasks::attention_scratch(tile, blocks, s.d, s.dv);
   f32* memory = static_cast<f32*>(launch.args->scratch);
   f32 *packed_k = memory, *packed_v = memory + at.values, *scores = memory + at.scores, *out = memory + at.out;
+  using Direct = typename Mac::Direct;
+  using Unit = typename Mac::Unit;
   RowState* states = reinterpret_cast<RowState*>(memory + at.sums);
   f32* queries = memory + at.queries;
   for_tasks(launch, blocks.tasks, [&](i64 task) WEFT_LAMBDA {
@@ -175,8 +206,8 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
       const Q* from = q + batch * s.q.batch + head * s.q.head + query * s.q.row;
       WEFT_NO_UNROLL for (i64 i = 0; i < s.d; i += W) {
         const int n = static_cast<int>(least(s.d - i, W));
-        store(queries + row * at.query_stride + i,
-              n == W ? convert<f32>(load<W>(from + i, Full{})) : convert<f32>(load<W>(from + i, Part{n})), Full{});
+        store(reinterpret_cast<Direct*>(queries + row * at.query_stride) + i,
+              convert<Direct>(n == W ? load<W>(from + i, Full{}) : load<W>(from + i, Part{n})), Full{});
       }
       states[row] = {seen.sink, seen.sink == -__builtin_inff() ? 0.f : 1.f, 0, 0};
     }
@@ -186,8 +217,8 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
     WEFT_NO_UNROLL for (i64 key0 = all.begin / blocks.nk * blocks.nk; key0 < all.end;
                         key0 += blocks.nk, first = false) {
       const i64 count = least(blocks.nk, all.end - key0);
-      pack_keys<tile>(k_head + key0 * s.k.row, s.k.row, count, s.d, packed_k);
-      pack_values<tile>(v_head + key0 * s.v.row, s.v.row, count, s.dv, packed_v);
+      pack_keys<Mac, tile>(k_head + key0 * s.k.row, s.k.row, count, s.d, packed_k);
+      pack_values<Mac, tile>(v_head + key0 * s.v.row, s.v.row, count, s.dv, packed_v);
       WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
         const KeyRange seen = range(batch, head_of(row), query_of(row));
         states[row].begin = static_cast<i32>(tasks::clamp(seen.begin - key0, 0, count));
@@ -195,28 +226,30 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
       }
       // Two products with one inner kernel: 0, scores = q k^T; 1, out += exp(scores) v.
       WEFT_NO_UNROLL for (int pass = 0; pass < 2; ++pass) {
-        const i64 length = pass ? count : s.d, stride = pass ? at.score_stride : at.query_stride;
-        const f32* left = pass ? scores : queries;
-        const Block<MacF32> block{.rows = rows,
-                                  .cols = pass ? s.dv : count,
-                                  .panel_units = length,
-                                  .b = pass ? packed_v : packed_k,
-                                  .sums = pass ? out : scores,
-                                  .stride = pass ? at.out_stride : at.score_stride,
-                                  .far = false};
+        const i64 length = tasks::gemm_units(pass ? count : s.d, Mac::group);
+        const i64 stride = pass ? at.score_stride : at.query_stride;
+        const Unit* left = reinterpret_cast<const Unit*>(pass ? scores : queries);
+        const Block<Mac> block{.rows = rows,
+                               .cols = pass ? s.dv : count,
+                               .panel_units = length,
+                               .b = reinterpret_cast<const typename Mac::B*>(pass ? packed_v : packed_k),
+                               .sums = pass ? out : scores,
+                               .stride = pass ? at.out_stride : at.score_stride,
+                               .far = false};
         const auto pointers = [&](i64, i64 row, i64 rest) WEFT_LAMBDA {
           i64 seen = 0;
           WEFT_NO_UNROLL for (i64 i = 0; i < least(rest, tile.mr); ++i) seen = most(seen, states[row + i].end);
-          return SeenRows<tile>{tile_rows<MacF32, tile>(left + row * stride, stride, rest), seen, pass == 1};
+          return SeenRows<Mac, tile>{tile_rows<Mac, tile>(left + row * stride, stride, rest), seen, pass == 1};
         };
-        multiply_block<MacF32, tile>(block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false}, pointers,
-                                     [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
+        multiply_block<Mac, tile>(block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false}, pointers,
+                                  [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
         if (pass) continue;
         WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
           const i64 head = head_of(row), query = query_of(row);
-          const f32 shrink = soften_row<W>(scores + row * at.score_stride, count, states[row],
-                                           [&](Vec<f32, W> raw, i64 j, auto lanes)
-                                               WEFT_LAMBDA { return score(batch, head, query, key0 + j, raw, lanes); });
+          const f32 shrink = soften_row<Direct, W>(scores + row * at.score_stride, count, states[row],
+                                                   [&](Vec<f32, W> raw, i64 j, auto lanes) WEFT_LAMBDA {
+                                                     return score(batch, head, query, key0 + j, raw, lanes);
+                                                   });
           f32* sums = out + row * at.out_stride;
           if (first || shrink == 1) continue;
           WEFT_NO_UNROLL for (i64 i = 0; i < at.out_stride; i += W) {

@@ -5,8 +5,8 @@
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
 /// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
-/// of zeros. Filled mode copies (and converts) the patches of a block to scratch: few channels, other types, odd
-/// groups. Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each
+/// of zeros. Filled and Patches modes copy (and convert) the patches of a block to scratch: few channels, other types,
+/// odd groups. Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each
 /// group.
 #include "device.h"
 #include "gemm.h"
@@ -160,11 +160,27 @@ WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const Bloc
   }
 }
 
+/// Writes the patches of rows [row0, row0 + rows) as they lie in the image, line after line, and zeros up to whole
+/// units.
+template <class Mac, class X>
+WEFT_INLINE void fill_whole_patches(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
+                                    typename Mac::Unit* out, i64 stride) {
+  using T = typename Mac::Direct;
+  ConvPixel pixel = conv_pixel(s, row0);
+  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, next_pixel(s, pixel)) {
+    T* to = reinterpret_cast<T*>(out + i * stride);
+    fill_patch_lines(s, pixel, x, convert<T>(outside), to);
+    WEFT_NO_UNROLL for (i64 k = s.taps() * s.channels_in; k < units * Mac::group; ++k) to[k] = T(0);
+  }
+}
+
 /// How input pixels reach the inner kernel.
 /// Direct: in place, one run of channels for each tap. Needs X = Mac::Direct and channels_in, pixel multiples of the
 /// group. Lines: in place, one run for each line of the window (taps along the width are contiguous); windows at the
 /// border are copied. For few channels. Needs what Direct needs, one group, pixel = channels_in, dilation 1 along the
-/// width, not transposed. Filled: every patch is copied and converted. For everything else.
+/// width, not transposed. Patches: copied and converted as one run, for channels that are no whole units; needs the
+/// rest of what Lines needs, patches that are one step (tasks::conv_blocks), and weights packed as one tap. Filled:
+/// every patch is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
 /// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
@@ -176,11 +192,11 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                       const Store& store) {
   using Unit = typename Mac::Unit;
   using Acc = typename Mac::Acc;
-  constexpr bool in_place = mode != ConvMode::Filled;
+  constexpr bool whole = mode == ConvMode::Patches, in_place = mode != ConvMode::Filled && !whole;
   static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
   const bool lines = mode == ConvMode::Lines;
-  const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
-  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group),
+  const i64 taps = whole ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
+  const i64 units = tasks::gemm_units(s.taps() / tasks::at_least(taps, 1) * s.channels_in, Mac::group),
             all_units = taps * units, panel_units = all_units + Mac::header;
   const auto blocks = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units);
   const auto& g = blocks.gemm;
@@ -229,7 +245,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
       step.last = tap >= taps;
       const i64 stride = tasks::filled_stride(g.kc);
       if constexpr (!in_place) {
-        fill_patches<Mac>(s, row0, block.rows, step, from, outside, filled, stride);
+        if constexpr (whole) fill_whole_patches<Mac>(s, row0, block.rows, units, from, outside, filled, stride);
+        else fill_patches<Mac>(s, row0, block.rows, step, from, outside, filled, stride);
         step = {0, 1, 0, step.segments * step.length, step.panel_unit, step.first, step.last};
       }
       multiply_block<Mac, tile>(

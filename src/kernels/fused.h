@@ -114,11 +114,26 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, V low, V high) {
   const V within = select(x < high, x, high), clamped = select(within > low, within, low);
   return convert<To>(convert<i32>(round_even(clamped)));
 }
+#if defined(__AVX512F__)
+/// Rounds |x| < 2^31 to even.
+template <int N>
+WEFT_INLINE Vec<i32, N> small_integers(Vec<f64, N> x) {
+  if constexpr (N > 8)
+    return join(small_integers<N / 2>(low_lanes<N / 2>(x)), small_integers<N / 2>(high_lanes<N / 2>(x)));
+  else if constexpr (N == 8) return __builtin_ia32_cvtpd2dq512_mask(x, Vec<i32, 8>{}, 0xff, 4);
+  else return convert<i32>(round_even(x));
+}
+#endif
 /// The same for |x| < 2^31, clamped after rounding: fewer steps.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   constexpr int N = lanes_of<V>;
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+  if constexpr (is_same<Elem<V>, f64> && N >= 8) {
+    const auto v = small_integers<N>(x);
+    return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
+  }
+#elif defined(__AVX__)
   if constexpr (is_same<Elem<V>, f64> && N > 8) {
     return join(nearest_small<To>(low_lanes<N / 2>(x), low_lanes<N / 2>(low), low_lanes<N / 2>(high)),
                 nearest_small<To>(high_lanes<N / 2>(x), high_lanes<N / 2>(low), high_lanes<N / 2>(high)));

@@ -38,7 +38,7 @@ inline constexpr GemmTile avx512_narrow_tile{
     .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 /// For units of 4 bytes on AMX.
-inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 256, .amx = true};
+inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
 /// For MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
@@ -113,8 +113,8 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 
 /// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
 /// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
-/// height, channels of a tap = width x channels.
-enum class ConvMode { Direct, Lines, Filled };  // see conv.h
+/// height, channels of a tap = width x channels; in Patches mode it is all of the kernel.
+enum class ConvMode { Direct, Lines, Filled, Patches };  // see conv.h
 
 struct ConvBlocks {
   GemmBlocks gemm;
@@ -125,9 +125,10 @@ struct ConvBlocks {
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
                                  i64 units) {
   ConvBlocks b{};
-  const bool long_steps = mode == ConvMode::Filled || taps * units <= 2 * tile.deep;
+  const bool copied = mode == ConvMode::Filled || mode == ConvMode::Patches;
+  const bool long_steps = copied || taps * units <= 2 * tile.deep;
   const i64 most = long_steps ? 2 * tile.deep : tile.deep;  // units in a step
-  b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, mode == ConvMode::Filled, units < 128 ? 64 : 32);
+  b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, copied, units < 128 ? 64 : 32);
   b.units_step = at_least(ceil_div(units, at_least(ceil_div(units, most), 1)), 1);
   b.taps_step = clamp(most / b.units_step, 1, at_least(taps, 1));
   if (b.units_step < units) b.taps_step = 1;
@@ -144,7 +145,8 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
   const i64 sums = b.gemm.mc * b.gemm.nc * acc_bytes + 128;
-  if (mode == ConvMode::Filled) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
+  if (mode == ConvMode::Filled || mode == ConvMode::Patches)
+    return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
   const i64 pixels =
       mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(units, 16);
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "lower/gpu.h"
 #include "lower/lowering.h"
+#include "lower/mac.h"
 #include "ops/dot.h"
 
 namespace weft {
@@ -192,7 +193,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
             lowering.copy_of(*view, i.inputs[static_cast<size_t>(at)], "attention reads operands of one type", type);
     }
   }
-  if (q.dtype != k.dtype || q.dtype != v.dtype || bits(q.dtype) > 32 || bits(q.dtype) < 16) {
+  auto is_known = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
+  if (!is_known(q.dtype) || !is_known(k.dtype) || !is_known(v.dtype)) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E149",
                  .what = cat("the cpu target has no attention of ", q.dtype, ", ", k.dtype, " and ", v.dtype),
@@ -205,6 +207,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
   View out = lowering.new_result({region.anchor, 0}, {0, 2, 1, 3});
 
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
+  bool same = q.dtype == k.dtype && q.dtype == v.dtype;
+  Mac mac = attention_mac(lowering, same ? q.dtype : DType::f32);
   KernelBuilder kernel(lowering.on_gpu() ? gpu.header() : "attention.h");
   std::string batch = kernel.size(q.dims[0]), heads = kernel.size(q.dims[1]), kv_heads = kernel.size(k.dims[1]),
               queries = kernel.size(q.dims[2]), keys = kernel.size(k.dims[2]), d = kernel.size(q.dims[3]),
@@ -213,8 +217,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));
   };
   if (!lowering.on_gpu()) {
-    kernel.share("micro.h", "Micro<MacF32, native_tile>");
-    kernel.line("constexpr auto tile = native_tile;");
+    mac.share(kernel);
+    kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   }
   kernel.line("constexpr int W = ", !lowering.on_gpu() ? "tile.lanes" : gpu.groups > 0 ? "2" : "1", ";");
   kernel.line("const AttentionSizes s{.batch = ", batch, ", .heads = ", heads, ", .kv_heads = ", kv_heads,
@@ -222,8 +226,8 @@ void lower_attention(Lowering& lowering, const Region& region) {
               ", .q = ", strides_text(kernel, q), ", .k = ", strides_text(kernel, k),
               ", .v = ", strides_text(kernel, v), "};");
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
-  std::string function =
-      lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows) : cat("attention<tile, ", op.nan_rows, ">");
+  std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
+                                           : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
   // A plain scale goes into the exponent.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
@@ -239,10 +243,10 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.line("  store(", y, " + batch * ", kernel.size(out.strides[0]), " + head * ", kernel.size(out.strides[1]),
               " + query * ", kernel.size(out.strides[2]), " + col, convert<", kernel_type(out.dtype), ">(v), lanes);");
   kernel.line("});");
-  std::string blocks = cat("tasks::attention_blocks(native_tile, ", batch, ", ", kv_heads, ", ", heads, " / most(",
-                           kv_heads, ", 1) * ", queries, ", ", keys, ")");
+  std::string blocks = cat("tasks::attention_blocks(", mac.tile_name, ", ", batch, ", ", kv_heads, ", ", heads,
+                           " / most(", kv_heads, ", 1) * ", queries, ", ", keys, ")");
   kernel.set_tasks(cat(blocks, ".tasks"),
-                   cat("tasks::attention_scratch_bytes(native_tile, ", blocks, ", ", d, ", ", dv, ")"));
+                   cat("tasks::attention_scratch_bytes(", mac.tile_name, ", ", blocks, ", ", d, ", ", dv, ")"));
   if (lowering.on_gpu()) {
     Dim rows = rows_of_a_key_head(q, k);
     kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.wave(),

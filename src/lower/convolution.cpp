@@ -58,13 +58,24 @@ bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
          x.offset.is_multiple_of(mac.group);
 }
 
-/// How the kernel reads the input (kernels/conv.h): in place, as lines of a few channels, or converted.
-const char* mode_of(const Window& w, const Mac& mac, const View& x) {
-  if (!reads_in_place(w, mac, x)) return "Filled";
+/// The strides of an operator's weights along its taps as one axis, or none.
+std::optional<Dim> tap_stride(const View& weights) {
+  Dims taps(weights.dims.begin() + 2, weights.dims.end());
+  std::vector<Dims> strides{{weights.strides.begin() + 2, weights.strides.end()}};
+  collapse_axes(taps, strides);
+  return taps.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
+}
+
+/// How the kernel reads the input (kernels/conv.h): in place, as lines or patches of a few channels, or converted.
+std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
                known_equal(w.dilation.back(), 1) && !w.transposed;
-  return lines ? "Lines" : "Direct";
+  if (reads_in_place(w, mac, x)) return lines ? "Lines" : "Direct";
+  Dim patch = w.taps() * w.channels_in;
+  bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
+  bool torn = !w.channels_in.is_multiple_of(mac.group);
+  return lines && torn && one_step && mac.header == 0 && tap_stride(weights) ? "Patches" : "Filled";
 }
 
 /// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
@@ -78,9 +89,23 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
   return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
 }
 
-/// Weights as the kernel wants them: a panel for each tap, or for each position of a transformed tile.
-View packed_weights(Lowering& lowering, const Window& w, const Mac& mac, Value value, const WinogradChoice& winograd) {
+/// The window of a convolution whose patches are one run of k, and its weights likewise.
+View whole_patches(Lowering& lowering, Window& w, Value value) {
   View from = lowering.view_of(value);
+  View turned{from.buffer, from.dtype, {w.channels_out, w.taps(), w.channels_in}, {}, from.offset};
+  turned.strides = {from.strides[0], *tap_stride(from), from.strides[1]};
+  View weights = lowering.copy_of(turned, value, "weights of whole patches");
+  w.channels_in = w.taps() * w.channels_in;
+  w.kernel = Dims(w.kernel.size(), 1);
+  weights.dims = {w.channels_out, w.channels_in};
+  weights.strides = {w.channels_in, 1};
+  return weights;
+}
+
+/// Weights as the kernel wants them: a panel for each tap, or for each position of a transformed tile.
+View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
+                    bool whole = false) {
+  View from = whole ? whole_patches(lowering, w, value) : lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
   Dim units = ceildiv(w.channels_in, mac.group), positions = (winograd.out + 2) * (winograd.out + 2);
@@ -118,11 +143,9 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
   View turned{from.buffer, from.dtype, {w.taps(), w.groups}, {}, from.offset};
-  Dims taps(from.dims.begin() + 2, from.dims.end());
-  std::vector<Dims> strides{{from.strides.begin() + 2, from.strides.end()}};
-  collapse_axes(taps, strides);
-  check(taps.size() == 1, "weights of a convolution lie in row-major order");
-  turned.strides = {strides[0][0], from.strides[0]};
+  auto taps = tap_stride(from);
+  check(taps.has_value(), "weights of a convolution lie in row-major order");
+  turned.strides = {*taps, from.strides[0]};
   return lowering.copy_of(turned, value, "depthwise weights with channels last");
 }
 
@@ -224,10 +247,10 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
                                           : "one channel a group: vectors along the channels");
 }
 
-/// What stands outside the image.
-std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region) {
+/// What stands outside the image, whose pixels lie in memory in this type.
+std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType pixels) {
   const auto& inputs = region.anchor->inputs;
-  if (inputs.size() < 3) return cat(kernel_type(inputs[0].dtype()), "(0)");
+  if (inputs.size() < 3) return cat(kernel_type(pixels), "(0)");
   View value = lowering.view_of(inputs[2]);
   return cat(kernel.buffer(value.buffer, value.dtype, false), "[", kernel.size(value.offset), "]");
 }
@@ -242,7 +265,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("winograd<", mac.name, ", tile, ", choice.form, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
+              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
@@ -259,30 +282,26 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
 
 void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
                    const std::string& why) {
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {});
-  std::string mode = mode_of(w, mac, x);
+  std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]));
+  bool lines = mode == "Lines", whole = mode == "Patches";
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, whole);
   KernelBuilder kernel("conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
   mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region), ",");
+              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
   kernel.line("});");
-  // Lines mode counts whole lines of the kernel as taps (kernels/conv.h).
-  Dims line_taps(w.kernel.begin(), w.kernel.end() - 1);
-  bool lines = mode == "Lines";
-  std::string taps = taps_text(kernel, w),
-              units = cat("tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, ")");
-  if (lines) {
-    Window outer = w;
-    outer.kernel = line_taps;
-    taps = taps_text(kernel, outer);
-    units = cat(kernel.number(w.kernel.back()), " * ", kernel.number(*exact_divide(w.channels_in, mac.group)));
-  }
+  // Lines and Patches count whole lines, or all, of the kernel as taps (kernels/conv.h).
+  Window outer = w;
+  outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;
+  Dim run = whole ? w.taps() * w.channels_in : lines ? w.kernel.back() * w.channels_in : w.channels_in;
+  std::string taps = taps_text(kernel, outer),
+              units = cat("tasks::gemm_units(", kernel.number(run), ", ", mac.group, ")");
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
                               rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),

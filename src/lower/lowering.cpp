@@ -78,7 +78,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
 SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
 
 Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions options)
-    : program_(program), chip_(chip), options_(std::move(options)), guards_(program) {
+    : program_(program), chip_(chip), options_(std::move(options)), huge_(options_.storage), guards_(program) {
   plan_.chip = chip;
   plan_.program = program.name;
   plan_.metadata = program.metadata;
@@ -124,6 +124,7 @@ Plan Lowering::run() {
 void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
   for (int slot : slots) written_.erase(slot);
   choose_slots(module, slots);
+  if (options_.storage != DType::f32) huge_.add(module);
   std::vector<Region> regions = form_regions(module);
   if (on_gpu()) {
     join_twins(*this, regions);
@@ -317,7 +318,10 @@ View Lowering::pixel_view_of(Value value) {
   size_t rank = view.dims.size();
   bool even = known_equal(view.strides[rank - 1], 1);
   for (size_t i = rank - 2; i > 0; --i) even &= known_equal(view.strides[i - 1], view.strides[i] * view.dims[i]);
-  return even ? view : contiguous_view_of(value);
+  if (even || is_contiguous(view)) return view;
+  // A processor that keeps values in 16 bits reads these pixels once for each tap: the copy is narrow already.
+  return copy_of(view, value, "its reader needs channels side by side",
+                 on_gpu() ? view.dtype : stored_type(view.dtype));
 }
 
 namespace {
@@ -502,9 +506,8 @@ static bool fits_in_f16(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
   if (!constant || constant->tensor.dtype != DType::f32) return true;
-  constexpr float largest = 65504;
-  return std::ranges::all_of(constant->tensor.as<float>(),
-                             [](float x) { return std::abs(x) <= largest || !std::isfinite(x); });
+  const HugeValues numbers(DType::f16);
+  return std::ranges::none_of(constant->tensor.as<float>(), [&](float x) { return numbers.is_huge(x); });
 }
 
 DType Lowering::product_type(const Instruction& i) const {
@@ -535,7 +538,8 @@ void Lowering::lower_region(const Region& region) {
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<BlockDot>() ||
                region.anchor->is<Convolution>() || region.anchor->is<Concat>() ||
                (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
-  may_narrow_ = options_.storage != DType::f32 && converts_stores(region) && !is_kept(region);
+  may_narrow_ = options_.storage != DType::f32 && converts_stores(region) && !is_kept(region) &&
+                std::ranges::none_of(region.outputs, [&](Value value) { return huge_.contains(value); });
   if (!region.anchor) return lower_pointwise(*this, region);
   LowerFn lower = lowering_of(*region.anchor);
   check(lower != nullptr, "operators without a kernel were refused before");

@@ -8,6 +8,7 @@
 #include "ir/control.h"
 #include "kernels/tasks.h"
 #include "lower/fused_body.h"
+#include "lower/huge_values.h"
 #include "lower/lower.h"
 #include "lower/regions.h"
 
@@ -139,6 +140,7 @@ class Lowering {
   const Program& program_;
   Chip chip_;
   LowerOptions options_;
+  HugeValues huge_;  // for the type of options_.storage
   GuardPlaces guards_;
   PlanDraft plan_;
   TextPool texts_;

@@ -73,6 +73,12 @@ static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
   return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
 }
 
+/// Pairs of bf16 on both sides, for chips that multiply them.
+static Mac bf16_mac(const Lowering& lowering) {
+  return on_amx({"MacBf16", "native_tile", lowering.tile(), DType::bf16, DType::bf16, DType::f32, 2}, lowering.chip(),
+                "amx-bf16");
+}
+
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
@@ -97,6 +103,11 @@ Dim Mac::packed_elements(const Dim& columns, const Dim& units) const {
   return ceildiv(columns, tile.nr()) * Dim(tile.nr() * group) * (units + Dim(header));
 }
 
+Mac attention_mac(const Lowering& lowering, DType type) {
+  if (type == DType::bf16 && multiplies(type, lowering.chip())) return bf16_mac(lowering);
+  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
+}
+
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
@@ -109,9 +120,7 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
                 DType::f64};
       case DType::f16: return {"MacF16", "native_tile", tile, DType::f32, DType::f16, DType::f32};
       case DType::bf16:
-        if (multiplies(DType::bf16, lowering.chip()))
-          return on_amx({"MacBf16", "native_tile", tile, DType::bf16, DType::bf16, DType::f32, 2}, lowering.chip(),
-                        "amx-bf16");
+        if (multiplies(DType::bf16, lowering.chip())) return bf16_mac(lowering);
         return {"MacBf16", "native_tile", tile, DType::f32, DType::bf16, DType::f32};
       default: break;
     }

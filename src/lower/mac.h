@@ -31,6 +31,8 @@ struct Mac {
 /// `direct`, a Mac of 16-bit integers, as MacQuads where that is faster and exact: `count` elements are summed, and
 /// those of A and B are at most `most_a` and `most_b` in size.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double most_a, double most_b);
+/// For attention of operands of this type.
+Mac attention_mac(const Lowering& lowering, DType type);
 /// Whether the operands are integers of at most 16 bits (u16 apart), for which the matrix kernels have sums in i32.
 bool has_short_product(const Instruction& instruction);
 /// For a dot or convolution, by the types of its operands. E131 for types without a matrix kernel.

@@ -63,8 +63,6 @@ bool reduce_precision(Module& module, DType type, const std::vector<std::string>
     if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
     ReplaceScope scope(module, i);
     module.set_input(i, 1, converted.of(i.inputs[1]));
-    bool is_made_here = !behind_views(i.inputs[0]).is<Parameter>();  // else products convert it as they read it
-    if (multiplies && is_made_here) module.set_input(i, 0, converted.of(i.inputs[0]));
     changed = true;
   }
   return changed;

@@ -11,9 +11,10 @@ namespace weft {
 /// Stores the constant weights of f32 matrix products and convolutions in `type` (bf16 or f16): half the memory to
 /// read, and the chip's 16-bit products where it has them. Sums and all other values stay f32, so nothing overflows
 /// that did not before; a weight too large for f16 keeps its product in f32. Nodes whose source matches a pattern of
-/// `keep` (`*` and `?`) are left alone. Where the chip `multiplies` values of the type itself, what it multiplies them
-/// with is converted too, by the kernel that makes it; where it does not, convolutions are left alone as well: they do
-/// much with each weight that they read, so they would only lose their fastest kernels.
+/// `keep` (`*` and `?`) are left alone. Where the chip does not multiply values of the type itself (`multiplies`),
+/// convolutions are left alone as well: they do much with each weight that they read, so they would only lose their
+/// fastest kernels. Where it does, what weights are multiplied with is narrowed as it is stored
+/// (LowerOptions::storage).
 ///     dot %x, constant f32   ->   dot %x, convert(constant f32) {to=bf16}
 bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies);
 

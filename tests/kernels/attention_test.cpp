@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "amx.h"
+
 using namespace weft::kernel;
 namespace tasks = weft::tasks;
 using weft::i64;
@@ -51,7 +53,7 @@ f32 sink_of(Mask mask, i64 head) { return mask == Mask::sink ? 2.5f - static_cas
 
 /// The largest difference from the plain meaning. Operands are laid out [batch, row, head, d], as projections leave
 /// them.
-template <class T>
+template <class T, class Mac = MacF32, GemmTile tile = native_tile>
 double worst_error(const Case& c, Mask mask) {
   const auto q = random_values<T>(c.batch * c.queries * c.heads * c.d, 1);
   const auto k = random_values<T>(c.batch * c.keys * c.kv_heads * c.d, 2),
@@ -66,14 +68,12 @@ double worst_error(const Case& c, Mask mask) {
                          .q = {c.queries * c.heads * c.d, c.d, c.heads * c.d},
                          .k = {c.keys * c.kv_heads * c.d, c.d, c.kv_heads * c.d},
                          .v = {c.keys * c.kv_heads * c.dv, c.dv, c.kv_heads * c.dv}};
-  const auto blocks =
-      tasks::attention_blocks(native_tile, c.batch, c.kv_heads, c.heads / c.kv_heads * c.queries, c.keys);
-  std::vector<f32> scratch(static_cast<size_t>(tasks::attention_scratch_bytes(native_tile, blocks, c.d, c.dv) / 4),
-                           NAN);
+  const auto blocks = tasks::attention_blocks(tile, c.batch, c.kv_heads, c.heads / c.kv_heads * c.queries, c.keys);
+  std::vector<f32> scratch(static_cast<size_t>(tasks::attention_scratch_bytes(tile, blocks, c.d, c.dv) / 4), NAN);
   std::vector<f32> y(static_cast<size_t>(c.batch * c.queries * c.heads * c.dv), -99.f);
   const weft::LaunchArgs args{.scratch = scratch.data()};
   for (i64 part = 0; part < 2; ++part) {
-    attention<native_tile>(
+    attention<Mac, tile>(
         Launch<>{&args, part * (blocks.tasks / 2), part ? blocks.tasks : blocks.tasks / 2}, s, q.data(), k.data(),
         v.data(),
         [&](i64, i64 head, i64 query) {
@@ -82,7 +82,7 @@ double worst_error(const Case& c, Mask mask) {
           return mask == Mask::window ? KeyRange{last - 4, last + 1} : KeyRange{0, c.keys, sink_of(mask, head)};
         },
         [&](i64, i64, i64 query, i64 key, auto raw, auto lanes) {
-          for (int i = 0; i < valid_lanes(lanes, native_tile.lanes); ++i) {
+          for (int i = 0; i < valid_lanes(lanes, tile.lanes); ++i) {
             raw[i] = raw[i] * 0.25f + static_cast<f32>(plain_bias(mask, query, key + i));
           }
           return raw;
@@ -150,6 +150,22 @@ TEST_CASE("attention with 16-bit storage") {
   }
 }
 
+#if defined(__AVX512BF16__)
+TEST_CASE("attention with products of bf16") {
+  constexpr double bound = 3 * 0x1p-9;  // exponentials are rounded, and no value is above 2
+  const bool has_amx = may_use_amx();
+  for (const Case& c : cases) {
+    for (const Mask mask : {Mask::none, Mask::causal, Mask::window, Mask::bias, Mask::sink}) {
+      CAPTURE(static_cast<int>(mask));
+      CHECK(worst_error<bf16, MacBf16>(c, mask) < bound);
+#if defined(__AMX_TILE__)
+      if (has_amx) CHECK(worst_error<bf16, MacBf16, tasks::amx_tile>(c, mask) < bound);
+#endif
+    }
+  }
+}
+#endif
+
 TEST_CASE("attention without keys gives zeros, with all keys hidden zeros or NaN") {
   const AttentionSizes s{.queries = 2, .keys = 0, .d = 4, .dv = 4, .q = {8, 8, 4}, .k = {0, 0, 4}, .v = {0, 0, 4}};
   std::vector<f32> q(8, 1.f), k(16, 1.f), y(8, 5.f);
@@ -157,7 +173,7 @@ TEST_CASE("attention without keys gives zeros, with all keys hidden zeros or NaN
     const auto blocks = tasks::attention_blocks(native_tile, 1, 1, 2, sizes.keys);
     std::vector<f32> scratch(static_cast<size_t>(tasks::attention_scratch_bytes(native_tile, blocks, 4, 4) / 4), NAN);
     const weft::LaunchArgs args{.scratch = scratch.data()};
-    attention<native_tile, nan_rows>(
+    attention<MacF32, native_tile, nan_rows>(
         Launch<>{&args, 0, blocks.tasks}, sizes, q.data(), k.data(), k.data(),
         [&](i64, i64, i64) { return KeyRange{0, sizes.keys}; },
         [&](i64, i64, i64, i64, auto raw, auto) { return raw + mask; },

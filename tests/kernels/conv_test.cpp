@@ -73,25 +73,42 @@ constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
                              : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
                                                               : native_tile;
 
+/// Weights of one group as whole patches have them: [channels_out][kernel...][channels_in].
+template <class W>
+std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
+  std::vector<W> turned;
+  for (i64 out = 0; out < s.channels_out; ++out) {
+    for (i64 tap = 0; tap < s.taps(); ++tap) {
+      for (i64 c = 0; c < s.channels_in; ++c) {
+        turned.push_back(w[static_cast<size_t>((out * s.channels_in + c) * s.taps() + tap)]);
+      }
+    }
+  }
+  return turned;
+}
+
 template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Mac>>
 double worst_error(const ConvSizes& s, X outside) {
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
+  const bool lines = mode == ConvMode::Lines, patches = mode == ConvMode::Patches;
+  const i64 k = patches ? s.taps() * s.channels_in : s.channels_in;
+  const i64 kernel_size = s.kernel[1] * s.kernel[2], taps_apart = patches ? 1 : s.taps();
   const PackB pack{.batch = s.groups,
                    .n = s.channels_out,
-                   .k = s.channels_in,
+                   .k = k,
                    .stride_batch = s.channels_out * s.channels_in * s.taps(),
-                   .stride_k = s.taps(),
+                   .stride_k = taps_apart,
                    .stride_n = s.channels_in * s.taps(),
-                   .taps = {s.kernel[0], s.kernel[1], s.kernel[2]},
-                   .stride_tap = {s.kernel[1] * s.kernel[2], s.kernel[2], 1}};
-  const i64 whole = tasks::round_up(s.channels_in, Mac::group);
+                   .taps = {patches ? 1 : s.kernel[0], patches ? 1 : s.kernel[1], patches ? 1 : s.kernel[2]},
+                   .stride_tap = {kernel_size, s.kernel[2], 1}};
+  const i64 packed_k = (patches ? 1 : s.taps()) * tasks::round_up(k, Mac::group);
   std::vector<typename Mac::B> packed(static_cast<size_t>(
-      s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, s.taps() * whole, Mac::header) + 1));
-  pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, w.data(), packed.data());
-  const bool lines = mode == ConvMode::Lines;
-  const i64 taps = lines ? s.kernel[0] * s.kernel[1] : s.taps();
-  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : s.channels_in, Mac::group);
+      s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, packed_k, Mac::header) + 1));
+  const std::vector<W> rows = patches ? channels_last(s, w) : w;
+  pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, rows.data(), packed.data());
+  const i64 taps = patches ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
+  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
   std::vector<char> scratch(
       static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
                                               std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)))) +
@@ -203,6 +220,30 @@ TEST_CASE("conv f32, pixels in place and patches filled") {
   }
 }
 
+/// What the kernel asks of convolutions in Patches mode.
+template <class Mac, GemmTile tile = tile_of<Mac>>
+bool has_whole_patches(const ConvSizes& s) {
+  return s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in &&
+         s.taps() * s.channels_in <= 2 * tile.deep * Mac::group;
+}
+
+TEST_CASE("conv of whole patches: converted pixels, patches that are no whole units") {
+  int tested = 0;
+  for (const ConvSizes& c : cases) {
+    const ConvSizes s = sized(c);
+    CAPTURE(s.channels_in);
+    CAPTURE(s.taps());
+    if (has_whole_patches<MacF32>(s)) {
+      CHECK(worst_error<MacF32, ConvMode::Patches, f16, f32>(s, convert<f16>(0.5f)) < 1e-6);
+    }
+    if (!has_whole_patches<MacInt16<i8>>(s)) continue;
+    CHECK(worst_error<MacInt16<i8>, ConvMode::Patches, i8, i8>(s, i8(-3)) == 0);
+    CHECK(worst_error<MacBf16, ConvMode::Patches, f32, bf16>(s, 0.0f) < 1e-6);
+    ++tested;
+  }
+  CHECK(tested >= 7);
+}
+
 TEST_CASE("conv f64") {
   for (const ConvSizes& c : cases) {
     const ConvSizes s = sized(c);
@@ -234,6 +275,12 @@ TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32" * doctest::skip(!m
     CAPTURE(s.taps());
     CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
     CHECK(worst_error<MacBf16, ConvMode::Filled, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
+    if (has_whole_patches<MacInt8, tasks::amx_tile>(s)) {
+      CHECK(worst_error<MacInt8, ConvMode::Patches, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
+    }
+    if (has_whole_patches<MacBf16, tasks::amx_tile>(s)) {
+      CHECK(worst_error<MacBf16, ConvMode::Patches, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
+    }
     if (s.channels_in % 2 || s.pixel % 2) continue;
     CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
     if (s.channels_in % 4 || s.pixel % 4) continue;

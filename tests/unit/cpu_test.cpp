@@ -152,6 +152,38 @@ module main {
   CHECK_MESSAGE(kernels.find("conv_f32") != std::string::npos, kernels);
 }
 
+TEST_CASE("cpu: rows whose keys are all masked by the lowest f32 are means in every precision") {
+  // bf16 would make the mask infinite, and such a row's softmax NaN.
+  const std::string text = R"weft(program "p"
+module main {
+  %q = parameter {name="q", type=f32[2,4]}
+  %k = parameter {name="k", type=f32[4,3]}
+  %seen = parameter {name="seen", type=f32[1,3]}
+  %one = constant {value=f32[]{1}}
+  %ones = broadcast %one {dims=[1, 3]}
+  %lowest = constant {value=f32[]{-3.4028234663852886e+38}}
+  %lows = broadcast %lowest {dims=[1, 3]}
+  %hidden = sub %ones, %seen
+  %mask = mul %hidden, %lows
+  %bias = broadcast %mask {dims=[2, 3]}
+  %s = dot %q, %k
+  %masked = add %s, %bias
+  %p = softmax %masked {axis=1}
+  %turned = add %bias, %s
+  %exp = exp %turned
+  %r = mul %p, %exp
+  return "p"=%p, "r"=%r, "mask"=%mask
+})weft";
+  for (Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    auto executable = compile(parse_program(text, make_op), {.device = "cpu", .threads = 1, .precision = precision});
+    Tensor q = make_tensor(DType::f32, {2, 4}, std::vector<double>(8, 1)),
+           k = make_tensor(DType::f32, {4, 3}, std::vector<double>(12, 0.5)),
+           seen = make_tensor(DType::f32, {1, 3}, std::vector<double>(3, 0));
+    auto got = executable->new_context()->run(std::vector<Tensor>{q, k, seen});
+    for (double p : to_doubles(got[0])) CHECK(p == doctest::Approx(1.0 / 3).epsilon(0.01));
+  }
+}
+
 TEST_CASE("cpu: a weight in 16 bits that all batches share is packed when the program is loaded") {
   auto executable = compile(parse_program(R"(program "p"
 symbol n

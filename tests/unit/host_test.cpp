@@ -20,10 +20,12 @@ namespace {
 
 using namespace weft::test;
 
+constexpr int64_t rows = 300;  // of x: enough work for several tasks on every chip
+
 /// y = softmax((x @ w) @ w), with a reshaped copy z; sizes are open.
 weft::Program two_outputs(weft::CompileOptions options = {}) {
   weft::Graph graph = weft::Graph::parse(R"--(
-symbol n min=1 max=64
+symbol n min=1 max=512
 module main {
   %x = parameter {name="x", type=f32[n,64]}
   %w = parameter {name="w", type=f32[64,64]}
@@ -45,8 +47,8 @@ std::vector<float> numbers(size_t count) {
 }
 
 struct Request {
-  std::vector<float> x = numbers(5 * 64), w = numbers(64 * 64);
-  std::vector<weft::Tensor> inputs{weft::view<float>(x, {5, 64}), weft::view<float>(w, {64, 64})};
+  std::vector<float> x = numbers(rows * 64), w = numbers(64 * 64);
+  std::vector<weft::Tensor> inputs{weft::view<float>(x, {rows, 64}), weft::view<float>(w, {64, 64})};
 };
 
 /// Counts what is held; refuses beyond a limit.
@@ -113,7 +115,7 @@ TEST_CASE("the caller's allocator holds weights, working memory and results") {
     weft_memory use = context.memory();
     CHECK(use.arena > 0);
     CHECK(use.peak >= use.arena + use.scratch);
-    CHECK(ledger.total() == use.arena + use.scratch + use.weights + (5 * 64 + 64 * 5) * sizeof(float));
+    CHECK(ledger.total() == use.arena + use.scratch + use.weights + 2 * rows * 64 * sizeof(float));
     ledger.limit = ledger.total();
     CHECK(code_of([&] { program.new_context().run(request.inputs); }) == "E401");
   }
@@ -175,20 +177,20 @@ TEST_CASE("results are written where the caller says when their sizes are known"
   weft::Program program = two_outputs({.threads = 1});
   weft::Context context = program.new_context();
   auto expected = context.run(request.inputs);
-  std::vector<float> memory(2 * 64 * 5);
+  std::vector<float> memory(2 * 64 * rows);
   struct Place {
     std::vector<float>& memory;
     std::vector<int64_t> seen;
     static void* give(void* user, size_t index, const int64_t* dims, size_t rank, size_t) {
       auto& self = *static_cast<Place*>(user);
-      if (index == 0) return self.memory.data() + 64 * 5;
+      if (index == 0) return self.memory.data() + 64 * rows;
       self.seen.assign(dims, dims + rank);
       return self.memory.data();
     }
   } place{memory, {}};
   auto got = context.run(request.inputs, {.allocate = Place::give, .allocate_user = &place});
-  CHECK(place.seen == std::vector<int64_t>{64, 5});
-  CHECK(std::vector<float>(memory.begin(), memory.begin() + 64 * 5) == values_of(expected[1]));
+  CHECK(place.seen == std::vector<int64_t>{64, rows});
+  CHECK(std::vector<float>(memory.begin(), memory.begin() + 64 * rows) == values_of(expected[1]));
   CHECK(got[1].bytes().data() == reinterpret_cast<const std::byte*>(memory.data()));
   CHECK(values_of(got[0]) == values_of(expected[0]));
 
@@ -197,14 +199,14 @@ TEST_CASE("results are written where the caller says when their sizes are known"
   std::vector<const weft_tensor*> inputs{request.inputs[0].get(), request.inputs[1].get()};
   weft::check(weft_output_sizes(program.get(), inputs.data(), 2, 1, dims, 2, &bytes));
   CHECK(dims[0] == 64);
-  CHECK(dims[1] == 5);
-  CHECK(bytes == 64 * 5 * sizeof(float));
+  CHECK(dims[1] == rows);
+  CHECK(bytes == 64 * rows * sizeof(float));
   CHECK(code_of([&] { weft::check(weft_output_sizes(program.get(), inputs.data(), 2, 2, dims, 2, &bytes)); }) ==
         "E210");
   CHECK(code_of([&] { weft::check(weft_output_sizes(program.get(), inputs.data(), 2, 1, dims, 1, &bytes)); }) ==
         "E210");
 
-  std::vector<std::byte> odd(64 * 5 * sizeof(float) + 1);
+  std::vector<std::byte> odd(64 * rows * sizeof(float) + 1);
   std::vector<weft_buffer> misaligned{{nullptr, 0}, {odd.data() + 1, odd.size() - 1}};
   CHECK(code_of([&] { context.run(request.inputs, {.outputs = misaligned}); }) == "E313");
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/huge_values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/core_ops.h"
+#include "lower/view.h"
+#include "ops/elementwise.h"
+#include "ops/indexed.h"
+#include "ops/reduce.h"
+#include "ops/views.h"
+
+namespace weft {
+namespace {
+
+bool moves_elements(const Instruction& i) {
+  return is_view_op(i.op) || i.is<Gather>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>();
+}
+
+std::optional<double> splat_constant(Value value) {
+  while (is_view_op(value.def->op)) value = value.def->inputs[0];
+  const auto* constant = value.def->as<Constant>();
+  return constant ? splat_value(constant->tensor) : std::nullopt;
+}
+
+/// The upper bound of a min, or the lower one of a max: no element grows by it.
+bool is_harmless_bound(Fn fn, Value value) {
+  if (fn != Fn::min && fn != Fn::max) return false;
+  auto number = splat_constant(value);
+  return number && (fn == Fn::min ? *number > 0 : *number < 0);
+}
+
+}  // namespace
+
+HugeValues::HugeValues(DType type) : largest_(type == DType::f16 ? 65504 : 0x1.fep127) {}
+
+bool HugeValues::is_huge(double number) const { return std::isfinite(number) && std::abs(number) > largest_; }
+
+bool HugeValues::contains(Value value) const {
+  auto found = huge_.find(value.def);
+  return found != huge_.end() && found->second;
+}
+
+bool HugeValues::is_source(Value value) {
+  const auto* constant = value.def->as<Constant>();
+  if (!constant) return contains(value);
+  auto [found, is_new] = huge_.try_emplace(value.def, false);
+  if (is_new && constant->tensor.dtype == DType::f32)
+    found->second = std::ranges::any_of(constant->tensor.as<float>(), [&](float x) { return is_huge(x); });
+  return found->second;
+}
+
+bool HugeValues::is_passed_on(const Instruction& i, size_t operand) {
+  if (moves_elements(i)) return true;
+  const auto* op = i.as<Elementwise>();
+  if (!op || is_harmless_bound(op->fn, i.inputs[operand])) return false;
+  switch (op->fn) {
+    case Fn::neg:
+    case Fn::abs:
+    case Fn::relu:
+    case Fn::add:
+    case Fn::sub:
+    case Fn::mul:
+    case Fn::min:
+    case Fn::max:
+    case Fn::select: return true;
+    case Fn::div: return operand == 0;
+    default: return false;
+  }
+}
+
+void HugeValues::add(const Module& module) {
+  for (const Instruction& i : module) {
+    bool huge = false;
+    for (size_t at = 0; at < i.inputs.size(); ++at) {
+      bool is_f32 = i.inputs[at].type().is_tensor() && i.inputs[at].dtype() == DType::f32;
+      huge |= is_f32 && is_passed_on(i, at) && is_source(i.inputs[at]);
+    }
+    if (huge) huge_[&i] = true;
+  }
+}
+
+}  // namespace weft
