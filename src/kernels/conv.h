@@ -95,22 +95,57 @@ WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
 }
 
-/// Writes a whole patch line by line: along the width, taps and channels are contiguous in the input as well.
+/// One line of a window that begins at `w0`: along the width, taps and channels are contiguous in the input as well.
+/// `line` is a line of the image, or null outside.
 template <class T, class X>
-WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const X* x, T outside, T* to) {
-  const i64 w0 = p.at[2] * s.stride[2] - s.pad[2], line_size = s.kernel[2] * s.channels_in;
+WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
+  const i64 from = line ? low * s.channels_in : 0, end = line ? high * s.channels_in : 0;
+  WEFT_NO_UNROLL for (i64 i = 0; i < from; ++i) to[i] = outside;
+  if (from < end) copy_row(to + from, line + w0 * s.pixel + from, end - from);
+  WEFT_NO_UNROLL for (i64 i = end; i < s.kernel[2] * s.channels_in; ++i) to[i] = outside;
+}
+
+/// Calls visit(line of the image or null, elements of the patch before it) for each line of the windows at `p`.
+template <class X, class Visit>
+WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* x, const Visit& visit) {
+  i64 before = 0;
   WEFT_NO_UNROLL for (i64 td = 0; td < s.kernel[0]; ++td) {
     const i64 sd = conv_source(s, 0, p.at[0], td);
-    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, to += line_size) {
+    WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th, before += s.kernel[2] * s.channels_in) {
       const i64 sh = conv_source(s, 1, p.at[1], th);
-      const i64 from = (sd | sh) < 0 ? 0 : low * s.channels_in, end = (sd | sh) < 0 ? 0 : high * s.channels_in;
-      WEFT_NO_UNROLL for (i64 i = 0; i < from; ++i) to[i] = outside;
-      if (from < end)
-        copy_row(to + from, x + (((p.image * s.in[0] + sd) * s.in[1] + sh) * s.in[2] + w0) * s.pixel + from,
-                 end - from);
-      WEFT_NO_UNROLL for (i64 i = end; i < line_size; ++i) to[i] = outside;
+      visit((sd | sh) < 0 ? nullptr : x + pixel_offset(s, p.image, sd, sh, 0), before);
     }
+  }
+}
+
+/// Writes the whole patch of one pixel.
+template <class T, class X>
+WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const X* x, T outside, T* to) {
+  const i64 w0 = p.at[2] * s.stride[2] - s.pad[2];
+  for_each_line(s, p, x, [&](const X* line, i64 before) WEFT_LAMBDA { fill_line(s, line, w0, outside, to + before); });
+}
+
+/// Writes the whole patches of rows [row0, row0 + rows), `stride` elements apart: all pixels of an output line before
+/// the next line of their windows, so that lines inside the image are copied without a look at their sizes.
+template <class T, class X>
+WEFT_INLINE void fill_patches_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
+                                       i64 stride) {
+  const i64 line_size = s.kernel[2] * s.channels_in;
+  ConvPixel pixel = conv_pixel(s, row0);
+  WEFT_NO_UNROLL for (i64 row = 0; row < rows;) {
+    const i64 count = least(s.out[2] - pixel.at[2], rows - row);
+    for_each_line(s, pixel, x, [&](const X* line, i64 before) WEFT_LAMBDA {
+      i64 w0 = pixel.at[2] * s.stride[2] - s.pad[2];
+      T* to = out + row * stride + before;
+      WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i, w0 += s.stride[2], to += stride) {
+        if (line && w0 >= 0 && w0 + s.kernel[2] <= s.in[2]) copy_row(to, line + w0 * s.pixel, line_size);
+        else fill_line(s, line, w0, outside, to);
+      }
+    });
+    row += count;
+    pixel.at[2] += count - 1;
+    next_pixel(s, pixel);
   }
 }
 
@@ -143,13 +178,10 @@ WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const Bloc
   const i64 first = step.offset * G, padded = step.length * G, count = tasks::at_most(padded, s.channels_in - first);
   const bool lines = step.segments == s.taps() && padded == s.channels_in && s.pixel == s.channels_in &&
                      s.dilation[2] == 1 && !s.transposed;
+  if (lines) return fill_patches_by_lines(s, row0, rows, x, convert<T>(outside), reinterpret_cast<T*>(out), stride * G);
   ConvPixel pixel = conv_pixel(s, row0);
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, next_pixel(s, pixel)) {
     T* to = reinterpret_cast<T*>(out + i * stride);
-    if (lines) {
-      fill_patch_lines(s, pixel, x, convert<T>(outside), to);
-      continue;
-    }
     for_each_tap(s, pixel, [&](i64 tap, i64 offset) WEFT_LAMBDA {
       if (tap < step.segment || tap >= step.segment + step.segments) return;
       T* run = to + (tap - step.segment) * padded;
@@ -166,11 +198,11 @@ template <class Mac, class X>
 WEFT_INLINE void fill_whole_patches(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
                                     typename Mac::Unit* out, i64 stride) {
   using T = typename Mac::Direct;
-  ConvPixel pixel = conv_pixel(s, row0);
-  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, next_pixel(s, pixel)) {
-    T* to = reinterpret_cast<T*>(out + i * stride);
-    fill_patch_lines(s, pixel, x, convert<T>(outside), to);
-    WEFT_NO_UNROLL for (i64 k = s.taps() * s.channels_in; k < units * Mac::group; ++k) to[k] = T(0);
+  constexpr i64 G = Mac::group;
+  T* to = reinterpret_cast<T*>(out);
+  fill_patches_by_lines(s, row0, rows, x, convert<T>(outside), to, stride * G);
+  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i) {
+    WEFT_NO_UNROLL for (i64 k = s.taps() * s.channels_in; k < units * G; ++k) to[i * stride * G + k] = T(0);
   }
 }
 

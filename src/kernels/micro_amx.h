@@ -48,16 +48,22 @@ WEFT_INLINE void multiply_tiles() {
   else __builtin_ia32_tdpbusd(Row * 2 + Col, amx_a + Row, amx_b + Col);
 }
 
-/// One step of 16 units: rows of A are `a_stride` bytes apart, units of B `b_stride`.
+/// 16 rows of A: the first, and bytes from one to the next.
+struct TileRowsOfA {
+  const void* first;
+  i64 stride;
+};
+
+/// One step of 16 units; units of B are `b_stride` bytes apart.
 template <class Mac, int RowTiles>
-WEFT_INLINE void amx_step(const void* a, i64 a_stride, const void* b, i64 b_stride) {
+WEFT_INLINE void amx_step(const TileRowsOfA (&a)[RowTiles], const void* b, i64 b_stride) {
   load_tile<amx_b>(b, b_stride);
-  load_tile<amx_a>(a, a_stride);
+  load_tile<amx_a>(a[0].first, a[0].stride);
   multiply_tiles<Mac, 0, 0>();
   load_tile<amx_b + 1>(static_cast<const char*>(b) + 64, b_stride);
   multiply_tiles<Mac, 0, 1>();
   if constexpr (RowTiles == 2) {
-    load_tile<amx_a + 1>(static_cast<const char*>(a) + amx_side * a_stride, a_stride);
+    load_tile<amx_a + 1>(a[1].first, a[1].stride);
     multiply_tiles<Mac, 1, 0>();
     multiply_tiles<Mac, 1, 1>();
   }
@@ -82,14 +88,24 @@ WEFT_INLINE void clear_sums() {
   if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
 }
 
-/// 16 units of each row side by side, of which `count` are there and the others 0.
-template <int Rows, class Unit>
+/// 16 units of each of 16 rows side by side, of which `count` are there and the others 0.
+template <class Unit>
 WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
-  WEFT_UNROLL for (int i = 0; i < Rows; ++i) {
+  WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
     const auto* from = reinterpret_cast<const u32*>(rows[i] + at);
     if (count == amx_side) store(to + i * amx_side, load<amx_side>(from, Full{}), Full{});
     else store(to + i * amx_side, load<amx_side>(from, Part{count}), Full{});
   }
+}
+
+/// Whether 16 rows are equally far apart.
+template <class Unit>
+WEFT_INLINE bool are_even(const Unit* const* rows) {
+  const auto* at = reinterpret_cast<const i64*>(rows);
+  const auto steps = [&](int i) { return load<8>(at + i + 1, Full{}) - load<8>(at + i, Full{}); };
+  const Vec<i64, 8> first(at[1] - at[0]);
+  const auto differences = (steps(0) ^ first) | (steps(7) ^ first);
+  return __builtin_reduce_or(differences) == 0;
 }
 
 /// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles stands. Sums are not parted: those of bf16
@@ -105,24 +121,33 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   if (!call.first) move_sums<T, true>(call.acc, call.stride * 4);
   else clear_sums<T>();
   WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s, rows += tile.mr) {
-    const i64 apart = rows[1] - rows[0];
-    bool even = true;
-    WEFT_UNROLL for (int i = 2; i < rows_now; ++i) even &= rows[i] - rows[0] == i * apart;
+    bool even[T];
+    WEFT_UNROLL for (int t = 0; t < T; ++t) even[t] = are_even(rows + t * amx_side);
+    // 16 rows from unit k on: as they lie in memory, or a copy.
+    const auto rows_from = [&](i64 k, int count, u32* copy, TileRowsOfA(&a)[T]) WEFT_LAMBDA {
+      WEFT_UNROLL for (int t = 0; t < T; ++t) {
+        const auto* const* from = rows + t * amx_side;
+        if (even[t] && count == amx_side) {
+          a[t] = {from[0] + call.a_offset + k, (from[1] - from[0]) * 4};
+          continue;
+        }
+        u32* to = copy + t * amx_side * amx_side;
+        gather_rows(from, call.a_offset + k, count, to);
+        a[t] = {to, amx_side * 4};
+      }
+    };
+    TileRowsOfA a[T];
     i64 k = 0;
     WEFT_NO_UNROLL for (int turn = 0; k + amx_side <= call.length; k += amx_side, b += amx_side * b_words) {
-      if (even) {
-        amx_step<Mac, T>(rows[0] + call.a_offset + k, apart * 4, b, b_stride);
-      } else {
-        gather_rows<rows_now>(rows, call.a_offset + k, amx_side, gathered[turn]);
-        amx_step<Mac, T>(gathered[turn], amx_side * 4, b, b_stride);
-        turn = 1 - turn;
-      }
+      rows_from(k, amx_side, gathered[turn], a);
+      amx_step<Mac, T>(a, b, b_stride);
+      turn = 1 - turn;
     }
     if (const int left = static_cast<int>(call.length - k); left > 0) {
-      gather_rows<rows_now>(rows, call.a_offset + k, left, gathered[0]);
+      rows_from(k, left, gathered[0], a);
       __builtin_memset(units_of_b, 0, sizeof units_of_b);  // what stands behind may be no number
       __builtin_memcpy(units_of_b, b, static_cast<unsigned long>(left * b_stride));
-      amx_step<Mac, T>(gathered[0], amx_side * 4, units_of_b, b_stride);
+      amx_step<Mac, T>(a, units_of_b, b_stride);
       b += left * b_words;
     }
   }

@@ -71,11 +71,13 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
                known_equal(w.dilation.back(), 1) && !w.transposed;
-  if (reads_in_place(w, mac, x)) return lines ? "Lines" : "Direct";
-  Dim patch = w.taps() * w.channels_in;
+  Dim patch = w.taps() * w.channels_in, line = w.kernel.back() * w.channels_in;
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
-  bool torn = !w.channels_in.is_multiple_of(mac.group);
-  return lines && torn && one_step && mac.header == 0 && tap_stride(weights) ? "Patches" : "Filled";
+  bool patches = lines && one_step && mac.header == 0 && tap_stride(weights);
+  if (!reads_in_place(w, mac, x)) return patches && !w.channels_in.is_multiple_of(mac.group) ? "Patches" : "Filled";
+  // The matrix unit takes 16 units at a time: shorter lines would leave it waiting.
+  if (patches && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Patches";
+  return lines ? "Lines" : "Direct";
 }
 
 /// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
