@@ -114,23 +114,32 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, V low, V high) {
   const V within = select(x < high, x, high), clamped = select(within > low, within, low);
   return convert<To>(convert<i32>(round_even(clamped)));
 }
-#if defined(__AVX512F__)
 /// Rounds |x| < 2^31 to even.
-template <int N>
-WEFT_INLINE Vec<i32, N> small_integers(Vec<f64, N> x) {
-  if constexpr (N > 8)
-    return join(small_integers<N / 2>(low_lanes<N / 2>(x)), small_integers<N / 2>(high_lanes<N / 2>(x)));
-  else if constexpr (N == 8) return __builtin_ia32_cvtpd2dq512_mask(x, Vec<i32, 8>{}, 0xff, 4);
-  else return convert<i32>(round_even(x));
-}
+template <class V>
+WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
+  [[maybe_unused]] constexpr int N = lanes_of<V>, bytes = N * int(sizeof(Elem<V>));
+  [[maybe_unused]] constexpr bool wide = is_same<Elem<V>, f64>;
+#if defined(__AVX512F__)
+  if constexpr (bytes == 64 && wide) return __builtin_ia32_cvtpd2dq512_mask(x, Vec<i32, N>{}, 0xff, 4);
+  else if constexpr (bytes == 64) return __builtin_ia32_cvtps2dq512_mask(x, Vec<i32, N>{}, 0xffff, 4);
+  else
 #endif
+#if defined(__AVX__)
+      if constexpr (bytes == 32 && wide)
+    return __builtin_ia32_cvtpd2dq256(x);
+  else if constexpr (bytes == 32) return __builtin_ia32_cvtps2dq256(x);
+  else if constexpr (bytes > 32) return join(small_integers(low_lanes<N / 2>(x)), small_integers(high_lanes<N / 2>(x)));
+  else
+#endif
+    return convert<i32>(round_even(x));
+}
 /// The same for |x| < 2^31, clamped after rounding: fewer steps.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   constexpr int N = lanes_of<V>;
 #if defined(__AVX512F__)
   if constexpr (is_same<Elem<V>, f64> && N >= 8) {
-    const auto v = small_integers<N>(x);
+    const auto v = small_integers(x);
     return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
   }
 #elif defined(__AVX__)
@@ -150,6 +159,15 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
 #endif
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
+}
+/// The same for x of f32 that stands for a number within 2^-11 of it, where that matters. Lanes in which that number
+/// may round otherwise are noted in `doubt`.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, Vec<i32, lanes_of<V>>& doubt) {
+  constexpr V error(0x1p-11f);
+  const auto least = small_integers(x - error), greatest = small_integers(x + error);
+  doubt |= least ^ greatest;
+  return convert<To>(maximum(minimum(least, convert<i32>(high)), convert<i32>(low)));
 }
 /// The same for any x: NaN gives 0.
 template <class To, class V>

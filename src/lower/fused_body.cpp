@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/core_ops.h"
+#include "lower/rounding.h"
 #include "ops/elementwise.h"
 
 namespace weft {
@@ -44,36 +45,12 @@ FusedBody::FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_vie
       load_view_(std::move(load_view)),
       store_view_(std::move(store_view)) {}
 
+void FusedBody::look_first(ViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
+
 void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf& view_of) {
   bool known = std::ranges::any_of(list, [&](const Access& a) { return a.value == value; });
   if (!known) list.push_back({value, view_of(value), {}});
 }
-
-namespace {
-
-/// x, low and high of convert(max(min(round(x), high), low)) to an integer of at most 16 bits that holds low and high;
-/// `inner` gets the instructions between. Nothing for other conversions.
-std::vector<Value> rounding(const Instruction& i, std::vector<const Instruction*>& inner) {
-  const auto* op = i.as<Convert>();
-  if (!op || !is_integer(op->to) || bits(op->to) > 16 || bits(op->to) < 8) return {};
-  auto step = [&](const Instruction* at, Fn fn) -> const Instruction* {
-    const auto* elementwise = at ? at->as<Elementwise>() : nullptr;
-    if (!elementwise || elementwise->fn != fn || at->users.size() != 1) return nullptr;
-    inner.push_back(at);
-    return at;
-  };
-  const Instruction* max = step(i.inputs[0].def, Fn::max);
-  const Instruction* min = step(max ? max->inputs[0].def : nullptr, Fn::min);
-  const Instruction* round = step(min ? min->inputs[0].def : nullptr, Fn::round);
-  if (!round) return {};
-  auto low = splat_of(max->inputs[1]), high = splat_of(min->inputs[1]);
-  double least = is_signed_integer(op->to) ? -std::ldexp(1, bits(op->to) - 1) : 0,
-         greatest = std::ldexp(1, bits(op->to)) - 1 + least;
-  bool fits = low && high && least <= *low && *low <= 0 && 0 <= *high && *high <= greatest;
-  return fits ? std::vector{round->inputs[0], max->inputs[1], min->inputs[1]} : std::vector<Value>{};
-}
-
-}  // namespace
 
 /// What rounds, clamps and converts is written as one function, which rounds as it converts.
 void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
@@ -84,7 +61,7 @@ void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
   std::vector<const Instruction*> gone;
   for (const Instruction* i : instructions_) {
     std::vector<const Instruction*> inner;
-    std::vector<Value> parts = rounding(*i, inner);
+    std::vector<Value> parts = rounding_parts(*i, inner);
     if (parts.empty() || !std::ranges::all_of(inner, is_here)) continue;
     roundings_[i] = parts;
     gone.insert(gone.end(), inner.begin(), inner.end());
@@ -114,13 +91,37 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
     if (!is_inside(value) && !literal_of(value)) add_access(loads_, value, load_view_);
   }
   for (const Value& output : outputs) add_access(stores_, output, store_view_);
+  if (narrow_view_ && is_quick()) {
+    for (const Access& access : loads_) {
+      if (access.view.dtype == DType::f64) add_access(quick_loads_, access.value, narrow_view_);
+    }
+  }
   collapse();
+}
+
+/// Whether all that is computed in f64 is rounded at once, and f32 mostly tells how.
+bool FusedBody::is_quick() const {
+  auto is_plain = [](DType type) { return is_integer(type) || type == DType::f64; };
+  for (const Instruction* i : instructions_) {
+    const auto* op = i->as<Elementwise>();
+    DType to = i->types[0].shape.dtype;
+    bool is_sum = to == DType::f64 && (i->is<Convert>() || (op && (op->fn == Fn::add || op->fn == Fn::mul)));
+    bool is_whole = is_integer(to) && std::ranges::all_of(i->inputs, [](Value x) { return is_integer(x.dtype()); });
+    auto found = roundings_.find(i);
+    bool is_rounding =
+        found != roundings_.end() && rounds_quickly(found->second[0], found->second[1], found->second[2]);
+    if (!is_rounding && !is_sum && !is_whole) return false;
+  }
+  auto is_integer_store = [&](const Access& access) { return is_integer(access.view.dtype); };
+  return !roundings_.empty() && std::ranges::all_of(stores_, is_integer_store) &&
+         std::ranges::all_of(loads_, [&](const Access& access) { return is_plain(access.view.dtype); });
 }
 
 void FusedBody::collapse() {
   std::vector<Dims> strides;
   for (const Access& access : loads_) strides.push_back(access.view.strides);
   for (const Access& access : stores_) strides.push_back(access.view.strides);
+  for (const Access& access : quick_loads_) strides.push_back(access.view.strides);
   size_t rank = iteration_.dims.size();
   std::vector<bool> limits(rank);
   for (size_t axis : iteration_.group_begin) {
@@ -132,6 +133,7 @@ void FusedBody::collapse() {
   size_t at = 0;
   for (Access& access : loads_) access.strides = std::move(strides[at++]);
   for (Access& access : stores_) access.strides = std::move(strides[at++]);
+  for (Access& access : quick_loads_) access.strides = std::move(strides[at++]);
   if (!is_free) return;
   for (size_t i = 0; i < axes_.size(); ++i) axis_names_.push_back(cat("c", i));
 }
@@ -204,6 +206,12 @@ std::string FusedBody::load(const Access& access) {
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
 }
 
+/// The type in registers: a first look takes f32 for f64.
+DType FusedBody::register_type(DType type) const {
+  DType own = compute_type(type);
+  return quick_ && own == DType::f64 ? DType::f32 : own;
+}
+
 std::string FusedBody::converted(const Variable& from, DType to) const {
   return from.type == to ? from.name : cat("convert<", kernel_type(to), ">(", from.name, ")");
 }
@@ -211,11 +219,12 @@ std::string FusedBody::converted(const Variable& from, DType to) const {
 std::string FusedBody::operand(Value value, DType type) {
   auto found = variables_.find({value.def, value.index});
   if (found == variables_.end()) {
-    DType own = compute_type(value.dtype());
+    DType own = register_type(value.dtype());
     if (auto number = literal_of(value))
       return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
-    auto access = std::ranges::find(loads_, value, &Access::value);
-    check(access != loads_.end(), "a fused operand is loaded or computed");
+    std::vector<Access>& loads = quick_ && value.dtype() == DType::f64 ? quick_loads_ : loads_;
+    auto access = std::ranges::find(loads, value, &Access::value);
+    check(access != loads.end(), "a fused operand is loaded or computed");
     std::string name = fresh();
     std::string text = load(*access);
     if (own != access->view.dtype && value.dtype() != DType::boolean)
@@ -230,37 +239,6 @@ std::string FusedBody::operand(Value value, DType type) {
 std::string FusedBody::variable(Value value) { return operand(value, compute_type(value.dtype())); }
 
 namespace {
-
-/// The greatest size of a sum of integers times constants in f64, in which nothing can be infinite or NaN; infinity for
-/// other values.
-double magnitude(Value value, int depth = 8) {
-  constexpr double unknown = INFINITY;
-  if (depth == 0 || value.dtype() != DType::f64) return unknown;
-  if (value.def->is<Convert>()) {
-    DType from = value.def->inputs[0].dtype();
-    return is_integer(from) ? std::ldexp(1, bits(from)) : unknown;
-  }
-  if (const auto* op = value.def->as<Elementwise>()) {
-    double x = magnitude(value.def->inputs[0], depth - 1);
-    if (op->fn == Fn::relu) return x;
-    if (op->fn != Fn::add && op->fn != Fn::mul) return unknown;
-    double y = magnitude(value.def->inputs[1], depth - 1);
-    return op->fn == Fn::add ? x + y : std::isinf(x) || std::isinf(y) ? unknown : x * y;
-  }
-  while (is_view_op(value.def->op)) value = value.def->inputs[0];
-  const auto* constant = value.def->as<Constant>();
-  if (!constant || !std::ranges::all_of(constant->tensor.as<double>(), [](double x) { return std::isfinite(x); }))
-    return unknown;
-  double most = 0;
-  for (double x : constant->tensor.as<double>()) most = std::max(most, std::abs(x));
-  return most;
-}
-
-/// The function of kernels/fused.h that rounds and clamps such a value.
-const char* rounding_function(Value x) {
-  double most = magnitude(x);
-  return most < 0x1p31 ? "nearest_small" : std::isfinite(most) ? "nearest_number" : "nearest";
-}
 
 /// The expression of a conversion; narrow floats round even though the value stays in a wider register.
 std::string conversion_text(const std::string& x, const Convert& op) {
@@ -278,20 +256,22 @@ std::string conversion_text(const std::string& x, const Convert& op) {
 
 void FusedBody::emit(const Instruction& i) {
   std::string name = fresh(), text;
-  DType result = compute_type(i.types[0].shape.dtype);
+  DType result = register_type(i.types[0].shape.dtype);
   if (const auto* op = i.as<Elementwise>()) {
     for (const Value& input : i.inputs)
-      text += cat(text.empty() ? "" : ", ", operand(input, compute_type(input.dtype())));
+      text += cat(text.empty() ? "" : ", ", operand(input, register_type(input.dtype())));
     text = cat("fn::op_", info(op->fn).name, "(", text, ")");
-    kernel_.name_part(info(op->fn).name);
+    if (!quick_) kernel_.name_part(info(op->fn).name);
   } else if (roundings_.contains(&i)) {
     std::vector<Value> parts = operands(i);
-    DType type = compute_type(parts[0].dtype());
-    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(", operand(parts[0], type), ", ",
-               operand(parts[1], type), ", ", operand(parts[2], type), ")");
-    kernel_.name_part("round");
+    DType type = register_type(parts[0].dtype());
+    text = cat(quick_ ? "quick_nearest" : rounding_function(parts[0]), "<", kernel_type(result), ">(",
+               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type),
+               quick_ ? ", doubt)" : ")");
+    if (!quick_) kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
-    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), *op);
+    Convert to{.to = quick_ && op->to == DType::f64 ? DType::f32 : op->to, .saturate = op->saturate};
+    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), to);
   } else if (const auto* op = i.as<Bitcast>()) {
     DType from = i.inputs[0].dtype();
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");
@@ -307,7 +287,7 @@ void FusedBody::emit(const Instruction& i) {
 void FusedBody::emit_store(const Access& access) {
   DType type = access.view.dtype;
   std::string value = variable(access.value);
-  if (compute_type(type) != type && type != DType::boolean)
+  if (compute_type(access.value.dtype()) != type && type != DType::boolean)
     value = cat("convert<", kernel_type(type), ">(", value, ")");
   kernel_.buffer(access.view.buffer, type, true);
   std::string at = address(access), stride = kernel_.size(access.strides.back());
@@ -334,8 +314,24 @@ std::vector<int> FusedBody::in_place() const {
   return list;
 }
 
+void FusedBody::emit_first_look() {
+  auto known = variables_;
+  quick_ = true;
+  kernel_.line("  {");
+  kernel_.line("  Vec<i32, W> doubt(0);");
+  for (const Instruction* i : instructions_) emit(*i);
+  kernel_.line("  if (!any(doubt)) {");
+  for (const Access& access : stores_) emit_store(access);
+  kernel_.line("  return;");
+  kernel_.line("  }");
+  kernel_.line("  }");
+  quick_ = false;
+  variables_ = std::move(known);
+}
+
 void FusedBody::emit() {
   if (!iteration_.coordinates.empty()) emit_coordinates();
+  if (!quick_loads_.empty()) emit_first_look();
   for (const Instruction* i : instructions_) emit(*i);
   for (const Access& access : stores_) emit_store(access);
 }

@@ -35,6 +35,9 @@ class FusedBody {
   /// the iteration's axes.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
+  /// Sums of f64 that are only rounded to few integers may be computed in f32 first, and again in f64 where that leaves
+  /// a doubt: before plan(). `narrow_view` gives constants of f64 as f32. The statements must be those of a function.
+  void look_first(ViewOf narrow_view);
   /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no
   /// instruction does.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
@@ -69,6 +72,7 @@ class FusedBody {
   void add_access(std::vector<Access>& list, Value value, const ViewOf& view_of);
   void absorb_roundings(const std::vector<Value>& outputs);
   std::vector<Value> operands(const Instruction& instruction) const;
+  bool is_quick() const;
   void collapse();
   void emit_coordinates();
   std::string address(const Access& access);
@@ -76,6 +80,8 @@ class FusedBody {
   std::string load(const Access& access);
   void emit_store(const Access& access);
   void emit(const Instruction& instruction);
+  void emit_first_look();
+  DType register_type(DType type) const;
   std::string operand(Value value, DType type);
   std::string constant_text(Value value, double number);
   std::string converted(const Variable& from, DType to) const;
@@ -83,10 +89,12 @@ class FusedBody {
 
   KernelBuilder& kernel_;
   Iteration iteration_;
-  ViewOf load_view_, store_view_;
+  ViewOf load_view_, store_view_, narrow_view_;
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
+  std::vector<Access> quick_loads_;  // the constants of f64 among them, for a first look in f32
+  bool quick_ = false;               // which is being written
   Dims axes_;
   std::vector<std::string> axis_names_;
   std::map<std::pair<const Instruction*, uint32_t>, Variable> variables_;

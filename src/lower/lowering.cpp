@@ -294,6 +294,19 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
   return to;
 }
 
+View Lowering::narrow_copy_of(Value value) {
+  View view = view_of(value), distinct = view;
+  for (size_t axis = 0; axis < view.dims.size(); ++axis) {
+    if (known_equal(view.strides[axis], 0)) distinct.dims[axis] = 1;
+  }
+  View copy = copy_of(distinct, value, "a first look is in f32", DType::f32);
+  for (size_t axis = 0; axis < view.dims.size(); ++axis) {
+    if (known_equal(view.strides[axis], 0)) copy.strides[axis] = 0;
+  }
+  copy.dims = view.dims;
+  return copy;
+}
+
 /// Both views show the same places of their buffers.
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
@@ -571,6 +584,8 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
       [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
+  bool is_product = region.anchor->is<Dot>() || region.anchor->is<Convolution>();
+  if (is_product && !on_gpu()) body.look_first([&](Value value) { return turned(narrow_copy_of(value)); });
   std::vector<Value> given{{region.anchor, 0}};
   if (region.twin) given.push_back({region.twin, 0});
   body.plan(region.epilogue, region.outputs, given);

@@ -136,6 +136,8 @@ class Lowering {
 
   bool is_kept(const Region& region) const;
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
+  /// A constant of f64 as f32, with each element once.
+  View narrow_copy_of(Value value);
 
   const Program& program_;
   Chip chip_;

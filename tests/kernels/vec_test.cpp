@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores of part of a vector, conversions and reductions of the kernel library, run on the host.
 #include "kernels/vec.h"
+#include "kernels/fused.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 namespace {
@@ -152,4 +155,43 @@ TEST_CASE("kernel vec: masks, selection and reductions") {
   CHECK(k::reduce_min(x) == -8);
   CHECK(std::isnan(k::reduce_max(V{1, NAN, 3, 4, 5, 6, 7, 8})));
   CHECK(std::isnan(k::reduce_min(V{1, 2, 3, 4, 5, 6, 7, NAN})));
+}
+
+template <int N>
+void check_quick_rounding() {
+  using Wide = k::Vec<double, N>;
+  using Narrow = k::Vec<float, N>;
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> error(-0x1p-11, 0x1p-11);
+  const double low = -100, high = 155;
+  int doubts = 0, lanes = 0;
+  for (int turn = 0; turn < 4000; ++turn) {
+    Wide exact{};
+    Narrow near{};
+    for (int i = 0; i < N; ++i) {
+      // Halves, whole numbers and what lies between, within the limits and far beyond.
+      const int number = static_cast<int>(random() % 2000) - 1000;
+      const double x = turn % 2 ? number / 2.0 + error(random) : number * (turn % 4 ? 0.37 : 0.5) * 1.001;
+      exact[i] = x;
+      near[i] = static_cast<float>(x + error(random) * 0.99);
+    }
+    k::Vec<weft::i32, N> doubt(0);
+    const auto quick = k::quick_nearest<weft::i16>(near, Narrow(float(low)), Narrow(float(high)), doubt);
+    const auto expected = k::nearest_small<weft::i16>(exact, Wide(low), Wide(high));
+    for (int i = 0; i < N; ++i) {
+      const bool is_sure = doubt[i] == 0;
+      if (is_sure) CHECK(quick[i] == expected[i]);
+      CHECK(expected[i] == static_cast<weft::i16>(std::clamp(std::nearbyint(exact[i]), low, high)));
+      doubts += !is_sure, ++lanes;
+    }
+  }
+  CHECK(doubts > 0);
+  CHECK(doubts < lanes);
+}
+
+TEST_CASE("kernel rounding: f32 is right wherever it has no doubt") {
+  check_quick_rounding<4>();
+  check_quick_rounding<8>();
+  check_quick_rounding<16>();
+  check_quick_rounding<32>();
 }
