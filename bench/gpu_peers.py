@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same networks and single operators in PyTorch and in Weft on one GPU, 16-bit floats, medians by the device's clock.
 
-  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--weft] [--out results.jsonl]
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--weft] [--tuned] [--out results.jsonl]
 
 The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft's
-time of the same model is taken before and after PyTorch's, the sizes fixed.
+time of the same model is taken before and after PyTorch's, the sizes fixed. With --tuned PyTorch compiles with
+max-autotune, which takes minutes.
 
 Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
 """
@@ -114,7 +115,11 @@ def weft_network_ms(name, batch):
     return gpu.measured(fill.cached(model), "gpu", "f16", words, 0).get("ms")
 
 
-def network_modes(name, batch, weft):
+def autotuned(network):
+    return torch.compile(network, mode="max-autotune-no-cudagraphs")
+
+
+def network_modes(name, batch, weft, compiler=torch.compile):
     make = NETWORKS.get(name) or (lambda size: exported(name, size))
     row = {"network": name, "batch": batch} | ({"weft_ms": [weft_network_ms(name, batch)]} if weft else {})
     network, *x = make(batch)
@@ -122,7 +127,7 @@ def network_modes(name, batch, weft):
     try:
         row["graph_ms"] = median(captured(lambda: network(*x)))
         start = time.time()
-        compiled = torch.compile(network)
+        compiled = compiler(network)
         compiled(*x)
         row["compile_s"] = round(time.time() - start, 2)
         row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
@@ -187,14 +192,17 @@ def main():
     parser.add_argument("--only", default="gemm,rows,resnet50,bert_base,vit_b_16")
     parser.add_argument("--batches", default="1,32")
     parser.add_argument("--weft", action="store_true")
+    parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--out")
     arguments = parser.parse_args()
+
+    compiler = autotuned if arguments.tuned else torch.compile
 
     def results():
         for name in arguments.only.split(","):
             if name in NETWORKS or name in fill.names():
                 for batch in arguments.batches.split(","):
-                    yield network_modes(name, int(batch), arguments.weft)
+                    yield network_modes(name, int(batch), arguments.weft, compiler)
             else:
                 yield from gemms() if name == "gemm" else rows()
 
