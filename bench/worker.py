@@ -7,7 +7,7 @@ answers `burst(seconds)` until it is closed. The child is this file run as a scr
 
 import json
 import os
-import resource
+import re
 import select
 import subprocess
 import sys
@@ -24,8 +24,9 @@ LOAD_LIMIT = 600  # seconds
 
 
 def peak_rss():
-    """Most memory that this process has held, MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Most memory that this process has held, MiB. (getrusage's peak is that of the parent if it held more.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
 
 def burst(run, feeds, seconds):

@@ -173,9 +173,12 @@ double cpu_seconds() {
 }
 
 int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
+  // ru_maxrss of getrusage is the parent's peak if that held more.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return 0;
 }
 
 Peaks measure_peaks(int threads) {
