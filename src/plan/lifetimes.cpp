@@ -49,7 +49,8 @@ void note_uses(Plan& plan) {
   auto use = [&](int id, size_t step) {
     if (id < 0) return;
     PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
-    buffer.first_step = std::min(buffer.first_step, static_cast<int>(step));
+    bool is_there = buffer.kind == BufferKind::input;  // from the start, so a loop that reads it stretches it as well
+    buffer.first_step = is_there ? 0 : std::min(buffer.first_step, static_cast<int>(step));
     buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
   };
   for (size_t step = 0; step < plan.steps.size(); ++step) {

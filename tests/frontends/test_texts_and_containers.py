@@ -177,6 +177,26 @@ def test_a_list_that_is_read_again_is_not_changed(device):
 
 
 @DEVICES
+def test_lists_that_only_a_loop_reads(device):
+    """Each trip reads both inputs, and nothing outside the loop reads the second one."""
+    list_of = helper.make_tensor_sequence_value_info
+    row = lambda name: helper.make_tensor_value_info(name, 1, ["n"])
+    body = helper.make_graph([helper.make_node("Add", ["x", "y"], ["s"]), helper.make_node("Identity", ["y"], ["t"])], "pairs",
+                             [row("x"), row("y")], [row("s"), row("t")])  # fmt: skip
+    graph = helper.make_graph([helper.make_node("SequenceMap", ["a", "b"], ["sums", "same"], body=body)], "lists",
+                              [list_of("a", 1, ["n"]), list_of("b", 1, ["n"])],
+                              [list_of("sums", 1, ["n"]), list_of("same", 1, ["n"])])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    a, b = ([np.arange(n + 1, dtype=np.float32) * k for n in range(3)] for k in (1, 10))
+    program = weft.compile(model.SerializeToString(), device=device)
+    for _ in range(2):
+        sums, same = program.run({"a": a, "b": b}).values()
+        for k in range(3):
+            np.testing.assert_array_equal(sums[k], a[k] + b[k])
+            np.testing.assert_array_equal(same[k], b[k])
+
+
+@DEVICES
 def test_optionals(device):
     model = parsed("""
     f (optional(float[2]) x) => (bool has, float[a] y)
