@@ -508,7 +508,7 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
   if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
-  inputs[1] = constant(module, DType::f64, 1);
+  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // a zero point has its shape
   return module.append(*op, inputs);
 }
 

@@ -305,6 +305,8 @@ def checked(node, known):
     """The operands. Rows that are divided by their norm say nothing when they hold rounding errors and no more; no two
     judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
+    if is_window_too_wide(node, first):
+        raise Skip
     if node.op_type.startswith("DynamicQuantize") and is_between_steps(first):
         raise Skip
     if node.op_type == "OneHot" and np.any(first != np.floor(first)):
@@ -314,6 +316,18 @@ def checked(node, known):
         if np.any(np.sum(np.abs(first), axis) < 1e-2):
             raise Skip
     return known
+
+
+def is_window_too_wide(node, x):
+    """Whether a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards 0,
+    the standard downwards."""
+    words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if not node.op_type.endswith("Pool") or "kernel_shape" not in words:
+        return False
+    window = np.array(words["kernel_shape"])
+    sizes = np.array(x.shape[1:-1] if words.get("channels_last") else x.shape[2:])
+    pads = np.reshape(words.get("pads", [0] * 2 * len(window)), (2, -1)).sum(0)
+    return bool(np.any((window - 1) * np.array(words.get("dilations", 1)) + 1 > sizes + pads))
 
 
 def is_between_steps(x):

@@ -264,7 +264,10 @@ def quantised_sum(d):
     x = d.input((2, 16))
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)
-    return d.add("QuantizeLinear", y, f32(d.random.choice((0.5, 2.0, 4.0))), np.array(3, np.int8), exact=True)
+    scale = d.random.choice((0.5, 2.0, 4.0))
+    if d.chance(0.3):  # by column, with scales that are all alike
+        return d.add("QuantizeLinear", y, np.full(8, scale, np.float32), d.array((8,), np.int8), axis=1, exact=True)
+    return d.add("QuantizeLinear", y, f32(scale), np.array(3, np.int8), exact=True)
 
 
 # --- inline_control, hoist_invariants
