@@ -15,7 +15,8 @@ namespace weft {
 namespace {
 
 bool moves_elements(const Instruction& i) {
-  return is_view_op(i.op) || i.is<Gather>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>();
+  return is_view_op(i.op) || i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() ||
+         i.is<ScatterNd>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>() || i.is<Scan>();
 }
 
 std::optional<double> splat_constant(Value value) {

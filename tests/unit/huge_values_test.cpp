@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower/huge_values.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <set>
+
+#include "ir/text.h"
+#include "ops/registry.h"
+
+namespace weft {
+namespace {
+
+/// The names of the results that may hold what `type` makes infinite.
+std::set<std::string> huge_results(const std::string& text, DType type) {
+  std::unique_ptr<Program> program = parse_program(text, make_op);
+  HugeValues huge(type);
+  huge.add(program->main());
+  std::set<std::string> names;
+  for (const Result& result : program->main().results()) {
+    if (huge.contains(result.value)) names.insert(result.name);
+  }
+  return names;
+}
+
+TEST_CASE("huge values: what moves or adds a mask hands it on, a softmax or a product does not") {
+  const std::string text = R"weft(program "p"
+module main {
+  %x = parameter {name="x", type=f32[2,3]}
+  %w = parameter {name="w", type=f32[3,3]}
+  %at = parameter {name="at", type=i64[1,1]}
+  %lowest = constant {value=f32[]{-3.4028234663852886e+38}}
+  %mask = broadcast %lowest {dims=[2, 3]}
+  %row = broadcast %lowest {dims=[1, 3]}
+  %sum = add %x, %mask
+  %picked = gather_nd %sum, %at {batch=0}
+  %written = scatter_nd %x, %at, %row {fn=replace}
+  %running = scan %written {fn=sum, axis=1, exclusive=false, reverse=false}
+  %soft = softmax %sum {axis=1}
+  %dot = dot %sum, %w
+  %clipped = max %x, %mask
+  return "sum"=%sum, "picked"=%picked, "written"=%written, "running"=%running, "soft"=%soft, "dot"=%dot, "clipped"=%clipped
+})weft";
+  const std::set<std::string> moved{"sum", "picked", "written", "running"};
+  CHECK(huge_results(text, DType::f16) == moved);
+  CHECK(huge_results(text, DType::bf16) == moved);
+}
+
+TEST_CASE("huge values: bf16 holds what f16 does not, and an infinity is none") {
+  auto text = [](const std::string& number) {
+    return "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[2]}\n  %c = constant {value=f32[]{" +
+           number + "}}\n  %m = broadcast %c {dims=[2]}\n  %y = add %x, %m\n  return \"y\"=%y\n}";
+  };
+  CHECK(huge_results(text("-65504"), DType::f16).empty());
+  CHECK(huge_results(text("-100000"), DType::f16).size() == 1);
+  CHECK(huge_results(text("-100000"), DType::bf16).empty());
+  CHECK(huge_results(text("-inf"), DType::f16).empty());
+}
+
+}  // namespace
+}  // namespace weft
