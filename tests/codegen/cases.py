@@ -194,7 +194,8 @@ def group_cases():
             yield direct(gemm(kind, "nk", batch, rows, n, k), f"gemv_{kind}_{rows}", blocks=3)
 
 
-def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1):
+def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
+    """The first `hidden` keys are masked by a number that leaves nothing of their scores: a row that sees no others weighs them alike."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":
@@ -205,8 +206,10 @@ def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1):
         wide = [x.astype(np.float64) for x in stored]
     repeat = heads // kv_heads
     scores = wide[0] @ np.repeat(wide[1], repeat, 1).swapaxes(2, 3) / 8
+    lowest = float(np.finfo(np.float32).min)
+    scores[..., :hidden] = lowest
     scores[:, :, np.arange(keys)[None, :] > np.arange(queries)[:, None] + keys - queries] = -np.inf
-    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), -1e30))
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), lowest))
     total = weights.sum(-1, keepdims=True)
     y = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ np.repeat(wide[2], repeat, 1)
     rows = -(-repeat * queries // 128)
@@ -221,6 +224,8 @@ def attention_cases():
         yield from (causal_attention("f16_d64", *shape, d) for d in (64, 40))
         yield from (causal_attention("f16_d128", *shape, d) for d in (128, 72))
         yield causal_attention("bf16_split8", *shape, 64, split=8)
+        yield causal_attention("f16_hidden", *shape, 64, hidden=100)
+        yield causal_attention("bf16_hidden8", *shape, 64, split=8, hidden=100)
 
 
 def gemm_cases(small=False):

@@ -50,7 +50,8 @@ GROUPS(f16_128x32_split4, f16, 128, 32, 2, 1, 8, 4)
 GROUPS(bf16_128x128, bf16, 128, 128, 2, 1, 3, 1)
 GROUPS(i8_128x64, i8, 128, 64, 2, 1, 6, 1)
 
-template <class T, int D, int Split, class L>
+/// `Hidden`, which is even: so many keys are masked by the lowest f32, where blocks share the keys by -1e9.
+template <class T, int D, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal(const L& weft_launch) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);
   const auto y = WEFT_BUFFER(f32, 3);
@@ -67,13 +68,19 @@ WEFT_INLINE void causal(const L& weft_launch) {
                          .k = {hk * sk * d, sk * d, d},
                          .v = {hk * sk * d, sk * d, d}};
   attention_groups<T, D, Split>(
-      WEFT_LAUNCH, s, 0.125f * 1.4426950408889634f, raw(q), raw(k), raw(v),
+      WEFT_LAUNCH, s, (Hidden > 0 ? 1 : 0.125f) * 1.4426950408889634f, raw(q), raw(k), raw(v),
       [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, least(sk, most(query + (sk - sq) + 1, 0))}; },
-      [&](i64, i64, i64, i64, auto v, auto) WEFT_LAMBDA { return v; },
+      [&](i64, i64, i64, i64 key, auto v, auto) WEFT_LAMBDA {
+        if constexpr (Hidden > 0)
+          v = v * decltype(v)(0.125f) + decltype(v)(key < Hidden ? (Split > 1 ? -1e9f : -3.40282347e38f) : 0);
+        return v;
+      },
       [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes)
           WEFT_LAMBDA { store(y + ((batch * h + head) * sq + query) * d + col, v, lanes); });
 }
 WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_f16_d128, 4, 256) { causal<f16, 128, 1>(WEFT_LAUNCH); }
 WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 8>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_hidden, 4, 256) { causal<f16, 64, 1, 100>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal<bf16, 64, 8, 100>(WEFT_LAUNCH); }
 #endif
