@@ -8,6 +8,8 @@
 #include <llvm/Transforms/Instrumentation/AddressSanitizer.h>
 #include <llvm/Transforms/Instrumentation/ThreadSanitizer.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace weft::codegen {
@@ -34,7 +36,8 @@ std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
 void set_amd_launch(llvm::Function& kernel, const KernelSource& source) {
   kernel.addFnAttr("amdgpu-flat-work-group-size", cat(source.work_group, ",", source.work_group));
   kernel.addFnAttr("uniform-work-group-size", "true");
-  if (source.occupancy > 0) kernel.addFnAttr("amdgpu-waves-per-eu", cat(source.occupancy));
+  // With room for a single wave, LLVM keeps the sums of CDNA's matrix unit in registers of their own and copies them.
+  kernel.addFnAttr("amdgpu-waves-per-eu", cat(std::max(source.occupancy, 2)));
 }
 
 void annotate(llvm::Function& kernel, const char* key, int value) {
