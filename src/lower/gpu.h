@@ -22,8 +22,8 @@ struct GpuTile {
   bool groups = false, ahead = false;
   int threads(int wave) const { return waves_m * waves_n * wave; }
 };
-/// Whether blocks that share k are a cluster, which adds up what each found (kernels/gemm_gpu.h: shares_in_cluster).
-bool shares_in_cluster(const Chip& chip, const GpuTile& tile);
+/// Whether blocks share k and are no cluster (kernels/gemm_gpu.h: shares_in_cluster): a second kernel adds their sums.
+bool adds_parts(const Chip& chip, const GpuTile& tile);
 /// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
 std::string tile_text(const GpuTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
@@ -66,7 +66,7 @@ struct GpuProduct {
   bool may_share = false;  ///< a second kernel may add up what blocks that share k found
 };
 struct TileChoice {
-  GpuTile tile;                            ///< the best of Weft's own
+  GpuTile tile;                            ///< the best of Weft's own; with an offer, of those that need one kernel
   std::optional<LibraryOffer> offer = {};  ///< that was measured to be faster
 };
 /// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
@@ -88,7 +88,7 @@ struct PartSums {
 PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes);
 /// The line of the product's kernel that stores `lanes` sums `acc` of (at, row, col).
 void store_part(KernelBuilder& kernel, const PartSums& sums);
-/// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col.
+/// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col, or channel = at * n + col.
 void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 

@@ -86,11 +86,19 @@ std::string geometry_text(const Window& w) {
              text(w.in), w.transposed ? " transposed" : "");
 }
 
-/// The launch for what of the region is given: with all that follows the convolution, or with less.
-PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile) {
+Iteration iteration_of(const Region& region, const Window& w) {
+  return {.dims = region.dims,
+          .group_begin = {0, region.dims.size() - 1},
+          .coordinates = {"row", "channel"},
+          .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
+}
+
+/// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
+/// its sums.
+PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile,
+                          const PartSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;
   const Window& w = c.w;
-  DType sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
@@ -99,16 +107,13 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
               c.outside.has_value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
-      "    [&]([[maybe_unused]] i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
-  Iteration iteration{.dims = region.dims,
-                      .group_begin = {0, region.dims.size() - 1},
-                      .coordinates = {"row", "channel"},
-                      .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
-  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum);
+      "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 channel = at * s.channels_out + col;");
+  if (parts) store_part(kernel, *parts);
+  else lowering.emit_epilogue(kernel, region, iteration_of(region, w), "acc", sum_type(type));
   kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type), tile.split);
+                  shared_bytes(tile, type), adds_parts(lowering.chip(), tile) ? 1 : tile.split);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
@@ -152,21 +157,30 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   }
   GpuConvolution c = convolution_of(lowering, i, std::move(window));
   const Window& w = c.w;
+  DType type = c.operands.type;
+  Dims sums_of{w.groups, w.rows(), w.channels_out};
+  Dim k = w.channels_in * product(w.kernel);
   std::vector<LibraryOffer> offers;
   if (c.direct) offers = convolution_offers(lowering, region, w, c.operands);
-  TileChoice chosen = choose_tile(lowering, {.type = c.operands.type,
+  TileChoice chosen = choose_tile(lowering, {.type = type,
                                              .direct = c.direct,
                                              .batch = w.groups,
                                              .m = w.rows(),
                                              .n = w.channels_out,
-                                             .k = w.channels_in * product(w.kernel),
+                                             .k = k,
                                              .ahead = is_constant(lowering, c.operands.weights),
                                              .family = cat("convolution ", geometry_text(w)),
                                              .epilogue = epilogue_text(lowering, region),
-                                             .offers = std::move(offers)});
-  auto step = [&](const Region& part) { return convolution_step(lowering, part, c, chosen.tile); };
-  if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, step);
-  lowering.add_step(step(region), cat("implicit matrix product in ", describe(chosen.tile)));
+                                             .offers = std::move(offers),
+                                             .may_share = k.is_constant() && may_share_k(lowering, region, sums_of)});
+  const GpuTile& tile = chosen.tile;
+  auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, tile); };
+  if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);
+  std::optional<PartSums> parts;
+  if (adds_parts(lowering.chip(), tile)) parts = new_part_sums(lowering, region, sum_type(type), tile, sums_of);
+  lowering.add_step(convolution_step(lowering, region, c, tile, parts ? &*parts : nullptr),
+                    cat("implicit matrix product in ", describe(tile)));
+  if (parts) add_parts(lowering, region, *parts, iteration_of(region, w));
 }
 
 }  // namespace weft

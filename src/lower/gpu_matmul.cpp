@@ -111,7 +111,7 @@ std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, con
   TileChoice chosen = choose_tile(lowering, p);
   if (chosen.offer) return *chosen.offer;
   const GpuTile& tile = chosen.tile;
-  bool in_cluster = shares_in_cluster(lowering.chip(), tile);
+  bool adds = adds_parts(lowering.chip(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
   int columns = is_odd ? 1 : 8;
   return ProductKernel{.header = "gemm_gpu.h",
@@ -119,11 +119,11 @@ std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, con
                        .blocks = tile_blocks(tile, p.batch, p.m, p.n),
                        .threads = tile.threads(lowering.wave()),
                        .shared = shared_bytes(tile, p.type),
-                       .cluster = in_cluster ? tile.split : 1,
+                       .cluster = adds ? 1 : tile.split,
                        .columns = columns,
                        .waits_itself = tile.ahead,
                        .reason = cat("matrix product in ", describe(tile)),
-                       .shared_k = in_cluster || tile.split == 1 ? std::nullopt : std::optional(tile)};
+                       .shared_k = adds ? std::optional(tile) : std::nullopt};
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ namespace {
 /// The kernel and its step: `b` is the text of the second operand.
 void emit_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                   KernelBuilder& kernel, const std::string& a, const std::string& b, DType type) {
-  DType sum = is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32;
+  DType sum = sum_type(type);
   std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
   kernel.line("constexpr int W = ", main.columns, ";");
   kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/gpu.h"
+#include "lower/product.h"
 
 namespace weft {
+
+DType sum_type(DType type) { return is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32; }
 
 PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes) {
   Dim count = product(sizes) * Dim(tile.split);
@@ -23,7 +26,8 @@ void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, I
   kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batch, ", ", m, ", ", n,
               "}}, [&](const Coords<3>& place, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2];");
+  kernel.line("  [[maybe_unused]] const i64 at = place[0], row = place[1], col = place[2], channel = at * ", n,
+              " + col;");
   kernel.line("  const auto part = [&](i64 p) WEFT_LAMBDA { return load<W>(", from, " + ((at * ", sums.parts,
               " + p) * ", m, " + row) * ", n, " + col, lanes); };");
   kernel.line("  auto acc = part(0);");

@@ -173,8 +173,9 @@ int shared_bytes(const GpuTile& t, DType type) {
   return std::max(t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16), t.split > 1 ? sums : 0);
 }
 
-bool shares_in_cluster(const Chip& chip, const GpuTile& tile) {
-  return chip.arch == "sm_90a" && (tile.groups || tile.stages > 1);
+bool adds_parts(const Chip& chip, const GpuTile& tile) {
+  bool shares_in_cluster = chip.arch == "sm_90a" && (tile.groups || tile.stages > 1);
+  return tile.split > 1 && !shares_in_cluster;
 }
 
 bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
@@ -228,7 +229,9 @@ TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
   };
   size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)), can_take);
   if (chosen < ranked.size()) return {ranked[chosen].tile};
-  return {std::ranges::min_element(ranked, {}, &RankedTile::cost)->tile, p.offers[chosen - ranked.size()]};
+  const LibraryOffer& offer = p.offers[chosen - ranked.size()];
+  std::erase_if(ranked, [&](const RankedTile& t) { return adds_parts(lowering.chip(), t.tile); });
+  return {std::ranges::min_element(ranked, {}, &RankedTile::cost)->tile, offer};
 }
 
 }  // namespace weft

@@ -34,5 +34,7 @@ Dim row_stride(const Product& p);
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
 /// The same with the product's own order of axes.
 Iteration result_iteration(const Dims& dims, const Product& p);
+/// What GPUs add up products of that type in.
+DType sum_type(DType type);
 
 }  // namespace weft
