@@ -125,8 +125,8 @@ struct ConvRows {
 
 /// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. Rows and `k` are below
 /// 2^31.
-template <class T, BlockTile tile, bool Whole, bool Few = true, bool Padded = false, class L, class X, class W,
-          class Store>
+template <class T, BlockTile tile, bool Whole, bool Few = true, bool Padded = false, int Lanes = gemm_lanes, class L,
+          class X, class W, class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                           const Store& store, const WEFT_GLOBAL X* outside = nullptr) {
   const i64 k = s.taps() * s.channels_in;
@@ -134,12 +134,12 @@ WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL
   const ConvRows<T, Whole, Few, Padded, X> pixels{s, x, outside};
   if constexpr (Whole && is_same<T, W>) {
     const auto row_at = [&](i64 group, i64 col) WEFT_LAMBDA { return w + (group * s.channels_out + col) * k; };
-    gemm_gpu<T, tile>(launch, sizes, pixels, direct_rows<T, true>(row_at), store);
+    gemm_gpu<T, tile, Lanes>(launch, sizes, pixels, direct_rows<T, true>(row_at), store);
   } else {
     const auto weights = [&](i64 group, i64 col, i64 at, auto lanes) WEFT_LAMBDA {
       return convert<T>(load<stage_lanes<T>>(w + (group * s.channels_out + col) * k + at, lanes));
     };
-    gemm_gpu<T, tile>(launch, sizes, pixels, along_k(weights), store);
+    gemm_gpu<T, tile, Lanes>(launch, sizes, pixels, along_k(weights), store);
   }
 }
 

@@ -92,11 +92,11 @@ struct Stage {
 
 /// Hands the sums of a wave to the epilogue, 16 rows at a time by way of shared memory, where they become vectors along
 /// n. The epilogue stands once in the code: the sums move up by one piece instead.
-template <class Core, BlockTile tile, int FM, int FN, class Store>
+template <class Core, BlockTile tile, int FM, int FN, int Lanes, class Store>
 WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core::Acc> shared, const GpuGemmSizes& s,
                             i64 batch, i64 row0, i64 col0, const Store& store) {
   using Acc = typename Core::Acc;
-  constexpr int width = FN * 16, stride = width + 4, vectors = width / gemm_lanes;
+  constexpr int width = FN * 16, stride = width + 4, vectors = width / Lanes;
   Shared<Acc> mine = shared + thread_id() / wave_size * 16 * stride;
   WEFT_NO_UNROLL for (int piece = 0; piece < FM; piece++) {
     barrier();
@@ -108,10 +108,10 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
     WEFT_UNROLL for (int p = 0; p + 1 < FM; p++) { WEFT_UNROLL for (int j = 0; j < FN; j++) c[p][j] = c[p + 1][j]; }
     barrier();
     WEFT_NO_UNROLL for (int at = lane_id(); at < 16 * vectors; at += wave_size) {
-      const i64 row = row0 + piece * 16 + at / vectors, col = col0 + at % vectors * gemm_lanes;
+      const i64 row = row0 + piece * 16 + at / vectors, col = col0 + at % vectors * Lanes;
       if (row >= s.m || col >= s.n) continue;
-      const auto v = load_sums(mine + at / vectors * stride + at % vectors * gemm_lanes);
-      if (col + gemm_lanes <= s.n) store(batch, row, col, v, Full{});
+      const auto v = load_sums<Lanes>(mine + at / vectors * stride + at % vectors * Lanes);
+      if (col + Lanes <= s.n) store(batch, row, col, v, Full{});
       else store(batch, row, col, v, Part{int(s.n - col)});
     }
   }
@@ -148,7 +148,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
 }
 
 /// One block of C. `Store` is told that the batch is `to`.
-template <class T, BlockTile tile, class A, class B, class Store>
+template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {
   using Core = MatrixCore<T>;
@@ -189,12 +189,12 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
     }
     barrier();
   }
-  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)shared, s, to, row0 + wave_row, col0 + wave_col, store);
+  store_sums<Core, tile, fm, fn, Lanes>(c, (Shared<Acc>)shared, s, to, row0 + wave_row, col0 + wave_col, store);
 }
 
 #ifdef WEFT_NVIDIA
 /// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
-template <class T, BlockTile tile, class A, class B, class Store>
+template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {
   using Core = MatrixCore<T>;
@@ -252,7 +252,8 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
     return;
   }
 #endif
-  store_sums<Core, tile, fm, fn>(c, (Shared<Acc>)weft_dynamic_shared, s, to, row0 + wave_row, col0 + wave_col, store);
+  store_sums<Core, tile, fm, fn, Lanes>(c, (Shared<Acc>)weft_dynamic_shared, s, to, row0 + wave_row, col0 + wave_col,
+                                        store);
 }
 #endif
 
@@ -281,10 +282,10 @@ WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
 #endif
 #ifdef WEFT_NVIDIA
         if constexpr (tile.stages > 1 && A::direct && B::direct)
-      gemm_async_block<T, tile>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
+      gemm_async_block<T, tile, Lanes>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
     else
 #endif
-      gemm_gpu_block<T, tile>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
+      gemm_gpu_block<T, tile, Lanes>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
   }
 }
 

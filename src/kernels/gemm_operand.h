@@ -35,15 +35,19 @@ template <class T>
 inline constexpr int stage_lanes = 16 / sizeof(T);
 inline constexpr int gemm_lanes = 8;
 
-/// gemm_lanes sums from shared memory, where they begin on 16 bytes. Lanes side by side read their halves in turn, so
-/// that they meet in no bank.
-template <class Acc>
-WEFT_INLINE Vec<Acc, gemm_lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
+/// Sums from shared memory, where they begin on 16 bytes. Threads side by side read the halves of gemm_lanes sums in
+/// turn, so that they meet in no bank.
+template <int Lanes = gemm_lanes, class Acc>
+WEFT_INLINE Vec<Acc, Lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
   using Half = Vec<Acc, gemm_lanes / 2>;
-  const int turn = lane_id() & 1;
-  const Half a = *(const WEFT_SHARED_SPACE Half*)(from + turn * (gemm_lanes / 2)),
-             b = *(const WEFT_SHARED_SPACE Half*)(from + (1 - turn) * (gemm_lanes / 2));
-  return turn ? join(b, a) : join(a, b);
+  if constexpr (Lanes < gemm_lanes) {
+    return *(const WEFT_SHARED_SPACE Vec<Acc, Lanes>*)from;
+  } else {
+    const int turn = lane_id() & 1;
+    const Half a = *(const WEFT_SHARED_SPACE Half*)(from + turn * (gemm_lanes / 2)),
+               b = *(const WEFT_SHARED_SPACE Half*)(from + (1 - turn) * (gemm_lanes / 2));
+    return turn ? join(b, a) : join(a, b);
+  }
 }
 
 /// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is

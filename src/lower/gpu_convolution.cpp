@@ -93,6 +93,13 @@ Iteration iteration_of(const Region& region, const Window& w) {
           .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
 }
 
+/// Columns that the epilogue gets at once. Eight f64 take so many registers on CDNA that a SIMD holds two waves.
+int epilogue_lanes(const Lowering& lowering, const Region& region) {
+  auto is_wide = [](Instruction* i) { return i->result().dtype() == DType::f64; };
+  bool is_cdna = lowering.chip().kind == ChipKind::amd && lowering.wave() == 64;
+  return is_cdna && std::ranges::any_of(region.epilogue, is_wide) ? 4 : 8;
+}
+
 /// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
 /// its sums.
 PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile,
@@ -102,10 +109,10 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
-  kernel.line("constexpr int W = gemm_lanes;");
+  kernel.line("constexpr int W = ", parts ? 8 : epilogue_lanes(lowering, region), ";");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
-              c.outside.has_value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
+              c.outside.has_value(), ", W>(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = at * s.channels_out + col;");
