@@ -86,6 +86,66 @@ def test_decoder_with_caches(tmp_path, monkeypatch):
     assert any("_more_" in kernel["kernel"] for kernel in kernels)
 
 
+def save(graph, path):
+    made = onnx.helper.make_graph(graph.nodes, path.stem, graph.inputs, graph.outputs, graph.weights)
+    onnx.save(onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
+    """Few pixels and many channels: a second kernel adds the parts and does what comes after the convolution. Two groups
+    of channels that are no whole vectors, and of bytes one that has other than zeros around its pixels; beside them one
+    whose k is short, rounded in f64."""
+    g = main_kernels.Graph()
+    image = g.stored("image", 1, 264, 4, 5)
+    y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
+    g.output(g.node("Relu", g.node("Add", y, g.input("residual", 1, 24, 4, 5))))
+    two = g.node("Conv", g.stored("wide", 1, 528, 3, 3), g.weight("w2", 10, 264, 3, 3), g.weight("bias2", 10), pads=[1, 1, 1, 1], group=2)
+    g.output(g.node("Sigmoid", two))
+    ints = g.input("bytes", 1, 464, 3, 4, type=onnx.TensorProto.INT8)
+    w8 = g.weight("w8", 8, 464, 3, 3, type=np.int8)
+    g.output(g.node("ConvInteger", ints, w8, g.constant("zero", np.int8(3)), pads=[1, 1, 1, 1]), onnx.TensorProto.INT32)
+    q = g.node("QuantizeLinear", g.input("few", 1, 16, 5, 6), g.constant("scale", np.float32(0.02)), g.constant("at", np.int8(-7)))
+    each = [g.constant("w_scale", np.float32([0.01, 0.03] * 5)), g.constant("w_zero", np.zeros(10, np.int8))]
+    rounded = [g.constant("y_scale", np.float32(0.05)), g.constant("y_zero", np.int8(4))]
+    g.output(g.node("QLinearConv", q, "scale", "at", g.weight("w10", 10, 16, 3, 3, type=np.int8), *each, *rounded), onnx.TensorProto.INT8)
+    model = save(g, tmp_path / "convolutions.onnx")
+    limit = ["--norm", "1e-2"] if precision == "f16" else []
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", model, "--device", "amd:0", "--precision", precision, *limit)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([kernel for kernel in kernels if kernel["kernel"].startswith("add_parts")]) == 3
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_rows_masked_by_the_lowest_number(chip, tmp_path):
+    """As BERT does it: f16 holds no lowest f32, and where all keys are masked, minus infinity would make them NaN."""
+    g = main_kernels.Graph()
+    batch, length, heads, d = 2, 24, 2, 16
+    x = g.stored("x", batch, length, heads * d)
+    seen = g.node("Cast", g.input("seen", batch, length, type=onnx.TensorProto.INT64), to=onnx.TensorProto.FLOAT)
+    hidden = g.node("Sub", g.constant("one", np.float32([1])), seen)
+    bias = g.node("Mul", hidden, g.constant("lowest", np.float32([np.finfo(np.float32).min])))
+    bias = g.node("Unsqueeze", bias, g.constant("axes", np.array([1, 2])))
+    parts = []
+    for name in ("q", "k", "v"):
+        y = g.node("MatMul", x, g.weight(f"w{name}", heads * d, heads * d))
+        y = g.node("Reshape", y, g.constant(f"shape{name}", np.array([batch, length, heads, d])))
+        parts.append(g.node("Transpose", y, perm=[0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]))
+    weights = g.node("Softmax", g.node("Add", g.node("MatMul", parts[0], parts[1]), bias), axis=-1)
+    g.output(g.node("MatMul", weights, parts[2]))
+    means = g.node("Add", g.node("Mul", g.node("MatMul", parts[0], parts[1]), g.constant("scale", np.float32([0.25]))), bias)
+    g.output(g.node("Softmax", means, axis=-1))
+    seen = np.zeros((batch, length), np.int64)
+    seen[1, 9:17] = 1
+    np.save(tmp_path / "seen.npy", seen)
+    done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", save(g, tmp_path / "masked.onnx"), "-i", f"seen={tmp_path}/seen.npy",
+                                     "--device", "amd:0", "--precision", "f16", "--norm", "1e-2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(kernel["kernel"].startswith("attention_f16") for kernel in kernels)
+
+
 def test_sizes_in_inputs(tmp_path):
     """The length of a cache that an input holds: read before the run, also where it alone changes."""
     node = onnx.helper.make_node("GroupQueryAttention", ["q", "k", "v", "old_k", "old_v", "last", "total"], ["y", "new_k", "new_v"],
