@@ -302,20 +302,42 @@ print('done')
 """
 
 
-@pytest.mark.parametrize("command", [["-c", "import onnxruntime_ep_weft.classic\n{script}"],
-                                     ["-m", "onnxruntime_ep_weft", "{file}"]])
-def test_the_migraphx_sample_runs_unchanged(tmp_path, provider, command):
-    import os
-    import pathlib
-
-    path = tmp_path / "model.onnx"
-    path.write_bytes(mlp().SerializeToString())
-    script = SCRIPT.format(path=str(path))
-    (tmp_path / "sample.py").write_text(script)
-    words = [word.format(script=script, file=tmp_path / "sample.py") for word in command]
+def python(provider, *words):
+    """Another Python that finds the package."""
     package = str(pathlib.Path(provider.__file__).parents[1])
     paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("command", [["-c", "import onnxruntime_ep_weft.classic\n{script}"],
+                                     ["-m", "onnxruntime_ep_weft", "{file}"]])
+def test_the_migraphx_sample_runs_unchanged(tmp_path, provider, command):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    script = SCRIPT.format(path=str(path))
+    (tmp_path / "sample.py").write_text(script)
+    done = python(provider, *(word.format(script=script, file=tmp_path / "sample.py") for word in command))
     assert done.stdout.strip().endswith("done")
     assert "3/3 nodes on Weft" in done.stderr
+
+
+LATE = """
+import onnxruntime as ort, onnxruntime_ep_weft
+ort.register_execution_provider_library('by hand', onnxruntime_ep_weft.get_library_path())
+onnxruntime_ep_weft.register()
+settings = ort.SessionOptions()
+weft = [device for device in ort.get_ep_devices() if device.ep_name == 'WeftExecutionProvider']
+settings.add_provider_for_devices(weft[:1], {{'no_such_option': '1'}})
+try:
+    ort.InferenceSession({path!r}, settings)
+except Exception as error:
+    print('refused:', error)
+"""
+
+
+def test_register_forbids_the_fallback_of_a_library_that_is_registered_already(tmp_path, provider):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    assert "refused: " in python(provider, "-c", LATE.format(path=str(path))).stdout

@@ -42,7 +42,6 @@ def register() -> None:
 
     from . import _sessions
 
-    if any(device.ep_name == get_ep_name() for device in onnxruntime.get_ep_devices()):
-        return
-    onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
+    if not any(device.ep_name == get_ep_name() for device in onnxruntime.get_ep_devices()):
+        onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
     _sessions.forbid_fallback(_NAMES)

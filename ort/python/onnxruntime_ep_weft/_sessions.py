@@ -6,6 +6,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_inference_collection as collection
 
 _Session = collection.InferenceSession
+_forbids_fallback = False
 
 
 def _name(provider):
@@ -15,6 +16,10 @@ def _name(provider):
 def forbid_fallback(names):
     """A session that names one of these providers raises when it cannot have it; so does one that was given providers by
     device, whichever they are."""
+    global _forbids_fallback
+    if _forbids_fallback:
+        return
+    _forbids_fallback = True
     make = _Session._create_inference_session
 
     @functools.wraps(make)
