@@ -345,3 +345,8 @@ def test_every_option_has_a_test(names):
 def test_every_variable_has_a_test():
     variables = {name.lower() for name in MIGRAPHX_VARIABLES + PLUGIN_VARIABLES}
     assert variables <= {name for name, way in WAYS if way == "ORT_MIGRAPHX_"}
+
+
+def test_every_option_stands_in_the_tables_for_users():
+    text = (ROOT / "docs/onnxruntime.md").read_text().lower()
+    assert [name for name in ROWS if not re.search(rf"\b(ort_)?(migraphx_)?{name}\b", text)] == []
