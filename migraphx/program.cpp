@@ -185,7 +185,7 @@ using namespace weft::mgx;
 migraphx_program& migraphx_program::operator=(const migraphx_program& other) {
   if (this == &other) return *this;
   source = other.source, precision = other.precision, made = other.made;
-  products = other.products, magnitudes = other.magnitudes;
+  products = other.products, magnitudes = other.magnitudes, refusal = other.refusal;
   modules.clear();
   for (const auto& module : other.modules) modules.push_back(std::make_unique<migraphx_module>(*module));
   return *this;
@@ -198,6 +198,7 @@ migraphx_module* migraphx_program::main() {
 }
 
 weft::Graph migraphx_program::graph(const weft::adapters::Values& late_values) const {
+  if (refusal) throw refusal->error;
   if (!source && modules.empty())
     refuse("the program is empty", "parse a model, or add instructions to its main module");
   weft::Graph graph = source ? source->read(late_values) : modules[0]->builder.build();
@@ -207,6 +208,7 @@ weft::Graph migraphx_program::graph(const weft::adapters::Values& late_values) c
 
 void migraphx_program::compile(const std::string& target, const migraphx_compile_options& how) {
   if (made) refuse("the program is compiled already");
+  if (refusal) return;
   // What was written for an AMD GPU runs on the best that there is.
   weft::CompileOptions options{.device = target == "gpu" ? "auto" : target, .precision = precision};
   bool gives_outputs = target == "gpu" && !how.offload_copy;
@@ -225,6 +227,7 @@ void migraphx_program::compile(const std::string& target, const migraphx_compile
 }
 
 weft::mgx::Compiled& migraphx_program::compiled() const {
+  if (refusal) throw refusal->error;
   if (!made) refuse("the program is not compiled", "call migraphx_program_compile first");
   return *made;
 }
@@ -237,8 +240,12 @@ void migraphx_program::set_precision(weft_precision wanted) {
 
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
+  if (refusal) return {};
   weft::Graph wanted = graph();
   return named_shapes(wanted.inputs(), source ? source->late : std::vector<weft::adapters::LateInput>());
 }
 
-migraphx_shapes migraphx_program::results() const { return made ? made->results() : shapes_of(graph().outputs()); }
+migraphx_shapes migraphx_program::results() const {
+  if (refusal) return {std::vector<migraphx_shape>(refusal->results)};
+  return made ? made->results() : shapes_of(graph().outputs());
+}

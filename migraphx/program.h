@@ -27,6 +27,12 @@ struct Source {
   Graph read(const adapters::Values& late_values = {}) const;
 };
 
+/// What is wrong with a body of control flow that was compiled before anybody knew whether it would run (body.h).
+struct Refusal {
+  Error error;
+  size_t results;  ///< that it would give
+};
+
 class Compiled;
 
 /// Inputs whose values decide what there is to compile.
@@ -90,5 +96,6 @@ struct migraphx_program {
   int products = 0;                           ///< that run in 8 bits, as weft_graph_quantize numbers them
   std::vector<weft::Tensor> magnitudes = {};  ///< of what they multiply
   std::shared_ptr<weft::mgx::Compiled> made = {};
+  std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by whoever needs what was compiled
   mutable migraphx_context context = {};
 };

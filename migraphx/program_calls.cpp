@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "migraphx/body.h"
 #include "migraphx/program.h"
 
 using namespace weft::mgx;
@@ -98,6 +99,20 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
   return program;
 }
 
+/// As `read`; what is wrong with a body of control flow is kept for its run.
+std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_onnx_options& options) {
+  auto bytes = source.bytes;
+  try {
+    return read(std::move(source), options);
+  } catch (const weft::Error& error) {
+    auto results = results_of_body(*bytes);
+    if (!results) throw;
+    auto program = std::make_unique<migraphx_program>();
+    program->refusal = Refusal{error, *results};
+    return program;
+  }
+}
+
 /// Of a loaded program, the report: its graph is not kept.
 std::string text_of(const migraphx_program& program) {
   bool is_loaded = program.made && !program.source && program.modules.empty();
@@ -136,7 +151,7 @@ migraphx_status migraphx_parse_onnx_buffer(migraphx_program_t* out, const void* 
     const char* bytes = &given(static_cast<const char*>(data));
     Source source{.bytes = std::make_shared<const std::string>(bytes, size)};
     if (options) source.options.folder = options->folder;
-    *out = read(std::move(source), options ? *options : migraphx_onnx_options{}).release();
+    *out = read_in_memory(std::move(source), options ? *options : migraphx_onnx_options{}).release();
   });
 }
 

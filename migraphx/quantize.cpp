@@ -77,6 +77,7 @@ std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
 void quantize(migraphx_program& program, int products, const std::vector<migraphx_program_parameters>& samples) {
   if (program.made) refuse("the program is compiled already", "its precision is settled before that");
   if (program.products) refuse("the program is quantised already");
+  if (program.refusal) return;
   program.magnitudes = measure(program, products, samples);
   program.products = products;
 }

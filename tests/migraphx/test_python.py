@@ -74,11 +74,11 @@ def fp8(program):
     migraphx.quantize_fp8(program, migraphx.get_target("cpu"), SAMPLES)
 
 
-def graph_of(node, inputs, rank):
+def graph_of(node, inputs, rank, name="g"):
     """A model of one node; `inputs`: (name, element type, sizes)."""
     values = [helper.make_tensor_value_info(*value) for value in inputs]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"y{i}" for i in range(rank)])
-    return helper.make_model(helper.make_graph([node], "g", values, [y]), opset_imports=[helper.make_opsetid("", 21)],
+    return helper.make_model(helper.make_graph([node], name, values, [y]), opset_imports=[helper.make_opsetid("", 21)],
                              ir_version=10).SerializeToString()
 
 
@@ -118,6 +118,21 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
         np.testing.assert_array_equal(got, -x)
     with pytest.raises(RuntimeError, match="Transpose"):
         program.run({"x": migraphx.argument(x), "is_flat": migraphx.argument(np.array(False))})
+
+
+def test_a_body_of_control_flow_is_judged_when_it_runs():
+    """onnxruntime's provider gives such names to what it compiles before anybody knows whether it will run."""
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
+    x = ("x", TensorProto.FLOAT, [2, 3])
+    with pytest.raises(RuntimeError, match="Transpose"):
+        migraphx.parse_onnx_buffer(graph_of(node, [x], 3, "MGXKernel_graph_main_1_0"))
+    program = migraphx.parse_onnx_buffer(graph_of(node, [x], 3, "MGXKernel_subgraph_g1_1_0"))
+    migraphx.quantize_fp16(program)
+    int8(program)
+    program.compile(migraphx.get_target("gpu"), offload_copy=False)
+    assert len(program.get_output_shapes()) == 1
+    with pytest.raises(RuntimeError, match="Transpose"):
+        program.run({"x": migraphx.argument(np.zeros((2, 3), np.float32))})
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):

@@ -62,6 +62,12 @@ def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
         feed(client, tmp_path / "sums.onnx", "--batches", 2)
 
 
+def test_a_branch_that_is_invalid_need_not_run(client):
+    """The function's branch for pictures takes four sizes apart, of five."""
+    results = json.loads(client("cases", "--match", "affine_grid_3d_expanded").splitlines()[-1])
+    assert [(r["cpu"], r["weft"], r["nodes"] > 0) for r in results] == [("pass", "pass", True)]
+
+
 def test_conformance_cases(client):
     results = json.loads(client("cases", "--every", 211).splitlines()[-1])
     ours = [r for r in results if r["nodes"] > 0 and r["cpu"] == "pass"]

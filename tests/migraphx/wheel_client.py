@@ -2,7 +2,7 @@
 """What runs on AMD's unmodified onnxruntime-migraphx wheel, its libraries being Weft's.
 
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py models MODEL.onnx ...
-    PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py cases [--every N]
+    PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py cases [--every N] [--match TEXT]
 
 `migraphx` is imported first: it loads Weft's libmigraphx_c.so.3 and, without AMD's driver, the HIP facade. `python` is one
 that has the wheel installed.
@@ -107,7 +107,7 @@ def feed_command(options):
 def cases_command(options):
     import onnx_cases
 
-    results = onnx_cases.run(NAME, every=options.every, first=options.first)
+    results = onnx_cases.run(NAME, every=options.every, first=options.first, match=options.match)
     print(json.dumps(results))
 
 
@@ -125,6 +125,7 @@ def main():
     cases = verbs.add_parser("cases")
     cases.add_argument("--every", type=int, default=1)
     cases.add_argument("--first", type=int, default=0)
+    cases.add_argument("--match", default="")
     cases.set_defaults(function=cases_command)
     options = parser.parse_args()
     options.function(options)

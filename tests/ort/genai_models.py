@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2", "gptoss")
 PRECISIONS = ("fp32", "fp16", "int4")
 END = 2  # the token that ends a text: its logit is 0, never the largest
 
@@ -35,18 +35,20 @@ class Decoder:
     inner: int = 160
     vocab: int = 512
     context: int = 2048
-    window: int = 10  # of mistral, phi3 and every second layer of gemma2
+    window: int = 10  # of mistral, phi3 and every second layer of gemma2 and gptoss
+    experts: int = 4  # of gptoss, two for each token
     zeros: bool = False  # int4 weights with zero points
     accuracy: int = 4  # of int4 products
     qdq: bool = False  # int4 weights in DequantizeLinear nodes
-    sinks: bool = False  # a learnt score in each head's softmax, as in gpt-oss
+    sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
     lora: int = 0  # rank of overridable weights beside each attention's last product
     seed: int = 0
 
     def window_of(self, layer):
-        return self.window if self.arch in ("mistral", "phi3") or (self.arch == "gemma2" and layer % 2 == 0) else -1
+        every_second = self.arch in ("gemma2", "gptoss") and layer % 2 == 0
+        return self.window if self.arch in ("mistral", "phi3") or every_second else -1
 
 
 PRESETS = {
@@ -173,8 +175,8 @@ class Graph:
         d, at = self.d, f"layers.{layer}.attn"
         sizes = [d.heads * d.head, d.kv_heads * d.head, d.kv_heads * d.head]
         qkv = [self.matmul(x, at + ".qkv", d.hidden, sum(sizes)), "", ""]
-        if d.arch == "qwen2":
-            qkv[0] = self.node("Add", [qkv[0], self.weight(at + ".bias", self.normal(sum(sizes)))], at + ".biased")
+        if d.arch in ("qwen2", "gptoss"):
+            qkv[0] = self.biased(qkv[0], at + ".qkv", sum(sizes))
         if d.arch == "qwen3":
             parts = self.node("Split", [qkv[0], self.weight(at + ".parts", np.array(sizes, np.int64))], at + ".split", 3,
                               axis=-1)
@@ -182,7 +184,7 @@ class Graph:
                    parts[2]]
         past, present = (f"{word}.{layer}." for word in ("past_key_values", "present"))
         inputs = [*qkv, past + "key", past + "value", "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"]
-        if d.sinks:
+        if d.sinks or d.arch == "gptoss":
             inputs += ["", "", self.weight(at + ".sinks", self.normal(d.heads))]
         cap = 50.0 if d.arch == "gemma2" else 0.0
         self.nodes.append(helper.make_node(
@@ -193,6 +195,8 @@ class Graph:
             for word in "key", "value":
                 port.append((start + word, self.element, ["batch_size", d.kv_heads, length, d.head]))
         y = self.matmul(at, f"layers.{layer}.o", d.heads * d.head, d.hidden)
+        if d.arch == "gptoss":
+            y = self.biased(y, f"layers.{layer}.o", d.hidden)
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
@@ -204,8 +208,36 @@ class Graph:
         low = self.node("MatMul", [x, parts[0]], at + ".low")
         return self.node("Add", [y, self.node("MatMul", [low, parts[1]], at + ".high")], at + ".sum")
 
+    def biased(self, x, name, size):
+        return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
+
+    def expert_weight(self, name, n, k):
+        """Weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
+        count, scale = self.d.experts, 1 / np.sqrt(k)
+        bias = self.weight(name + ".bias", self.normal(count, n))
+        if self.d.precision != "int4":
+            return [self.weight(name + ".weight", self.normal(count, n, k, scale=scale)), bias]
+        scales = (scale / 4.6 * self.random.uniform(0.7, 1.3, (count, n, k // 32))).astype(np.float32)
+        scales *= self.random.choice(np.array([-1, 1], np.float32), scales.shape)  # the quantiser's have signs
+        packed = self.random.integers(0, 256, (count, n, k // 2), np.uint8)
+        return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
+
+    def mixture(self, x, layer):
+        """Two experts of each token, with gates beside what they gate."""
+        d, at = self.d, f"layers.{layer}.moe"
+        scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
+        flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")
+        inputs = [x, flat, *self.expert_weight(at + ".gate_up", 2 * d.inner, d.hidden),
+                  *self.expert_weight(at + ".down", d.hidden, d.inner)]
+        kind = {"op": "QMoE", "expert_weight_bits": 4, "block_size": 32} if d.precision == "int4" else {"op": "MoE"}
+        return self.contrib(kind.pop("op"), inputs, at, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=7.0,
+                            activation_type="swiglu", swiglu_fusion=1, k=2, normalize_routing_weights=1, use_sparse_mixer=0,
+                            **kind)
+
     def feed_forward(self, x, layer):
         d, at = self.d, f"layers.{layer}.mlp"
+        if d.arch == "gptoss":
+            return self.mixture(x, layer)
         gate, up = (self.matmul(x, f"{at}.{word}", d.hidden, d.inner) for word in ("gate", "up"))
         if d.arch == "gemma2":
             active = self.node("Gelu", [gate], at + ".gelu", approximate="tanh")

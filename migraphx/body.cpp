@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "migraphx/body.h"
+
+#include <cstdint>
+
+namespace weft::mgx {
+namespace {
+
+/// The provider's word for a graph inside a node; its word for a model's main graph is "MGXKernel_graph_".
+constexpr std::string_view name_of_bodies = "MGXKernel_subgraph_";
+// Numbers of fields in onnx.proto: of a model, and of a graph.
+constexpr uint64_t graph_of_model = 7, name_of_graph = 2, output_of_graph = 12;
+
+/// Reads protobuf fields one after the other.
+class Fields {
+ public:
+  explicit Fields(std::string_view bytes) : rest_(bytes) {}
+
+  struct Field {
+    uint64_t number;
+    std::string_view bytes;  ///< of a text or message; empty for numbers
+  };
+
+  /// Nothing at the end, and where the bytes are no fields.
+  std::optional<Field> next() {
+    auto key = varint();
+    if (!key) return std::nullopt;
+    auto length = length_of(*key & 7);
+    if (!length || *length > rest_.size()) return std::nullopt;
+    Field field{*key >> 3, (*key & 7) == 2 ? rest_.substr(0, *length) : std::string_view()};
+    rest_.remove_prefix(*length);
+    return field;
+  }
+
+ private:
+  std::optional<uint64_t> varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+    return std::nullopt;
+  }
+
+  /// Bytes that are left of a field of this wire type.
+  std::optional<uint64_t> length_of(uint64_t wire_type) {
+    if (wire_type == 0) return varint() ? std::optional<uint64_t>(0) : std::nullopt;
+    if (wire_type == 1) return 8;
+    if (wire_type == 2) return varint();
+    return wire_type == 5 ? std::optional<uint64_t>(4) : std::nullopt;
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::optional<size_t> results_of_body(std::string_view model) {
+  std::string_view name, graph;
+  Fields fields(model);
+  while (auto field = fields.next())
+    if (field->number == graph_of_model) graph = field->bytes;
+  size_t results = 0;
+  Fields parts(graph);
+  while (auto part = parts.next()) {
+    if (part->number == name_of_graph) name = part->bytes;
+    results += part->number == output_of_graph ? 1 : 0;
+  }
+  return name.starts_with(name_of_bodies) ? std::optional(results) : std::nullopt;
+}
+
+}  // namespace weft::mgx
