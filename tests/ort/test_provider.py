@@ -270,6 +270,33 @@ def test_a_table_stays_in_its_file(tmp_path):
     assert float(done.stdout) < 30
 
 
+WEIGHTS = """
+import sys
+import onnxruntime_ep_weft; onnxruntime_ep_weft.register()
+from models import mlp, numbers, session
+def held():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
+session(mlp())  # the compiler's own
+before, made = held(), []
+for i in range(2):
+    made.append(session(sys.argv[1]))
+    made[-1].run(None, {"x": numbers(1, 4096)})
+    print(held() - before)
+"""
+
+
+def test_weights_are_held_once(tmp_path):
+    """64 MiB of them: packed, without onnxruntime's own; a second session shares them."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+    made = model(nodes, [("x", F, ["n", 4096])], [("y", F, ["n", 4096])], [("w", numbers(4096, 4096))])
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    done = subprocess.run([sys.executable, "-c", WEIGHTS, tmp_path / "m.onnx"], capture_output=True, text=True,
+                          cwd=pathlib.Path(__file__).parent, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0, done.stderr
+    one, two = map(float, done.stdout.split())
+    assert 64 <= one < 96 and two < 112
+
+
 def test_defaults_of_inputs_may_be_overridden():
     proto = mlp()
     proto.graph.input.append(helper.make_tensor_value_info("b", F, [32, 8]))
