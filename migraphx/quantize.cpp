@@ -56,6 +56,15 @@ std::vector<weft::Tensor> tensors_of(const std::vector<migraphx_argument>& argum
   return tensors;
 }
 
+/// AMD's provider of onnxruntime gives examples for models of free sizes only; for others, what a calibration table
+/// says.
+void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
+  for (const weft::Port& port : graph.inputs())
+    if (!sample.map.contains(port.name))
+      refuse("the calibration data has no example of parameter '" + std::string(port.name) + "'",
+             "ranges from a table are none; Weft's own provider of onnxruntime reads tables");
+}
+
 /// Runs the program, with magnitudes for results, on every sample.
 std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
                                   const std::vector<migraphx_program_parameters>& samples) {
@@ -65,6 +74,7 @@ std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
   graph.observe(products);
   if (graph.outputs().empty()) return {};
   if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
+  for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
   Compiled observed(graph.compile({.device = "cpu"}), false, program.source ? program.source->bytes : nullptr);
   std::vector<weft::Tensor> most;
   for (const migraphx_program_parameters& sample : samples) keep_greatest(most, tensors_of(observed.run(sample).list));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """AMD's unmodified wheel of onnxruntime with the MIGraphX provider inside, over Weft's libraries."""
 import json
+import struct
 
 import onnx
 import pytest
@@ -47,6 +48,32 @@ def test_fixed_sizes_and_saved_programs(client, fixed_model, tmp_path):
 def test_precision_reaches_the_compiler(client, fixed_model, option):
     error = feed(client, fixed_model, "--batches", 2, "--option", option)["errors"][0]
     assert COMPARED < error < 0.1
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A calibration table in TensorRT's form."""
+    path = tmp_path_factory.mktemp("table") / "ranges"
+    path.write_text(f"TRT-8601-EntropyCalibration2\nimage: {struct.pack('>f', 1 / 127).hex()}\n")
+    return path
+
+
+def in_8_bits(option, table):
+    return ["--option", f"migraphx_{option}=1", f"migraphx_int8_calibration_table_name={table}",
+            "migraphx_int8_use_native_calibration_table=1"]
+
+
+@pytest.mark.parametrize("option, least, most", [("int8_enable", 1e-4, 2e-2), ("fp8_enable", 1e-3, 0.2)])
+def test_8_bits_are_calibrated_on_the_first_run_of_a_size(client, table, option, least, most):
+    """AMD's provider hands the quantiser its inputs, where the model's sizes are free."""
+    errors = feed(client, DIGITS, "--batches", 2, 3, *in_8_bits(option, table))["errors"]
+    assert all(least < error < most for error in errors)
+
+
+def test_8_bits_without_examples_are_refused(client, fixed_model, table):
+    """Where sizes are fixed, it hands it what the table says instead."""
+    with pytest.raises(AssertionError, match="no example of parameter 'image'"):
+        feed(client, fixed_model, "--batches", 2, *in_8_bits("int8_enable", table))
 
 
 def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
