@@ -8,8 +8,8 @@ namespace {
 
 /// The provider's word for a graph inside a node; its word for a model's main graph is "MGXKernel_graph_".
 constexpr std::string_view name_of_bodies = "MGXKernel_subgraph_";
-// Numbers of fields in onnx.proto: of a model, and of a graph.
-constexpr uint64_t graph_of_model = 7, name_of_graph = 2, output_of_graph = 12;
+// Numbers of fields in onnx.proto: of a model, of a graph, of an input.
+constexpr uint64_t graph_of_model = 7, name_of_graph = 2, input_of_graph = 11, output_of_graph = 12, name_of_value = 1;
 
 /// Reads protobuf fields one after the other.
 class Fields {
@@ -55,20 +55,27 @@ class Fields {
   std::string_view rest_;
 };
 
+/// The last field of this number, as protobuf reads fields that come once.
+std::string_view field_of(std::string_view message, uint64_t number) {
+  std::string_view bytes;
+  Fields fields(message);
+  while (auto field = fields.next())
+    if (field->number == number) bytes = field->bytes;
+  return bytes;
+}
+
 }  // namespace
 
-std::optional<size_t> results_of_body(std::string_view model) {
-  std::string_view name, graph;
-  Fields fields(model);
-  while (auto field = fields.next())
-    if (field->number == graph_of_model) graph = field->bytes;
-  size_t results = 0;
-  Fields parts(graph);
-  while (auto part = parts.next()) {
-    if (part->number == name_of_graph) name = part->bytes;
-    results += part->number == output_of_graph ? 1 : 0;
+std::optional<Body> body_of(std::string_view model) {
+  std::string_view graph = field_of(model, graph_of_model);
+  if (!field_of(graph, name_of_graph).starts_with(name_of_bodies)) return std::nullopt;
+  Body body;
+  Fields fields(graph);
+  while (auto field = fields.next()) {
+    if (field->number == input_of_graph) body.inputs.emplace_back(field_of(field->bytes, name_of_value));
+    if (field->number == output_of_graph) ++body.results;
   }
-  return name.starts_with(name_of_bodies) ? std::optional(results) : std::nullopt;
+  return body;
 }
 
 }  // namespace weft::mgx

@@ -238,14 +238,20 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
+/// Of a refused body they have no elements: whoever has arguments of other sizes parses it again for these.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
-  if (refusal) return {};
+  if (refusal) {
+    migraphx_program_parameter_shapes shapes;
+    for (const std::string& name : refusal->body.inputs)
+      shapes.list.emplace_back(name, make_shape(migraphx_shape_float_type, {0}));
+    return shapes;
+  }
   weft::Graph wanted = graph();
   return named_shapes(wanted.inputs(), source ? source->late : std::vector<weft::adapters::LateInput>());
 }
 
 migraphx_shapes migraphx_program::results() const {
-  if (refusal) return {std::vector<migraphx_shape>(refusal->results)};
+  if (refusal) return {std::vector<migraphx_shape>(refusal->body.results)};
   return made ? made->results() : shapes_of(graph().outputs());
 }

@@ -9,6 +9,7 @@
 #include "adapters/late_inputs.h"
 #include "adapters/served.h"
 #include "adapters/variants.h"
+#include "migraphx/body.h"
 #include "migraphx/builder.h"
 #include "migraphx/handles.h"
 
@@ -30,7 +31,7 @@ struct Source {
 /// What is wrong with a body of control flow that was compiled before anybody knew whether it would run (body.h).
 struct Refusal {
   Error error;
-  size_t results;  ///< that it would give
+  Body body;
 };
 
 class Compiled;

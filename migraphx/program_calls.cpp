@@ -70,13 +70,31 @@ weft::adapters::Guesses guesses_for(Source& source, const migraphx_onnx_options&
   });
 }
 
-weft::Graph read_guessing(Source& source, weft::adapters::Guesses& guesses) {
+/// False when it is there already.
+bool add(std::vector<std::string>& shapes, const std::string& shape) {
+  if (std::ranges::find(shapes, shape) != shapes.end()) return false;
+  shapes.push_back(shape);
+  return true;
+}
+
+/// The sizes that were asked for an input without a rank, if it is the error that there is one.
+std::optional<std::string> missing_rank(const weft::Error& error, const migraphx_onnx_options& options) {
+  if (error.code() != "E134") return std::nullopt;
+  for (const auto& [name, lengths] : options.lengths)
+    if (error.facts() == "input '" + name + "' has no rank") return request(name, fixed(lengths));
+  for (const auto& [name, sizes] : options.ranges)
+    if (error.facts() == "input '" + name + "' has no rank") return request(name, sizes);
+  return std::nullopt;
+}
+
+weft::Graph read_guessing(Source& source, weft::adapters::Guesses& guesses, const migraphx_onnx_options& options) {
   for (;;) {
     try {
       weft::Graph graph = source.read();
       source.late = guesses.inputs();
       return graph;
     } catch (const weft::Error& error) {
+      if (auto sizes = missing_rank(error, options); sizes && add(source.options.shapes, *sizes)) continue;
       auto values = guesses.next(error);
       if (!values) throw;
       source.options.constants = *values;
@@ -90,10 +108,10 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
   weft::adapters::Guesses guesses = guesses_for(source, options);
-  weft::Graph graph = read_guessing(source, guesses);  // the ports point into it
+  weft::Graph graph = read_guessing(source, guesses, options);  // the ports point into it
   for (const weft::Port& port : graph.inputs())
-    if (std::string sizes = sizes_of(port, options); !sizes.empty()) source.options.shapes.push_back(sizes);
-  if (!source.options.shapes.empty()) read_guessing(source, guesses);  // what does not fit is told now
+    if (std::string sizes = sizes_of(port, options); !sizes.empty()) add(source.options.shapes, sizes);
+  if (!source.options.shapes.empty()) read_guessing(source, guesses, options);  // what does not fit is told now
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
@@ -105,10 +123,10 @@ std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_o
   try {
     return read(std::move(source), options);
   } catch (const weft::Error& error) {
-    auto results = results_of_body(*bytes);
-    if (!results) throw;
+    auto body = body_of(*bytes);
+    if (!body) throw;
     auto program = std::make_unique<migraphx_program>();
-    program->refusal = Refusal{error, *results};
+    program->refusal = Refusal{error, std::move(*body)};
     return program;
   }
 }

@@ -131,8 +131,23 @@ def test_a_body_of_control_flow_is_judged_when_it_runs():
     int8(program)
     program.compile(migraphx.get_target("gpu"), offload_copy=False)
     assert len(program.get_output_shapes()) == 1
+    assert [(name, shape.lens()) for name, shape in program.get_parameter_shapes().items()] == [("x", [0])]
     with pytest.raises(RuntimeError, match="Transpose"):
         program.run({"x": migraphx.argument(np.zeros((2, 3), np.float32))})
+
+
+def test_an_input_without_a_rank_has_the_one_that_is_given():
+    node = helper.make_node("Neg", ["x"], ["y"])
+    model = graph_of(node, [("x", TensorProto.FLOAT, None)], 2)
+    with pytest.raises(RuntimeError, match="has no rank"):
+        migraphx.parse_onnx_buffer(model)
+    x = np.array([[1, 2, 3]], np.float32)
+    program = migraphx.parse_onnx_buffer(model, map_input_dims={"x": [1, 3], "no_input": [2]})
+    program.compile(migraphx.get_target("cpu"))
+    assert program.get_parameter_shapes()["x"].lens() == [1, 3]
+    np.testing.assert_array_equal(np.array(program.run({"x": x})[0]), -x)
+    scalar = migraphx.parse_onnx_buffer(model, map_input_dims={"x": []})
+    assert scalar.get_parameter_shapes()["x"].lens() == []
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
