@@ -172,6 +172,18 @@ def test_shapes_fix_and_bound():
     assert caught.value.code == "E311"
 
 
+def test_an_input_without_a_rank_has_the_one_that_is_given(tmp_path):
+    from onnx import TensorProto, helper, save
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    with pytest.raises(weft.Error, match="--shape x="):
+        weft.compile(tmp_path / "m.onnx", device="ref")
+    program = weft.compile(tmp_path / "m.onnx", device="ref", shapes={"x": (2, (1, 8))})
+    assert program(np.array([[-1, 2], [3, -4]], np.float32)).tolist() == [[0, 2], [3, 0]]
+
+
 def test_bytes_are_a_model(ten):
     model = weft.compile(MODEL.read_bytes(), device="ref")
     assert model(ten).argmax(1).tolist() == list(range(10))

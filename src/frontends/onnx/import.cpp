@@ -436,9 +436,11 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
     known.type.dims.emplace();
     for (int64_t size : initial->dims) known.type.dims->push_back({.value = size});
   }
+  auto wanted = options_.shapes.find(std::string(input.name));
+  bool is_wanted = wanted != options_.shapes.end();
+  if (is_wanted && !known.type.dims) known.type.dims.emplace();  // which are said
   Type type = declared_type(known);
-  auto wanted = type.is_tensor() ? options_.shapes.find(std::string(input.name)) : options_.shapes.end();
-  if (wanted != options_.shapes.end()) type.shape.dims = wanted->second;
+  if (is_wanted && type.is_tensor()) type.shape.dims = wanted->second;
   std::string name(input.name);
   if (initial) {
     check_default(name, type, *initial);
