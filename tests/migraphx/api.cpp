@@ -169,7 +169,7 @@ TEST_CASE("migraphx: one compilation serves a range of sizes") {
     migraphx::shape now(migraphx_shape_float_type, {batch, 1, 8, 8});
     migraphx::arguments results = program.eval({{"image", migraphx::argument::generate(now, 1)}});
     CHECK(results[0].get_shape().lengths() == std::vector<size_t>{batch, 10});
-    CHECK(difference(results[0].as_vector<float>(), answer(compiled(digits(batch), "ref"))) < 1e-6);
+    CHECK(difference(results[0].as_vector<float>(), answer(compiled(digits(batch), "ref"))) < 1e-5);
   }
   migraphx::shape large(migraphx_shape_float_type, {17, 1, 8, 8});
   CHECK(error_of([&] { program.eval({{"image", migraphx::argument::generate(large)}}); }).find("17") !=
