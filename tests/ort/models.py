@@ -56,8 +56,9 @@ def session(proto, options=None, entries=None, name=NAME, **settings):
     bytes_or_path = proto if isinstance(proto, str) else proto.SerializeToString()
     if not TAKES_NAMES:
         devices = [device for device in ort.get_ep_devices() if device.ep_name == name]
-        wanted = int((options or {}).get("device_id", 0))
-        settings_.add_provider_for_devices([devices[wanted if wanted < len(devices) else 0]], options or {})
+        wanted = (options or {}).get("device_id", "0")
+        chosen = [device for device in devices if device.ep_metadata["cuda_device_id"] == wanted] or devices
+        settings_.add_provider_for_devices(chosen[:1], options or {})
         return ort.InferenceSession(bytes_or_path, settings_)
     return ort.InferenceSession(bytes_or_path, settings_, providers=[(name, options or {})])
 
