@@ -121,7 +121,9 @@ Values mat_mul(Call& c) {
   return {matmul(arg(c, 0), arg(c, 1))};
 }
 
+/// A vector stays as it is, as in onnxruntime.
 Expr swap_last(Expr x) {
+  if (x.rank() < 2) return x;
   auto order = every_axis(x.rank());
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return transpose(x, order);
@@ -146,6 +148,7 @@ Values fused_matmul(Call& c) {
   double alpha = c.number("alpha", 1);
   // The batch axes of such a matrix stand between its rows and columns: [m, batch.., k] -> [batch.., m, k].
   auto batch_first = [](Expr x) {
+    if (x.rank() < 2) return x;
     auto order = every_axis(x.rank());
     std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
     return transpose(x, order);
