@@ -272,6 +272,17 @@ def test_fused_gemm(activation):
 
 def test_same_as_onnx():
     judge("TransposeMatMul", [floats(2, 4, 3), floats(2, 4, 5)], {"transA": 1, "alpha": 0.5})
+
+
+@pytest.mark.parametrize("a, b", [((3,), (3, 5)), ((4, 3), (3,)), ((3,), (3,))], ids=str)
+def test_fused_product_leaves_vectors_untransposed(a, b):
+    judge("FusedMatMul", [floats(*a), floats(*b)], {"transA": int(len(a) == 1), "transB": int(len(b) == 1)})
+
+
+def test_attention_refuses_a_mask_of_texts():
+    inputs = [floats(BATCH, TOKENS, WIDTH)] * 3 + [None, np.array([["a"] * TOKENS] * BATCH, object)]
+    with pytest.raises(weft.Error, match="E141.*string"):
+        weft.compile(model_of("MultiHeadAttention", inputs, ["y"], {"num_heads": HEADS})[0], device="ref")
     judge("Trilu", [floats(2, 4, 4), np.array(1)], {"upper": 1})
     judge("Range", [np.int32(1), np.int32(9), np.int32(2)], constants=(0, 1, 2))
     judge("GatherND", [floats(3, 4, 5), np.array([[0, 1], [2, 3]])])

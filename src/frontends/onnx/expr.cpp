@@ -17,7 +17,10 @@ Expr apply(Fn fn, const Call& call, Values operands) {
   return {&call, call.emit(Elementwise{.fn = fn}, std::move(operands))};
 }
 
-Expr number(const Call& call, DType type, double value) { return {&call, constant(call.module(), type, value)}; }
+Expr number(const Call& call, DType type, double value) {
+  if (type == DType::string || is_complex(type)) call.fail("E141", cat("computes with numbers, and an input is of ", type));
+  return {&call, constant(call.module(), type, value)};
+}
 
 Expr select(Expr condition, Expr yes, Expr no) {
   return apply(Fn::select, *yes.call, {condition.value, yes.value, no.value});
