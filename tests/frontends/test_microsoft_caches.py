@@ -115,6 +115,41 @@ def test_experts(tokens, k, activation):
     judge("MoE", inputs, attributes, constants=(2, 4))
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_the_limit_of_gates(after):
+    """Of the gate, or (onnxruntime's CUDA provider since 1.32) of the gate times its sigmoid; one expert counts 1."""
+    x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
+    attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
+                  "swiglu_limit_after_activation": after}
+    model, feed = model_of("MoE", [x, floats(5, 1), up, None, down], ["y"], attributes, (2, 4))
+    gate, linear = ((x @ up[0].T)[:, i::2].astype(np.float64) for i in (0, 1))
+    limited = gate if after else np.minimum(gate, 2)
+    gated = limited / (1 + np.exp(-1.7 * limited))
+    wanted = ((np.minimum(gated, 2) if after else gated) * (np.clip(linear, -2, 2) + 1)) @ down[0].T
+    for device in "ref", "cpu":
+        np.testing.assert_allclose(weft.compile(model, device=device).run(feed)["y"], wanted, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
+def test_each_norm_may_have_an_epsilon_of_its_own(apart):
+    """Since onnxruntime 1.32; the cache holds the keys that were normalised."""
+    cache = floats(1, KV_HEADS, 8, SIZE)
+    inputs = [floats(1, 5, WIDTH), floats(1, 5, KV_HEADS * SIZE), floats(1, 5, KV_HEADS * SIZE) + 1, cache, cache + 1, i32(4),
+              np.int32(5), *[None] * 7, floats(SIZE), floats(SIZE) + 1]
+
+    def answer(**epsilons):
+        model, feed = model_of("GroupQueryAttention", inputs, ["y", "k", "v"],
+                               {"num_heads": HEADS, "kv_num_heads": KV_HEADS} | epsilons, (6,))
+        return weft.compile(model, device="ref").run(feed)
+
+    both, usual = answer(qk_norm_epsilon=0.5), answer()
+    one, other = answer(**apart), answer(qk_norm_epsilon=0.5, **dict.fromkeys(apart, 1e-6))
+    is_key = "k_norm_epsilon" in apart
+    np.testing.assert_array_equal(one["k"], (both if is_key else usual)["k"])
+    np.testing.assert_array_equal(other["k"], (usual if is_key else both)["k"])
+    assert all(np.abs(one["y"] - answers["y"]).max() > 1e-3 for answers in (both, usual, other))
+
+
 TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.float32)
 
 

@@ -79,11 +79,17 @@ Values swiglu(Call& c) {
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
   if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");
-  if (c.integer("state_window", 0) != 0) c.unsupported("with state_window is not supported");
+  for (const char* extra :
+       {"state_window", "state_length", "state_update_capacity", "input_channels", "input_channel_offset"})
+    if (c.integer(extra, 0) != 0) c.unsupported(cat("with ", extra, " is not supported"));
   int64_t dilation = c.integer("dilation", 1);
   if (dilation < 1) c.fail("E145", cat("dilation must be >=1, is ", dilation));
   bool is_last = c.flag("channels_last");
+  int64_t state = c.integer("state_channels_last", -1);  // -1: as the input
+  if (state < -1 || state > 1) c.fail("E145", cat("state_channels_last must be -1, 0 or 1, is ", state));
+  bool is_state_last = state < 0 ? is_last : state == 1;
   auto turned = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
+  auto turned_state = [&](Expr v) { return is_state_last ? transpose(v, {0, 2, 1}) : v; };
   c.expect_ranks({{2, 1}, {3, 3}});
   if (x.rank() == 3) x = turned(x);
   bool is_fixed = w.rank() == 3 && w.dims()[2].is_constant() && w.dims()[0].is_constant();
@@ -93,7 +99,7 @@ Values causal_conv_with_state(Call& c) {
   }
   int64_t reach = (w.dims()[2].value() - 1) * dilation;
   Dims before = {x.dims()[0], x.dims()[1], reach};
-  Expr history = c.has_input(3) ? turned(arg(c, 3)) : full(c, x.dtype(), before, 0);
+  Expr history = c.has_input(3) ? turned_state(arg(c, 3)) : full(c, x.dtype(), before, 0);
   Expr all = concat(c, {history, x}, 2);
   Convolution op{.strides = {1},
                  .dilations = {dilation},
@@ -108,7 +114,7 @@ Values causal_conv_with_state(Call& c) {
     c.fail("E145", cat("activation '", printable(activation), "' is not none, silu or swish"));
   }
   if (activation != "none") y = y * sigmoid(y);
-  return {turned(y), turned(slice(all, 2, x.dims()[2], reach))};
+  return {turned(y), turned_state(slice(all, 2, x.dims()[2], reach))};
 }
 
 /// A recurrence over tokens with a matrix of state for each head, [batch, heads, dk, dv]; computed in f32 or wider.
@@ -184,7 +190,8 @@ constexpr Operator table[] = {
     {"", "RotaryEmbedding", rotary},
     {"", "SwiGLU", swiglu},
     {"", "CausalConvWithState", causal_conv_with_state},
-    {"com.microsoft", "CausalConvWithState", causal_conv_with_state, "ndim 1; no state_window"},
+    {"com.microsoft", "CausalConvWithState", causal_conv_with_state,
+     "ndim 1; no state_window, state_length, state_update or slice of channels"},
     {"", "LinearAttention", linear_attention},
     {"com.microsoft", "LinearAttention", linear_attention, "no state_window"},
     {"ai.onnx.preview", "FlexAttention", flex_attention},

@@ -16,10 +16,11 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// What GroupQueryAttention reads: packed or apart, each head normalised if the node has weights for that.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
-  auto normalised = [&](Expr x, size_t weight) {
+  auto normalised = [&](Expr x, size_t weight, const char* own_epsilon) {
     if (!c.has_input(weight)) return x;
     Expr mean = reduce(ReduceFn::mean, x * x, {3});
-    return x * rsqrt(mean + c.number("qk_norm_epsilon", 1e-6)) * arg(c, weight);
+    double epsilon = c.number(own_epsilon, c.number("qk_norm_epsilon", 1e-6));
+    return x * rsqrt(mean + epsilon) * arg(c, weight);
   };
   Heads h{q, q, q};
   if (c.has_input(1)) {
@@ -32,8 +33,9 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   }
   if (c.has_input(norms) != c.has_input(norms + 1))
     c.fail("E140", "needs both weights of the norms of q and k, or none");
-  if (!c.has_input(norms)) c.ignore("qk_norm_epsilon");
-  return {normalised(h.q, norms), normalised(h.k, norms + 1), h.v};
+  if (!c.has_input(norms))
+    for (const char* epsilon : {"qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"}) c.ignore(epsilon);
+  return {normalised(h.q, norms, "q_norm_epsilon"), normalised(h.k, norms + 1, "k_norm_epsilon"), h.v};
 }
 
 /// A key more whose score is `sink` for every row, and whose value is 0: a softmax that may look at nothing.

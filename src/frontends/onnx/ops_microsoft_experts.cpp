@@ -129,13 +129,15 @@ struct Activation {
   std::string name;
   int64_t fusion;
   double alpha, beta, limit;
+  bool limits_gated;  ///< the limit is of the gate times its sigmoid, not of the gate
 
   explicit Activation(Call& c)
       : name(c.text("activation_type", "relu")),
         fusion(c.integer("swiglu_fusion", 0)),
         alpha(c.number("activation_alpha", 1)),
         beta(c.number("activation_beta", 0)),
-        limit(c.number("swiglu_limit", std::numeric_limits<double>::infinity())) {
+        limit(c.number("swiglu_limit", std::numeric_limits<double>::infinity())),
+        limits_gated(c.flag("swiglu_limit_after_activation")) {
     if (fusion < 0 || fusion > 2) c.fail("E145", cat("swiglu_fusion must be 0, 1 or 2, is ", fusion));
     if (name != "relu" && name != "gelu" && name != "silu" && name != "swiglu" && name != "identity")
       c.fail("E145", cat("activation_type '", printable(name), "' is not relu, gelu, silu, swiglu or identity"));
@@ -143,8 +145,12 @@ struct Activation {
   bool is_fused() const { return name == "swiglu" && fusion > 0; }
 
   Expr swiglu(Expr gate, Expr linear) const {
-    if (std::isfinite(limit)) gate = min(gate, limit), linear = min(max(linear, -limit), limit);
-    return gate * sigmoid(gate * alpha) * (linear + beta);
+    bool is_limited = std::isfinite(limit);
+    if (is_limited) linear = min(max(linear, -limit), limit);
+    if (is_limited && !limits_gated) gate = min(gate, limit);
+    Expr gated = gate * sigmoid(gate * alpha);
+    if (is_limited && limits_gated) gated = min(gated, limit);
+    return gated * (linear + beta);
   }
   Expr operator()(Expr x) const {
     if (name == "relu") return relu(x);
