@@ -18,7 +18,8 @@ Expr apply(Fn fn, const Call& call, Values operands) {
 }
 
 Expr number(const Call& call, DType type, double value) {
-  if (type == DType::string || is_complex(type)) call.fail("E141", cat("computes with numbers, and an input is of ", type));
+  if (type == DType::string || is_complex(type))
+    call.fail("E141", cat("computes with numbers, and an input is of ", type));
   return {&call, constant(call.module(), type, value)};
 }
 
