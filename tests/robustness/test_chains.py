@@ -35,7 +35,8 @@ def seconds(tmp_path_factory):
     times = []
     for count in SIZES:
         (folder / "chain.onnx").write_bytes(chain_model(count).SerializeToString())
-        times.append((compile_seconds(folder / "chain.onnx", folder), compile_seconds(folder / "chain.onnx", folder)))
+        cold, *warm = (compile_seconds(folder / "chain.onnx", folder) for _ in range(4))
+        times.append((cold, min(warm)))  # the best of three: other processes take caches too
     print([tuple(round(t, 2) for t in pair) for pair in times])
     del os.environ["WEFT_CACHE_DIR"]
     return times
