@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ir/core_ops.h"
+#include "lower/fused_body.h"
 #include "lower/view.h"
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
@@ -19,16 +20,10 @@ bool moves_elements(const Instruction& i) {
          i.is<ScatterNd>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>() || i.is<Scan>();
 }
 
-std::optional<double> splat_constant(Value value) {
-  while (is_view_op(value.def->op)) value = value.def->inputs[0];
-  const auto* constant = value.def->as<Constant>();
-  return constant ? splat_value(constant->tensor) : std::nullopt;
-}
-
 /// The upper bound of a min, or the lower one of a max: no element grows by it.
 bool is_harmless_bound(Fn fn, Value value) {
   if (fn != Fn::min && fn != Fn::max) return false;
-  auto number = splat_constant(value);
+  auto number = splat_of(value);
   return number && (fn == Fn::min ? *number > 0 : *number < 0);
 }
 

@@ -66,11 +66,15 @@ static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   return direct;
 }
 
+static Mac f32_mac(const Lowering& lowering) {
+  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
+}
+
 static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
   constexpr auto narrow = tasks::avx512_narrow_tile;
   if (has_feature(lowering.chip(), "avx512f") && columns(instruction).upper_bound() <= narrow.nr())
     return {"MacF32", "tasks::avx512_narrow_tile", narrow, DType::f32, DType::f32, DType::f32};
-  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
+  return f32_mac(lowering);
 }
 
 /// Pairs of bf16 on both sides, for chips that multiply them.
@@ -105,7 +109,7 @@ Dim Mac::packed_elements(const Dim& columns, const Dim& units) const {
 
 Mac attention_mac(const Lowering& lowering, DType type) {
   if (type == DType::bf16 && multiplies(type, lowering.chip())) return bf16_mac(lowering);
-  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
+  return f32_mac(lowering);
 }
 
 Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
