@@ -158,6 +158,27 @@ def test_scans_of_opset_8():
         judge("Scan", inputs, {"body": body, "num_scan_inputs": 2, "directions": directions}, ["last", "rows"], opset=8)
 
 
+def test_scales_of_zeros():
+    judge("DynamicQuantizeLinear", [np.zeros((2, 3), np.float32)], {}, ["y", "scale", "zero"])
+
+
+@pytest.mark.parametrize("op, ports, words, feed, message", [
+    ("Split", [("x", ["n"])], {"num_outputs": 3, "axis": 0}, [floats(1)], "parts before the last"),
+    ("CausalConvWithState", [("x", [2, 4, 8]), ("w", [4, 1, 4]), ("b", [4]), ("s", [2, 4, "n"])], {},
+     [floats(2, 4, 8), floats(4, 1, 4), floats(4), floats(2, 4, 20)], "past_state"),
+])  # fmt: skip
+def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
+    """What would be a wrong answer, or a size below 0, is refused by the run that has it."""
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in ports]
+    names = [f"y{i}" for i in range(words.get("num_outputs", 2))]
+    node = helper.make_node(op, [name for name, _ in ports], names, **words)
+    graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info(name) for name in names])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)], ir_version=12).SerializeToString()
+    for device in "ref", "cpu":
+        with pytest.raises(weft.Error, match=message):
+            weft.compile(model, device=device).run({name: x for (name, _), x in zip(ports, feed)})
+
+
 def f32(*dims):
     return TensorProto.FLOAT, dims
 

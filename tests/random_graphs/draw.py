@@ -303,11 +303,14 @@ def judge_of(node, opset):
 
 def checked(node, known):
     """The operands. Rows that are divided by their norm say nothing when they hold rounding errors and no more; no two
-    judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds."""
+    judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the scale that it gives
+    zeros, and points of GridSample half way between two pixels."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
-    if node.op_type.startswith("DynamicQuantize") and is_between_steps(first):
+    if node.op_type.startswith("DynamicQuantize") and (not np.any(first) or is_between_steps(first)):
+        raise Skip
+    if node.op_type == "GridSample" and is_between_pixels(node, first, known[node.input[1]][1]):
         raise Skip
     if node.op_type == "OneHot" and np.any(first != np.floor(first)):
         raise Skip
@@ -337,6 +340,14 @@ def is_between_steps(x):
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
     return np.frexp(scale)[0] != 0.5 and np.any(np.abs(steps - np.floor(steps) - 0.5) < 1e-3)
+
+
+def is_between_pixels(node, x, grid):
+    """Whether the nearest pixel of a point depends on how its place is rounded."""
+    words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    sizes = np.array(x.shape[:1:-1])
+    places = (grid + 1) / 2 * (sizes - 1) if words.get("align_corners") else ((grid + 1) * sizes - 1) / 2
+    return words.get("mode") == b"nearest" and bool(np.any(np.abs(places - np.floor(places) - 0.5) < 1e-4))
 
 
 def is_wrong_in_reference(node):

@@ -100,6 +100,8 @@ Values causal_conv_with_state(Call& c) {
   int64_t reach = (w.dims()[2].value() - 1) * dilation;
   Dims before = {x.dims()[0], x.dims()[1], reach};
   Expr history = c.has_input(3) ? turned_state(arg(c, 3)) : full(c, x.dtype(), before, 0);
+  GuardCollector guards(c.module());
+  require_equal(history.dims()[2], reach, "CausalConvWithState: past_state holds what the kernel reaches back to");
   Expr all = concat(c, {history, x}, 2);
   Convolution op{.strides = {1},
                  .dilations = {dilation},

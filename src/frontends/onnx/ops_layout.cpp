@@ -167,7 +167,7 @@ Values concat(Call& c) {
   return {concat(c, parts, c.axis(c.integer("axis"), parts[0].rank()))};
 }
 
-/// Sizes of the parts: given, or equal ones with a smaller last.
+/// Sizes of the parts: given, or equal ones with a last that may be smaller, or empty.
 Dims split_sizes(Call& c, const Dim& size) {
   Dims parts = sizes_or(c, 1, "split");
   if (!parts.empty()) return parts;
@@ -176,8 +176,13 @@ Dims split_sizes(Call& c, const Dim& size) {
   if (count != static_cast<int64_t>(c.output_count()))
     c.fail("E140", cat("has num_outputs ", count, " and ", c.output_count(), " outputs"));
   Dim each = ceildiv(size, count);
+  Dim others = each * (count - 1);
+  if (known_less_equal(size + 1, others))
+    c.fail("E151", cat("splits ", size, " elements into ", count, " parts of ", each));
+  GuardCollector guards(c.module());
+  require_less_equal(others, size, "Split: the parts before the last are whole");
   parts.assign(at(count), each);
-  parts.back() = size - each * (count - 1);
+  parts.back() = size - others;
   return parts;
 }
 

@@ -70,7 +70,8 @@ Values dequantize_linear(Call& c) {
   return {dequantized(c, x, p, to)};
 }
 
-/// The scale and zero point of u8 that cover the data and 0.
+/// The scale and zero point of u8 that cover the data and 0; the scale is 1 where all of them are 0, as onnxruntime's
+/// is.
 struct DynamicParameters {
   Expr scale, zero;
 };
@@ -78,7 +79,7 @@ DynamicParameters dynamic_parameters(Expr x) {
   std::vector<int64_t> axes;
   for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
   Expr low = min(reduce(ReduceFn::min, x, axes, false), 0), high = max(reduce(ReduceFn::max, x, axes, false), 0);
-  Expr scale = (high - low) / 255;
+  Expr scale = select(high > low, (high - low) / 255, 1);
   return {scale, convert(min(max(round(-low / scale), 0), 255), DType::u8)};
 }
 
