@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """log_counts.py PIECES: writes how the pieces of `./x test --release` ended into the table of docs/status.md that is theirs.
 
-PIECES has a line for each: name, exit code, seconds and the last line that it printed, with tabs between.
+PIECES has a line for each: name, exit code, seconds and the last line that it printed, with tabs between. Rows of other
+pieces stay, so that `./x test --release --asan`, say, renews its own; each says which tree it is of.
 """
 import pathlib
 import subprocess
@@ -11,19 +12,28 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/status.md"
 BEGIN, END = "<!-- full counts: written by ./x test --release -->", "<!-- end of full counts -->"
+HEAD = ["| piece | tree | result | seconds | its last line |", "|---|---|---|---|---|"]
 
 
-def row(line):
+def row(line, tree):
     name, code, seconds, last = line.split("\t")
-    return f"| {name} | {'pass' if code == '0' else f'exit code {code}'} | {seconds} | {last.strip().strip('= ').replace('|', ' ')} |"
+    result = "pass" if code == "0" else f"exit code {code}"
+    return f"| {name} | {tree} | {result} | {seconds} | {last.strip().strip('= ').replace('|', ' ')} |"
+
+
+def name_of(row):
+    return row.split("|")[1].strip()
 
 
 def main():
-    rows = [row(line) for line in pathlib.Path(sys.argv[1]).read_text().splitlines()]
-    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always"], capture_output=True, text=True).stdout.strip()
-    table = [f"On {commit}:", "", "| piece | result | seconds | its last line |", "|---|---|---|---|", *rows]
+    tree = subprocess.run(["git", "-C", str(ROOT), "describe", "--always"], capture_output=True, text=True).stdout.strip()
     before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, "", *table, "", END + rest.split(END)[1]]))
+    table, after = rest.split(END)
+    rows = {name_of(old): old for old in table.splitlines() if old.startswith("|") and old not in HEAD}
+    for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
+        new = row(line, tree)
+        rows[name_of(new)] = new
+    PAGE.write_text("\n".join([before + BEGIN, "", *HEAD, *rows.values(), "", END + after]))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 /// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
 /// bytes, numbers or pairs, so that any storage and strides cost little. Heads that share a key-value head share its
 /// packing.
+#include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"
 #include "math.h"
@@ -23,12 +24,6 @@ struct AttentionStrides {
 struct AttentionSizes {
   i64 batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, d = 0, dv = 0;
   AttentionStrides q, k, v;
-};
-
-/// The keys that a query sees: [begin, end), and one more of that score, whose value is 0.
-struct KeyRange {
-  i64 begin, end;
-  f32 sink = -__builtin_inff();
 };
 
 /// Turns 8 vectors of 8 into their columns.
@@ -209,7 +204,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
         store(reinterpret_cast<Direct*>(queries + row * at.query_stride) + i,
               convert<Direct>(n == W ? load<W>(from + i, Full{}) : load<W>(from + i, Part{n})), Full{});
       }
-      states[row] = {seen.sink, seen.sink == -__builtin_inff() ? 0.f : 1.f, 0, 0};
+      states[row] = {seen.sink, seen.first_sum(), 0, 0};
     }
     const K* k_head = k + batch * s.k.batch + kv * s.k.head;
     const V* v_head = v + batch * s.v.batch + kv * s.v.head;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What attention kernels on GPUs are told.
+/// What attention kernels are told.
 
 #include "device.h"
 
-#ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// Sizes and strides {batch, head, row}, as of attention.h.
-struct AttentionSizes {
-  i64 batch, heads, kv_heads, queries, keys, d, dv;
-  i64 q[3], k[3], v[3];
-};
 /// Keys [begin, end) that a query may look at, and one more of that score, whose value is 0.
 struct KeyRange {
   i64 begin, end;
@@ -20,5 +14,12 @@ struct KeyRange {
   WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 
-}  // namespace weft::kernel
+#ifdef WEFT_GPU
+/// Sizes and strides {batch, head, row}, as of attention.h.
+struct AttentionSizes {
+  i64 batch, heads, kv_heads, queries, keys, d, dv;
+  i64 q[3], k[3], v[3];
+};
 #endif
+
+}  // namespace weft::kernel

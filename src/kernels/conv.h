@@ -224,7 +224,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                       const Store& store) {
   using Unit = typename Mac::Unit;
   using Acc = typename Mac::Acc;
-  constexpr bool whole = mode == ConvMode::Patches, in_place = mode != ConvMode::Filled && !whole;
+  constexpr bool whole = mode == ConvMode::Patches, in_place = !tasks::copies_patches(mode);
   static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = whole ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();

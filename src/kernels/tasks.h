@@ -116,6 +116,8 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 /// height, channels of a tap = width x channels; in Patches mode it is all of the kernel.
 enum class ConvMode { Direct, Lines, Filled, Patches };  // see conv.h
 
+constexpr bool copies_patches(ConvMode mode) { return mode == ConvMode::Filled || mode == ConvMode::Patches; }
+
 struct ConvBlocks {
   GemmBlocks gemm;
   i64 taps_step, units_step;  // a step of the k loop: this many taps of all units, or one tap and this many units
@@ -125,7 +127,7 @@ struct ConvBlocks {
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
                                  i64 units) {
   ConvBlocks b{};
-  const bool copied = mode == ConvMode::Filled || mode == ConvMode::Patches;
+  const bool copied = copies_patches(mode);
   const bool long_steps = copied || taps * units <= 2 * tile.deep;
   const i64 most = long_steps ? 2 * tile.deep : tile.deep;  // units in a step
   b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, copied, units < 128 ? 64 : 32);
@@ -145,8 +147,7 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
   const i64 sums = b.gemm.mc * b.gemm.nc * acc_bytes + 128;
-  if (mode == ConvMode::Filled || mode == ConvMode::Patches)
-    return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
+  if (copies_patches(mode)) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
   const i64 pixels =
       mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(units, 16);
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;

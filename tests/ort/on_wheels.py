@@ -4,7 +4,7 @@
     python tests/ort/on_wheels.py [VERSION ...] [-- ARGUMENTS OF PYTEST]
 
 Wheels are installed below the build folder once, beside the packages of this Python. `./x test --release` runs this; the
-wheel that is installed itself, 1.31.1, is every test run's.
+wheel that is installed itself, 1.32.0, is every test run's.
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", HERE.parents[1] / "build/release"))
-WHEELS = ["1.24.4", "1.25.1", "1.27.0", "1.30.0", "1.32.0"]
+WHEELS = ["1.24.4", "1.25.1", "1.27.0", "1.30.0", "1.31.1"]
 
 
 def install(version):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from draw import FLOATS, MOST_ELEMENTS, Skip
-from operators import STEPS
+from operators import BOUNDED, POSITIVE, STEPS
 
 FOLDER = Path(os.environ.get("WEFT_BUILD", tempfile.gettempdir()))
 
@@ -94,6 +94,7 @@ def draw_case(d, domain, op):
     for index, name in enumerate(node.output):
         node.output[index] = names[index] if name else ""
     results = d.place(node, list(values.values()), exact=False)
-    if (op in STEPS or any(r.dtype.kind in "iub" for r in results)) and not all(v.exact or v in d.inputs + d.initializers for v in values.values()):
-        raise Skip  # a rounding before it might tip it over
+    is_steep = op in STEPS | BOUNDED | POSITIVE or any(r.dtype.kind in "iub" for r in results)
+    if is_steep and not all(v.exact or v in d.inputs + d.initializers for v in values.values()):
+        raise Skip  # a rounding before it might tip it over, or out of what the function is defined for
     return results
