@@ -304,11 +304,13 @@ def judge_of(node, opset):
 def checked(node, known):
     """The operands. Rows that are divided by their norm say nothing when they hold rounding errors and no more; no two
     judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the scale that it gives
-    zeros, and points of GridSample half way between two pixels."""
+    zeros, and points of GridSample half way between two pixels; classes of a loss are those that there are."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
     if node.op_type.startswith("DynamicQuantize") and (not np.any(first) or is_between_steps(first)):
+        raise Skip
+    if node.op_type.endswith("Loss") and not has_classes(node, first, known[node.input[1]][1]):
         raise Skip
     if node.op_type == "GridSample" and is_between_pixels(node, first, known[node.input[1]][1]):
         raise Skip
@@ -340,6 +342,11 @@ def is_between_steps(x):
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
     return np.frexp(scale)[0] != 0.5 and np.any(np.abs(steps - np.floor(steps) - 0.5) < 1e-3)
+
+
+def has_classes(node, scores, labels):
+    ignored = next((a.i for a in node.attribute if a.name == "ignore_index"), 0)
+    return bool(np.all((labels == ignored) | (labels >= 0) & (labels < scores.shape[1])))
 
 
 def is_between_pixels(node, x, grid):
