@@ -9,7 +9,7 @@
 namespace weft {
 
 /// Looks whether a run or a compile should end early: its deadline passed, or its caller wants no answer any more.
-/// Asked by all threads of the work between pieces of it.
+/// Asked by all threads of the work between pieces of it. `stop` has to outlive it.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
@@ -31,7 +31,7 @@ class Watch {
   [[noreturn]] void end(const std::string& where) const;
 
   enum Reason : int { none, late, stopped };
-  const Deadline& deadline_;
+  Deadline deadline_;
   const std::function<bool()>& stop_;
   std::atomic<int> reason_{none};
 };
