@@ -169,8 +169,9 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
     return bytes * ((rows + a.keys) * (d + pad) + (d + rows) * (a.keys + pad));
   };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
-  // On RDNA 3 both halves of a wave hold whole operands of WMMA: 64 keys would spill.
-  int most_keys = lowering.chip().arch.starts_with("gfx11") && bytes == 2 ? 32 : 64;
+  // On RDNA 3 both halves of a wave hold whole operands of WMMA, RDNA 2 has no matrix unit: 64 keys would spill.
+  const std::string& arch = lowering.chip().arch;
+  int most_keys = bytes == 2 && (arch.starts_with("gfx11") || arch.starts_with("gfx10")) ? 32 : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
     if (keys <= most_keys && shared(a) <= 48 * 1024) return a;

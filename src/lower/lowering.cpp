@@ -541,6 +541,8 @@ void Lowering::lower_region(const Region& region) {
     for (const Value& input : i.inputs) {
       bool is_member = load_time_.contains(input.def) || is_leaf(*input.def);
       if (is_member && !is_load_time(input)) region_load_time_ = false;
+      region_load_time_ &=
+          input.type().is_tensor() && input.shape().is_static();  // a constant may be spread to any size
     }
   });
   for_each_member(region, [&](const Instruction& i) {

@@ -179,6 +179,18 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
             weft.compile(model, device=device).run({name: x for (name, _), x in zip(ports, feed)})
 
 
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+def test_sizes_that_constants_have_in_a_run(device):
+    """All is constant but for how many there are: nothing of that is computed while the program is loaded."""
+    nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
+    for number in 0, 3:
+        graph = helper.make_graph(nodes, "graph", [], outputs, [helper.make_tensor("x", TensorProto.INT64, [1], [number])])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
+        y = weft.compile(model.SerializeToString(), device=device).run({})["y"]
+        assert y.tolist() == ([[0]] if number else [[]])
+
+
 def f32(*dims):
     return TensorProto.FLOAT, dims
 

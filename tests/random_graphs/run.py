@@ -35,7 +35,7 @@ CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes
 # A result of theirs may have one element where another is to have several: which, only the run tells.
-BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "Loop", "If")}
+BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
 NARROW = 0.01  # what f16 may cost beside the largest element
 # No kernels are compiled for these; what the passes of one kind of chip alone do is seen on a few graphs each.
 PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
