@@ -16,7 +16,9 @@ from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from models import mlp, model  # noqa: E402
+from models import TAKES_NAMES, mlp, model  # noqa: E402
+
+TAKES_OUTER_VALUES = TAKES_NAMES  # onnxruntime 1.24 gives them to no plug-in
 
 
 def convnet():
@@ -30,18 +32,21 @@ def convnet():
     return model(nodes, [("x", TensorProto.FLOAT, ["n", 3, 17, 13])], [("y", TensorProto.FLOAT, ["n", 16, 1, 1])], weights)
 
 
-def loop():
-    """Five turns of a loop whose state is a tensor of a free size."""
-    nodes = [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Add", ["t", "x"], ["u"]),
-             helper.make_node("Identity", ["go"], ["on"])]
-    body = helper.make_graph(nodes, "body", [helper.make_tensor_value_info("i", TensorProto.INT64, []),
-                                             helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-                                             helper.make_tensor_value_info("s", TensorProto.FLOAT, ["n", 20])],
-                             [helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-                              helper.make_tensor_value_info("u", TensorProto.FLOAT, ["n", 20])])
-    outer = [helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)]
-    return model(outer, [("x", TensorProto.FLOAT, ["n", 20])], [("y", TensorProto.FLOAT, ["n", 20])],
-                 [("turns", np.array(5, np.int64))])
+def loop(reads_outer_values):
+    """Five turns of a loop whose state is a tensor of a free size; what each turn adds comes from outside, or along."""
+    port = lambda name, kind=TensorProto.FLOAT, dims=("n", 20): helper.make_tensor_value_info(name, kind, dims)
+    carried = [] if reads_outer_values else ["w"]
+    nodes = [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Add", ["t", *(carried or ["x"])], ["u"]),
+             helper.make_node("Identity", ["go"], ["on"]), *(helper.make_node("Identity", ["w"], ["z"]) for _ in carried)]
+    body = helper.make_graph(nodes, "body", [port("i", TensorProto.INT64, []), port("go", TensorProto.BOOL, []), port("s"),
+                                             *map(port, carried)],
+                             [port("on", TensorProto.BOOL, []), port("u"), *(port("z") for _ in carried)])
+    outer = helper.make_node("Loop", ["turns", "", "x", *("x" for _ in carried)], ["y", *("last" for _ in carried)], body=body)
+    return model([outer], [port_of("x")], [port_of("y")], [("turns", np.array(5, np.int64))])
+
+
+def port_of(name):
+    return name, TensorProto.FLOAT, ["n", 20]
 
 
 def stress(build, threads, amount, **variables):
@@ -49,7 +54,7 @@ def stress(build, threads, amount, **variables):
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     with tempfile.TemporaryDirectory() as folder:
         models = []
-        for name, proto in {"mlp": mlp(), "wide": mlp(1, 300), "convnet": convnet(), "loop": loop()}.items():
+        for name, proto in {"mlp": mlp(), "wide": mlp(1, 300), "convnet": convnet(), "loop": loop(TAKES_OUTER_VALUES)}.items():
             models.append(f"{folder}/{name}.onnx")
             pathlib.Path(models[-1]).write_bytes(proto.SerializeToString())
         done = subprocess.run([build / "bin/weft-ort_stress", stock, build / "lib/libweft-onnxruntime.so", str(threads),
