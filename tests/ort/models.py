@@ -6,8 +6,9 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 NAME = "WeftExecutionProvider"
-# Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
-TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
+VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
+TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name; before, by device
+TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets what an If, Loop or Scan reads from outside
 
 
 def model(nodes, inputs, outputs, weights=(), opset=21, **graph):

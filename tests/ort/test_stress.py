@@ -16,9 +16,7 @@ from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from models import TAKES_NAMES, mlp, model  # noqa: E402
-
-TAKES_OUTER_VALUES = TAKES_NAMES  # onnxruntime 1.24 gives them to no plug-in
+from models import TAKES_OUTER_VALUES, mlp, model  # noqa: E402
 
 
 def convnet():
