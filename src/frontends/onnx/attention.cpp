@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/onnx/loops.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 
@@ -135,6 +136,24 @@ Expr visible(Call& c, const Reach& reach, const Dim& m, const Dim& n, Expr offse
   if (reach.left >= 0) sees = sees & (key >= row - static_cast<double>(reach.left));
   if (reach.right >= 0) sees = sees & (key <= row + static_cast<double>(reach.right));
   return sees;
+}
+
+Recurred recurred(Call& c, const Recurrence& of, Expr state) {
+  auto column = [](Expr x) { return transpose(x, {0, 1, 3, 2}); };
+  Value decay = of.decay ? exp(Expr{&c, of.decay}).value : Value{};
+  Values y = loop_over(c, of.q.dims()[2], {state}, 2, [&](Call& body, const Dim& trip, const Values& carried) {
+    auto token = [&](Value x) { return slice(inside(body, x), 2, trip, 1); };
+    Expr now{&body, carried[0]}, key = token(of.k), added = token(of.v);
+    if (decay) now = now * column(token(decay));
+    if (of.rate) added = (added - matmul(key, now)) * token(of.rate);
+    now = now + matmul(column(key), added);
+    Expr asked = token(of.q);
+    Dim heads = max(asked.dims()[1], now.dims()[1]);
+    Expr row = matmul(repeat_heads(asked, heads), repeat_heads(now, heads));
+    return Values{now, row_at(row, 2, 0), row_at(added, 2, 0)};
+  });
+  auto by_heads = [&](Value rows) { return transpose(Expr{&c, rows}, {1, 2, 0, 3}); };  // [tokens, batch, heads, dv]
+  return {{&c, y[0]}, by_heads(y[1]), by_heads(y[2])};
 }
 
 double head_scale(Call& c, Expr& q) {

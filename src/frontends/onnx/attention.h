@@ -56,6 +56,20 @@ Expr padded_mask(Expr mask, const Dim& keys, DType type);
 /// x with `fill` behind its last axis, up to `size`; an axis of 1 stays, since it is broadcast.
 Expr widened(Expr x, const Dim& size, double fill);
 
+/// A recurrence over tokens with a matrix of state for each head [batch, heads, dk, dv]:
+///     state' = exp(decay) state + key^T (rate (value - key exp(decay) state)), result = query state'
+/// Rows are [batch, heads, tokens, ..]; decay ([.., dk or 1], no decay when null) and rate ([.., 1], no retrieval when
+/// null) may have one head for all, and queries more or fewer heads than keys.
+struct Recurrence {
+  Expr q, k, v;
+  Value decay = {}, rate = {};
+};
+struct Recurred {
+  Expr state, rows;  ///< after the last token; results as [batch, heads, tokens, dv]
+  Expr added;        ///< what each token adds to its key, [batch, heads, tokens, dv]
+};
+Recurred recurred(Call& c, const Recurrence& of, Expr state);
+
 /// Attention spelt out, for nodes that also want the scores: 0 raw, 1 after softcap, 2 masked, 3 softmax.
 struct Scores {
   Expr result, scores;

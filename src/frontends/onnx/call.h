@@ -147,6 +147,7 @@ std::span<const Operator> microsoft_expert_operators();
 std::span<const Operator> microsoft_generation_operators();
 std::span<const Operator> microsoft_hybrid_operators();
 std::span<const Operator> microsoft_packed_operators();
+std::span<const Operator> microsoft_varlen_operators();
 std::span<const Operator> quantized_operators();
 std::span<const Operator> indexing_operators();
 std::span<const Operator> image_operators();

@@ -69,6 +69,10 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
   return {x.call, x.call->emit(std::move(op), {x.value})};
 }
 
+Expr gathered(const Call& call, Expr table, Expr index) {
+  return {&call, call.emit(Gather{.axis = 0}, {table, index})};
+}
+
 Expr reversed(Expr x, int64_t axis) {
   if (axis < 0 || axis >= x.rank()) x.call->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
   auto at = static_cast<size_t>(axis);

@@ -86,6 +86,8 @@ Expr matmul(Expr a, Expr b);
 Expr concat(const Call& call, Values parts, int64_t axis);
 /// Elements [start, start + size) of one axis.
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
+/// Rows of `table` (its first axis) by their numbers.
+Expr gathered(const Call& call, Expr table, Expr index);
 /// x backwards along one axis.
 Expr reversed(Expr x, int64_t axis);
 /// x with axes of size 1 added: before all others, or at the end.

@@ -35,6 +35,7 @@ const std::map<Key, Operator>& operators() {
                       microsoft_expert_operators(),
                       microsoft_generation_operators(),
                       microsoft_packed_operators(),
+                      microsoft_varlen_operators(),
                       microsoft_hybrid_operators(),
                       quantized_operators(),
                       indexing_operators(),

@@ -5,7 +5,6 @@
 
 #include "frontends/onnx/attention.h"
 #include "frontends/onnx/importer.h"
-#include "frontends/onnx/loops.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 
@@ -141,20 +140,11 @@ Values linear_attention(Call& c) {
   q = q * scale;
   Dims start = {q.dims()[0], heads, k.dims()[3], v.dims()[3]};
   Expr state = c.has_input(3) ? convert(arg(c, 3), wide) : full(c, wide, start, 0);
-  Value decay = gated ? exp(per_head(4, heads)).value : Value{}, rate = delta ? per_head(5, heads).value : Value{};
-  auto column = [](Expr x) { return transpose(x, {0, 1, 3, 2}); };
-  Values y = loop_over(c, q.dims()[2], {state}, 1, [&](Call& body, const Dim& trip, const Values& carried) {
-    auto token = [&](Value x) { return slice(inside(body, x), 2, trip, 1); };
-    Expr now{&body, carried[0]}, key = token(k), added = token(v);
-    if (gated) now = now * column(token(decay));
-    if (delta) added = (added - matmul(key, now)) * token(rate);
-    now = now + matmul(column(key), added);
-    Expr asked = repeat_heads(token(q), std::max(q_heads, heads)),
-         state_of_all = repeat_heads(now, std::max(q_heads, heads));
-    return Values{now, row_at(matmul(asked, state_of_all), 2, 0)};
-  });
-  Expr rows = transpose(Expr{&c, y[1]}, {1, 2, 0, 3});  // [tokens, batch, heads, dv]
-  return {convert(join_heads(rows), type), convert({&c, y[0]}, type)};
+  Recurrence of{.q = q, .k = k, .v = v};
+  if (gated) of.decay = per_head(4, heads);
+  if (delta) of.rate = per_head(5, heads);
+  Recurred y = recurred(c, of, state);
+  return {convert(join_heads(y.rows), type), convert(y.state, type)};
 }
 
 /// Attention whose scores and probabilities pass through graphs of the node's own.

@@ -3,36 +3,12 @@
 // [tokens, ..]. PackedAttention and PackedMultiHeadAttention look at these tokens only; PagedAttention also at caches
 // that are cut into blocks, which a table gives to sequences.
 #include "frontends/onnx/attention.h"
+#include "frontends/onnx/packing.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
-
-Expr gathered(Call& c, Expr table, Expr index) { return {&c, c.emit(Gather{.axis = 0}, {table, index})}; }
-
-/// Lengths from their running sums, [n + 1] -> [n].
-Expr differences(Expr sums) {
-  Dim n = sums.dims()[0] - 1;
-  return slice(sums, 0, 1, n) - slice(sums, 0, 0, n);
-}
-
-/// Rows [tokens, n] as [batch, sequence, n] and back.
-struct Packing {
-  Call& c;
-  Dim batch, sequence;
-  Expr place;  ///< of each token in [batch * sequence]
-  Expr token;  ///< at each place; any where there is none
-
-  Expr apart(Expr x) const { return reshape(gathered(c, x, token), {batch, sequence, x.dims()[1]}); }
-  Expr together(Expr y) const { return gathered(c, reshape(y, {batch * sequence, y.dims()[2]}), place); }
-};
-
-Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence) {
-  Expr none = full(c, DType::i64, {batch * sequence}, 0);
-  Expr token{&c, c.emit(ScatterElements{.axis = 0}, {none, place, iota(c, place.dims()[0])})};
-  return {c, batch, sequence, place, token};
-}
 
 /// What the node's token offsets (input `offsets`) say: the places of the tokens come first.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
@@ -103,21 +79,6 @@ void refuse_odd_paged_attention(Call& c) {
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
   c.ignore("v_head_size");  // of the other layout
   c.optional_input(16);     // bounds of lengths, which only help to launch
-}
-
-/// Whose each token is, and where it stands in its sequence.
-struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: its sequence, its place among the new ones, its place among all
-};
-
-Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count) {
-  Dim batch = past.dims()[0];
-  Expr ends = reshape(slice(sums, 0, 1, batch), {1, batch});
-  Expr token = iota(c, count);
-  Expr sequence = reduce(ReduceFn::sum, convert(ends <= along(token, 0, 2), DType::i64), {1}, false);
-  sequence = min(sequence, scalar(c, batch) - 1.0);
-  Expr number = token - gathered(c, sums, sequence);
-  return {sequence, number, number + gathered(c, past, sequence)};
 }
 
 /// The place of each token in the cache's blocks laid end to end, -1 for none.

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""com.microsoft's operators with a state for each of several sequences: ref and cpu answer what onnxruntime's CPU provider answers."""
+import numpy as np
+import pytest
+
+from test_microsoft import floats, i32, judge, model_of, weft
+
+HEADS, ALL_HEADS, SIZE, SIZE_V = 2, 4, 8, 5
+
+
+def refuses(words, op, inputs, attributes=None, outputs=("y", "state"), constants=()):
+    """When the model is compiled, or at the latest when it runs."""
+    model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
+    for device in "ref", "cpu":
+        with pytest.raises(weft.Error, match=words):
+            weft.compile(model, device=device).run(feed)
+
+
+def delta_net(tokens, sums=None, rule="gated_delta", leading=None, **changes):
+    """Inputs by name, in the node's order; `leading` replaces the axis of tokens."""
+    batch = len(sums) - 1 if sums is not None else 2
+    named = dict(
+        query=floats(tokens, HEADS, SIZE), key=floats(tokens, HEADS, SIZE) / 4 + 0.1, value=floats(tokens, ALL_HEADS, SIZE_V),
+        cu_seqlens=None if sums is None else i32(*sums), decay=-np.abs(floats(tokens, ALL_HEADS)) if rule.startswith("gated") else None,
+        beta=np.abs(floats(tokens, ALL_HEADS)) / 4 if rule.endswith("delta") else None,
+        initial_state=floats(batch, ALL_HEADS, SIZE_V, SIZE), a_log=None, dt_bias=None, capture_count=None, state_update_active=None)
+    named |= changes
+    if leading:
+        for name in ("query", "key", "value", "decay", "beta"):
+            if named[name] is not None:
+                named[name] = named[name].reshape(*leading, *named[name].shape[1:])
+    inputs = list(named.values())
+    while inputs[-1] is None:
+        inputs.pop()
+    return inputs
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+@pytest.mark.parametrize("sums", [None, [0, 2, 6], [0, 0, 6], [0, 6], [0, 1, 2, 3, 6]], ids=str)
+def test_delta_net(rule, sums):
+    judge("GatedDeltaNet", delta_net(6, sums, rule), {"update_rule": rule}, ["y", "state"], tolerance=1e-4)
+
+
+def test_delta_net_of_many_tokens():
+    judge("GatedDeltaNet", delta_net(70, [0, 1, 68, 70]), {"qk_l2_norm": 1, "scale": 0.3}, ["y", "state"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_delta_net_of_batches(state):
+    judge("GatedDeltaNet", delta_net(6, leading=(2, 3), **({} if state else {"initial_state": None})), {}, ["y", "state"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("sums", [None, [0, 1, 6]], ids=str)
+def test_delta_net_of_packed_rows(sums):
+    inputs = delta_net(6, sums)
+    packed = np.concatenate([x.reshape(6, -1) for x in inputs[:3]], 1)
+    judge("GatedDeltaNet", [packed, None, None, *inputs[3:]], {}, ["y", "state"], tolerance=1e-4)
+    if sums is None:
+        gates = [x.reshape(2, 3, -1) for x in inputs[4:6]]
+        judge("GatedDeltaNet", [packed.reshape(2, 3, -1), None, None, None, *gates, inputs[6]], {}, ["y", "state"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("gate", ["softplus", "qwen", "sigmoid", "kda"])
+@pytest.mark.parametrize("bias", [(ALL_HEADS,), (ALL_HEADS, SIZE), (ALL_HEADS * SIZE,), None], ids=str)
+def test_delta_net_computes_gates(gate, bias):
+    """With a decay for each head (bias None), or for each of its keys' elements."""
+    decay = {} if bias is None else {"decay": floats(6, ALL_HEADS, SIZE)}
+    inputs = delta_net(6, [0, 2, 6], a_log=floats(ALL_HEADS), dt_bias=floats(*(bias or (ALL_HEADS,))), **decay)
+    attributes = {"gate_activation": gate, "beta_activation": "sigmoid", "qk_l2_norm": 1}
+    if gate == "kda":
+        attributes["gate_lower_bound"] = -2.5
+    judge("GatedDeltaNet", inputs, attributes, ["y", "state"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated_delta"])
+@pytest.mark.parametrize("counts, active", [((1, 3), None), ((0, 9), None), ((2, 2), 1), ((2, 2), 0)])
+@pytest.mark.parametrize("sums", [None, [0, 2, 6]], ids=str)
+def test_delta_net_tells_first_updates(rule, counts, active, sums):
+    judge("GatedDeltaNet", delta_net(6, sums, rule, capture_count=i32(*counts), state_update_active=None if active is None else i32(active)),
+          {"update_rule": rule, "state_update_capacity": 4, "qk_l2_norm": 1}, ["y", "state", "update"], tolerance=1e-4)
+
+
+def test_delta_net_tells_updates_of_decays_for_each_element():
+    judge("GatedDeltaNet", delta_net(6, [0, 2, 6], capture_count=i32(2, 2), decay=-np.abs(floats(6, ALL_HEADS, SIZE))),
+          {"state_update_capacity": 2}, ["y", "state", "update"], tolerance=1e-4)
+    judge("GatedDeltaNet", delta_net(6, [0, 2, 6]), {}, ["y", "state", "update"], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("wide_gates", [False, True])
+def test_delta_net_in_half_precision(wide_gates):
+    inputs = [x.astype(np.float16) if i < 3 or (i in (4, 5) and not wide_gates) else x for i, x in enumerate(delta_net(6, [0, 2, 6]))]
+    judge("GatedDeltaNet", inputs, {}, ["y", "state"], tolerance=2e-3)
+
+
+@pytest.mark.parametrize("words, changes, attributes", [
+    ("where the first sequence begins", {"cu_seqlens": i32(1, 2, 6)}, {}),
+    ("where the last sequence ends", {"cu_seqlens": i32(0, 2, 5)}, {}),
+    ("E314.* -1", {"cu_seqlens": i32(0, 7, 6)}, {}),
+    ("number of sequences", {"cu_seqlens": i32(0)}, {}),
+    ("sizes of initial_state", {"initial_state": floats(3, ALL_HEADS, SIZE_V, SIZE)}, {}),
+    ("sizes of initial_state", {"initial_state": floats(2, ALL_HEADS, SIZE, SIZE_V)}, {}),
+    ("multiple of those of queries", {"value": floats(6, 3, SIZE_V), "decay": floats(6, 3), "beta": floats(6, 3),
+                                      "initial_state": floats(2, 3, SIZE_V, SIZE)}, {}),
+    ("heads of keys and queries", {"key": floats(6, 4, SIZE)}, {}),
+    ("sizes of keys and queries", {"key": floats(6, HEADS, 4)}, {}),
+    ("tokens of its inputs", {"value": floats(7, ALL_HEADS, SIZE_V)}, {}),
+    ("tokens of gates", {"beta": floats(7, ALL_HEADS)}, {}),
+    ("heads of gates", {"beta": floats(6, HEADS)}, {}),
+    ("sizes of decays", {"decay": floats(6, ALL_HEADS, 3)}, {}),
+    ("decay and beta.*linear", {}, {"update_rule": "linear"}),
+    ("decay and beta", {"beta": None}, {}),
+    ("update_rule 'x'", {}, {"update_rule": "x"}),
+    ("a_log and dt_bias", {}, {"gate_activation": "softplus"}),
+    ("a_log and dt_bias", {"a_log": floats(4), "dt_bias": floats(4)}, {}),
+    ("gate_activation 'x'", {}, {"gate_activation": "x"}),
+    ("beta_activation 'x'", {}, {"beta_activation": "x"}),
+    ("gate_lower_bound.* 1", {}, {"gate_lower_bound": 1.0}),
+    ("chunk_size must be", {}, {"chunk_size": 0}),
+    ("capture_count exactly", {}, {"state_update_capacity": 1}),
+    ("capture_count exactly", {"capture_count": i32(1, 1)}, {}),
+    ("state_update_capacity must be 0 to 8, is 9", {"capture_count": i32(1, 1)}, {"state_update_capacity": 9}),
+    ("needs key and value", {"value": None}, {}),
+    ("cu_seqlens to tell the batch", {"cu_seqlens": None, "initial_state": None}, {}),
+], ids=lambda value: None if isinstance(value, dict) else value)  # fmt: skip
+def test_delta_net_refuses(words, changes, attributes):
+    refuses(words, "GatedDeltaNet", delta_net(6, [0, 2, 6], **changes), attributes)
+
+
+def test_sizes_may_be_open():
+    """One model for any number of tokens and sequences."""
+    import onnx
+
+    inputs = delta_net(6, [0, 2, 6])
+    model = onnx.load_from_string(model_of("GatedDeltaNet", inputs, ["y", "state"], {})[0])
+    for info in model.graph.input:
+        first = info.type.tensor_type.shape.dim[0]
+        first.dim_param = {"i3": "sums", "i6": "batch"}.get(info.name, "tokens")
+    programs = [weft.compile(model.SerializeToString(), device=device) for device in ("ref", "cpu")]
+    for tokens, sums in (6, [0, 2, 6]), (9, [0, 1, 2, 9]), (1, [0, 1]):
+        inputs = delta_net(tokens, sums)
+        closed, feed = model_of("GatedDeltaNet", inputs, ["y", "state"], {})
+        wanted = weft.compile(closed, device="ref").run(feed)
+        for program in programs:
+            answers = program.run(feed)
+            for name in wanted:
+                np.testing.assert_allclose(answers[name], wanted[name], 1e-5, 1e-5)
+
+
+CHANNELS, TAPS = 3, 4
+
+
+def convolved(tokens, sums, dilation=1, bias=True, counts=None):
+    inputs = [floats(tokens, CHANNELS), floats(CHANNELS, 1, TAPS), i32(*sums), floats(CHANNELS) if bias else None,
+              floats(len(sums) - 1, CHANNELS, (TAPS - 1) * dilation) + 1]
+    return inputs if counts is None else [*inputs, i32(*counts)]
+
+
+@pytest.mark.parametrize("sums", [[0, 2, 7], [0, 0, 7], [0, 7], [0, 1, 2, 3, 7]], ids=str)
+@pytest.mark.parametrize("dilation", [1, 3])
+@pytest.mark.parametrize("activation", ["none", "silu"])
+def test_varlen_convolution(sums, dilation, activation):
+    judge("VarlenCausalConvWithState", convolved(7, sums, dilation, activation == "silu"),
+          {"dilation": dilation, "activation": activation}, ["y", "state"])
+
+
+@pytest.mark.parametrize("counts", [(5, 3), (0, 9), (1, 1)])
+def test_varlen_convolution_tells_first_tokens(counts):
+    judge("VarlenCausalConvWithState", convolved(7, [0, 2, 7], counts=counts), {"state_update_capacity": 4, "activation": "swish"},
+          ["y", "state", "update"])
+    judge("VarlenCausalConvWithState", convolved(7, [0, 2, 7]), {}, ["y", "state", "update"])
+
+
+def test_varlen_convolution_of_one_tap():
+    judge("VarlenCausalConvWithState", [floats(7, 3), floats(3, 1, 1), i32(0, 2, 7), None, floats(2, 3, 0)], {}, ["y", "state"])
+
+
+def test_varlen_convolution_in_half_precision():
+    inputs = [x.astype(np.float16) if x.dtype == np.float32 else x for x in convolved(7, [0, 2, 7])]
+    judge("VarlenCausalConvWithState", inputs, {"activation": "silu"}, ["y", "state"], tolerance=2e-3)
+
+
+@pytest.mark.parametrize("words, place, value, attributes", [
+    ("where the first sequence begins", 2, i32(1, 2, 7), {}),
+    ("where the last sequence ends", 2, i32(0, 2, 6), {}),
+    ("E314.* -1", 2, i32(0, 8, 7), {}),
+    ("sizes of initial_state", 4, floats(2, CHANNELS, 2), {}),
+    ("channels of the weight", 1, floats(4, 1, TAPS), {}),
+    ("a depthwise weight", 1, floats(CHANNELS, 2, TAPS), {}),
+    ("activation 'relu'", None, None, {"activation": "relu"}),
+    ("dilation must be", None, None, {"dilation": 0}),
+    ("capture_count exactly", None, None, {"state_update_capacity": 2}),
+    ("kernel_delta for group_size", None, None, {"group_size": 3}),
+], ids=lambda value: value if isinstance(value, str) else None)
+def test_varlen_convolution_refuses(words, place, value, attributes):
+    inputs = convolved(7, [0, 2, 7])
+    if place is not None:
+        inputs[place] = value
+    refuses(words, "VarlenCausalConvWithState", inputs, attributes)
+
+
+def test_varlen_convolution_refuses_taps_that_data_tell():
+    inputs = [*convolved(7, [0, 2, 7]), None, floats(7, 2, CHANNELS), floats(7, 1)]
+    refuses("E122.*kernel_delta", "VarlenCausalConvWithState", inputs)
