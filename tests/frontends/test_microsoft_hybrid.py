@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from test_microsoft import BATCH, HEADS, SIZE, TOKENS, WIDTH, floats, judge, model_of, weft
+from test_microsoft_varlen import refuses
 
 
 @pytest.mark.parametrize("activation", ["silu", "sigmoid"])
@@ -84,3 +85,51 @@ def test_other_forms_of_onnx():
     judge("ExpandDims", [floats(2, 3), np.int32(-1)], constants=(1,))
     numbers = np.random.default_rng(0).integers(-300, 300, (3, 4)).astype(np.int16)
     judge("MatMulInteger16", [numbers, numbers.T.copy()])
+
+
+@pytest.mark.parametrize("type", [np.float32, np.float16])
+@pytest.mark.parametrize("normed", [False, True])
+def test_engram_gate(type, normed):
+    key = floats(2, 3, 4, 8)
+    key[0, 0] = 0
+    inputs = [key, floats(2, 3, 4, 8) + 0.1, floats(2, 3, 8), *(floats(4, 8) + i for i in range(2 + normed))]
+    judge("EngramGate", [x.astype(type) for x in inputs], {"epsilon": 1e-3}, ["y", "normed"][:1 + normed],
+          tolerance=1e-5 if type == np.float32 else 4e-3)
+
+
+def test_engram_gate_refuses():
+    inputs = [floats(2, 3, 4, 8), floats(2, 3, 4, 8), floats(2, 3, 8), floats(4, 8), floats(4, 8)]
+    refuses("needs input 5", "EngramGate", inputs, outputs=("y", "normed"))
+    refuses("sizes of query", "EngramGate", [inputs[0], floats(2, 3, 1, 8), *inputs[2:]], outputs=("y",))
+    refuses("sizes of value", "EngramGate", [*inputs[:2], floats(2, 3, 1), *inputs[3:]], outputs=("y",))
+    refuses("sizes of scales", "EngramGate", [*inputs[:4], floats(1, 8)], outputs=("y",))
+
+
+@pytest.mark.parametrize("gate", [(2, 3, 4), (2, 3, 4, 1), (2, 3, 4, 8), (2, 3, 32)], ids=str)
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_hyper_connections(gate, flat, half):
+    streams = floats(2, 3, 32) if flat else floats(2, 3, 4, 8)
+    streams, tolerance = (streams.astype(np.float16), 4e-3) if half else (streams, 1e-5)
+    attributes = {"num_branches": 4 if flat else 0}
+    if flat or gate[-1] != 32:
+        judge("HyperConnectionPreMix", [streams, floats(*gate)], attributes | {"reduction_scale": 0.3}, tolerance=tolerance)
+    if gate[-1] != 32:
+        block = floats(2, 3, 8).astype(streams.dtype)
+        judge("HyperConnectionPostMix", [streams, block, floats(*gate)], attributes, tolerance=tolerance)
+        judge("HyperConnectionPostMix", [streams, block, floats(*gate), floats(2, 3, 4, 4)], attributes, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("words, op, inputs, branches", [
+    ("sizes of gates", "HyperConnectionPreMix", [floats(2, 3, 4), floats(1, 3)], 0),
+    ("sizes of gates", "HyperConnectionPreMix", [floats(2, 3, 4), floats(2, 12)], 0),
+    ("gates of rank 3", "HyperConnectionPreMix", [floats(2, 3, 4), floats(3)], 0),
+    ("12.* into 5 heads", "HyperConnectionPreMix", [floats(2, 12), floats(2, 5)], 5),
+    ("num_branches must be", "HyperConnectionPreMix", [floats(2, 12), floats(2, 5)], -1),
+    ("rank 2 or more", "HyperConnectionPreMix", [floats(12), floats(5)], 0),
+    ("sizes of gates", "HyperConnectionPostMix", [floats(2, 12), floats(2, 4), floats(2, 12)], 3),
+    ("sizes of block_output", "HyperConnectionPostMix", [floats(2, 3, 4), floats(2, 3), floats(2, 3)], 0),
+    ("sizes of stream_mix", "HyperConnectionPostMix", [floats(2, 3, 4), floats(2, 4), floats(2, 3), floats(1, 3, 3)], 0),
+], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+def test_hyper_connections_refuse(words, op, inputs, branches):
+    refuses(words, op, inputs, {"num_branches": branches}, ("y",))

@@ -201,3 +201,84 @@ def test_varlen_convolution_refuses(words, place, value, attributes):
 def test_varlen_convolution_refuses_taps_that_data_tell():
     inputs = [*convolved(7, [0, 2, 7]), None, floats(7, 2, CHANNELS), floats(7, 1)]
     refuses("E122.*kernel_delta", "VarlenCausalConvWithState", inputs)
+
+
+def hashed(ids, longest=3, heads=2, past=None, offsets=None, eos=None, segments=None):
+    """Inputs of NGramHashMapping; ids[batch, tokens]."""
+    ids = np.asarray(ids)
+    rng = np.random.default_rng(5)
+    multipliers = rng.integers(1, 1 << 30, longest).astype(ids.dtype)
+    sizes = rng.integers(5, 200, (longest - 1) * heads).astype(ids.dtype)
+    inputs = [ids, multipliers, sizes, past, offsets, eos if eos is None else np.array(eos, ids.dtype), segments]
+    while inputs[-1] is None:
+        inputs.pop()
+    return inputs
+
+
+IDS = np.random.default_rng(4).integers(0, 5, (2, 9))
+SEGMENTS = i32(0, 0, 1, 1, 1, 2, 2, 0, 0)
+
+
+@pytest.mark.parametrize("type", [np.int32, np.int64])
+@pytest.mark.parametrize("past", [False, True])
+@pytest.mark.parametrize("eos, resets", [(None, 0), (3, 0), (3, 1)])
+@pytest.mark.parametrize("segments", [False, True])
+def test_hashes_of_ngrams(type, past, eos, resets, segments):
+    ids = IDS.astype(type) * (-7 if past else 7)
+    inputs = hashed(ids, 4, past=np.array([[3, 1, 21], [1, 3, 2]], type) if past else None,
+                    offsets=np.arange(6, dtype=type) * 1000 if segments else None, eos=eos if eos is None else 21,
+                    segments=np.stack([SEGMENTS, SEGMENTS[::-1]]) if segments else None)
+    attributes = {"max_ngram_size": 4, "n_head_per_ngram": 2, "pad_id": 1, "reset_on_eos": resets}
+    judge("NGramHashMapping", inputs, attributes, ["hash", "present"])
+    judge("NGramHashMapping", [ids[:, :1], *inputs[1:6], *([inputs[6][:, :1]] if segments else [])], attributes, ["hash", "present"])
+
+
+@pytest.mark.parametrize("words, changes, attributes", [
+    ("max_ngram_size must be >=2", {}, {"max_ngram_size": 1}),
+    ("E122.*max_ngram_size 300", {}, {"max_ngram_size": 300}),
+    ("n_head_per_ngram must be", {}, {"n_head_per_ngram": 0}),
+    ("pad_id 4294967296", {}, {"pad_id": 1 << 32}),
+    ("multipliers for max_ngram_size", {1: i32(1, 2)}, {}),
+    ("sizes of vocab_sizes", {2: i32(5, 5, 5)}, {}),
+    ("vocab_sizes|E314", {2: i32(5, 5, 0, 5)}, {}),
+    ("sizes of past_ids", {3: np.zeros((2, 3), np.int32)}, {}),
+    ("head_offsets|E314.* -1", {4: i32(0, 0, -1, 0)}, {}),
+    ("leave of the ids|E314", {4: i32(0, 2**31 - 2, 0, 0)}, {}),
+    ("eos_token_id of rank 0", {5: i32(3)}, {}),
+    ("sizes of segment_ids", {6: np.zeros((2, 8), np.int32)}, {}),
+], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+@pytest.mark.parametrize("constant", [False, True])
+def test_hashes_refuse(words, changes, attributes, constant):
+    inputs = hashed(IDS.astype(np.int32)) + [None] * 4
+    for place, value in changes.items():
+        inputs[place] = value
+    while inputs[-1] is None:
+        inputs.pop()
+    refuses(words, "NGramHashMapping", inputs, {"max_ngram_size": 3, "n_head_per_ngram": 2, "pad_id": 1} | attributes,
+            ("hash", "present"), constants=(1, 2) if constant else ())
+
+
+@pytest.mark.parametrize("sums", [[0, 2, 18], [0, 18], [0, 1, 2, 3, 18]], ids=str)
+@pytest.mark.parametrize("past", [False, True])
+@pytest.mark.parametrize("eos, resets", [(None, 0), (3, 0), (3, 1)])
+@pytest.mark.parametrize("segments", [None, "new", "past"])
+def test_hashes_of_ngrams_of_several_sequences(sums, past, eos, resets, segments):
+    batch = len(sums) - 1
+    ids, multipliers, sizes, _, offsets = hashed(IDS.reshape(-1), 4, offsets=np.array([0, -5, 2**62, 1, 2, 3]))
+    before = np.random.default_rng(1).integers(0, 4, (2, batch, 3))
+    inputs = [ids, multipliers, sizes, i32(*sums), before[0] if past else None, offsets, None if eos is None else np.array(eos),
+              np.concatenate([SEGMENTS, SEGMENTS]) if segments else None, before[1].astype(np.int32) // 2 if segments == "past" else None,
+              i32(*range(1, batch + 1))]
+    outputs = ["hash", "present", "segments" if segments else "", "update"]
+    judge("VarlenNGramHashMapping", inputs, {"max_ngram_size": 4, "n_head_per_ngram": 2, "pad_id": 1, "reset_on_eos": resets,
+                                             "state_update_capacity": 3}, outputs)
+
+
+def test_hashes_of_several_sequences_refuse():
+    ids, multipliers, sizes = hashed(IDS.reshape(-1).astype(np.int32))
+    attributes = {"max_ngram_size": 3, "n_head_per_ngram": 2, "pad_id": 1}
+    refuses("shortest sequence", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 0, 18)], attributes, ["hash"], (3,))
+    refuses("where the last sequence ends", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 17)], attributes, ["hash"])
+    refuses("capture_count exactly", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 18)],
+            attributes | {"state_update_capacity": 2}, ["hash"])
+    refuses("needs segment_ids", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 18)], attributes, ["hash", "", "segments"])

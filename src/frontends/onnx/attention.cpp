@@ -43,6 +43,17 @@ Dim part_size(Call& c, Expr x, int64_t heads) {
   return size;
 }
 
+void require_same(Call& c, const Dim& a, const Dim& b, std::string_view what) {
+  GuardCollector guards(c.module());
+  require_equal(a, b, cat(c.node().op_type, ": ", what));
+}
+
+void require_dims(Call& c, Value x, const Dims& dims, std::string_view what) {
+  if (x.dims().size() != dims.size())
+    c.fail("E151", cat("needs ", what, " of rank ", dims.size(), ", has ", x.shape()));
+  for (size_t a = 0; a < dims.size(); ++a) require_same(c, x.dims()[a], dims[a], cat("sizes of ", what));
+}
+
 Expr split_heads(Call& c, Expr x, int64_t heads) {
   if (x.rank() != 3) c.fail("E140", cat("needs rank 3 to split into heads, has ", x.value.shape()));
   Dim size = part_size(c, x, heads);

@@ -13,6 +13,11 @@ Expr split_heads(Call& c, Expr x, int64_t heads);
 /// [batch, heads, tokens, size] -> [batch, tokens, heads * size].
 Expr join_heads(Expr x);
 
+/// Two sizes that must be equal: refused now or, where only the run tells, by the run.
+void require_same(Call& c, const Dim& a, const Dim& b, std::string_view what);
+/// A tensor that must have these sizes (E151 for another rank).
+void require_dims(Call& c, Value x, const Dims& dims, std::string_view what);
+
 /// Query, key and value as heads.
 struct Heads {
   Expr q, k, v;

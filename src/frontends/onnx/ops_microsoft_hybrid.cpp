@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's operators around linear attention and vision-language models: norms with gates, and positions of
-// three kinds. Where onnxruntime computes in f32 whatever the type, so does this.
+// com.microsoft's operators around linear attention, hyper-connections and vision-language models: norms with gates,
+// mixtures of streams, and positions of three kinds. Where onnxruntime computes in f32 whatever the type, so does this.
 #include <algorithm>
 
 #include "base/tensor.h"
@@ -9,6 +9,12 @@
 
 namespace weft::onnx {
 namespace {
+
+Expr with_last_axis(Expr x) {
+  Dims dims = x.dims();
+  dims.push_back(1);
+  return reshape(x, dims);
+}
 
 /// x[i] without the first axis.
 Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
@@ -115,10 +121,102 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
+/// gate * value with a gate from keys and queries [batch, tokens, branches, size], and that again normalised.
+Values engram_gate(Call& c) {
+  c.expect_ranks({{0, 4}});
+  Expr key = arg(c, 0);
+  const Dims d = key.dims();
+  require_dims(c, c.input(1), d, "query");
+  require_dims(c, c.input(2), {d[0], d[1], d[3]}, "value");
+  double epsilon = c.number("epsilon", 1e-5f);
+  auto unit = [&](Expr x) {
+    x = convert(x, DType::f32);
+    return x * rsqrt(reduce(ReduceFn::mean, x * x, {3}) + epsilon);
+  };
+  auto scale = [&](size_t i) {
+    require_dims(c, c.input(i), {d[2], d[3]}, "scales");
+    return convert(arg(c, i), DType::f32);
+  };
+  Expr root = sqrt(convert(reshape(sizes(c, {d[3]}), {}), DType::f32));
+  Expr dot = reduce(ReduceFn::sum, unit(key) * scale(3) * (unit(arg(c, 1)) * scale(4)), {3}) / root;
+  Expr gate = sigmoid(sign(dot) * sqrt(max(abs(dot), 1e-6f)));
+  Expr y = gate * convert(reshape(arg(c, 2), {d[0], d[1], 1, d[3]}), DType::f32), rounded = convert(y, key.dtype());
+  if (!c.wants_output(1)) return {rounded};
+  Expr mean = reduce(ReduceFn::mean, y * y, {3});
+  Expr normed = convert(rounded, DType::f32) * rsqrt(mean + epsilon) * scale(5);
+  return {rounded, convert(normed, key.dtype())};
+}
+
+/// Streams [.., branches, size], or [.., branches * size] where the node says how many there are.
+struct Streams {
+  Expr x;       ///< f32[.., branches, size]
+  Dims before;  ///< the axes before these
+  Dim branches, size;
+};
+
+Streams streams_of(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t branches = c.integer("num_branches", 0), own = branches > 0 ? 1 : 2;
+  if (branches < 0) c.fail("E145", cat("num_branches must be >=0, is ", branches));
+  if (x.rank() < own) c.fail("E151", cat("needs streams of rank ", own, " or more, has ", x.value.shape()));
+  Dims dims = x.dims(), before(dims.begin(), dims.end() - own);
+  if (branches > 0) {
+    Dim size = part_size(c, x, branches);
+    dims.back() = branches, dims.push_back(size);
+  }
+  return {reshape(convert(x, DType::f32), dims), before, dims[dims.size() - 2], dims.back()};
+}
+
+/// Input `i` of [.., branches], [.., branches, 1 or size], or where `may_be_flat` [.., branches * size].
+Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
+  Expr gate = convert(arg(c, i), DType::f32);
+  Dims wanted = s.before;
+  wanted.push_back(s.branches);
+  bool is_short = gate.rank() == std::ssize(wanted);
+  bool is_flat = may_be_flat && is_short && known_equal(gate.dims().back(), s.branches * s.size);
+  bool is_each = is_flat || (!is_short && gate.rank() > 0 && !known_equal(gate.dims().back(), 1));
+  wanted.push_back(is_each ? s.size : Dim(1));
+  if (is_flat) gate = reshape(gate, wanted);
+  else if (is_short) gate = with_last_axis(gate);
+  require_dims(c, gate, wanted, "gates");
+  return gate;
+}
+
+Values pre_mix(Call& c) {
+  Streams s = streams_of(c);
+  Expr gate = branch_gate(c, 1, s, c.integer("num_branches", 0) > 0);
+  Expr y = reduce(ReduceFn::sum, s.x * gate, {s.x.rank() - 2}, false) * c.number("reduction_scale", 1);
+  return {convert(y, c.dtype(0))};
+}
+
+Values post_mix(Call& c) {
+  Streams s = streams_of(c);
+  Dims single = s.before, square = s.before;
+  single.push_back(s.size), square.insert(square.end(), {s.branches, s.branches});
+  require_dims(c, c.input(1), single, "block_output");
+  single.insert(single.end() - 1, 1);
+  Expr y = s.x;
+  if (c.has_input(3)) {
+    require_dims(c, c.input(3), square, "stream_mix");
+    std::vector<int64_t> turn;
+    for (int64_t a = 0; a < y.rank(); ++a) turn.push_back(a);
+    std::swap(turn[turn.size() - 1], turn[turn.size() - 2]);
+    y = matmul(transpose(convert(arg(c, 3), DType::f32), turn), y);
+  }
+  y = y + branch_gate(c, 2, s, false) * reshape(convert(arg(c, 1), DType::f32), single);
+  return {convert(reshape(y, c.input(0).dims()), c.dtype(0))};
+}
+
 constexpr Operator table[] = {
-    {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm}, {"com.microsoft", "GatedAdd", gated_add},
-    {"com.microsoft", "GatedRMSNorm", gated_norm},           {"com.microsoft", "LinearAttentionGate", attention_gate},
-    {"com.microsoft", "MRotaryEmbedding", three_way_rotary}, {"com.microsoft", "ScaledSiLU", scaled_silu},
+    {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm},
+    {"com.microsoft", "GatedAdd", gated_add},
+    {"com.microsoft", "GatedRMSNorm", gated_norm},
+    {"com.microsoft", "LinearAttentionGate", attention_gate},
+    {"com.microsoft", "MRotaryEmbedding", three_way_rotary},
+    {"com.microsoft", "ScaledSiLU", scaled_silu},
+    {"com.microsoft", "EngramGate", engram_gate},
+    {"com.microsoft", "HyperConnectionPreMix", pre_mix},
+    {"com.microsoft", "HyperConnectionPostMix", post_mix},
 };
 
 }  // namespace

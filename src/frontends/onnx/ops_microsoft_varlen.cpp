@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's operators with a state for each of several sequences, whose tokens follow each other without padding:
-// a gated delta rule and causal convolutions.
+// a gated delta rule, causal convolutions, and hashes of n-grams (these also for sequences of one length).
 #include <cmath>
+#include <functional>
 #include <optional>
 
+#include "base/tensor.h"
 #include "frontends/onnx/attention.h"
 #include "frontends/onnx/packing.h"
 #include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
-
-void require_same(Call& c, const Dim& a, const Dim& b, std::string_view what) {
-  GuardCollector guards(c.module());
-  require_equal(a, b, cat(c.node().op_type, ": ", what));
-}
 
 /// How many tokens of each sequence the node tells apart from the state. Their counts are given exactly when it does.
 int64_t capacity_of(Call& c, size_t counts) {
@@ -171,7 +168,7 @@ Values gated_delta_net(Call& c) {
   Rows rows = rows_of(c, p, c.optional_input(6));
   Expr state = full(c, DType::f32, {rows.batch, heads, size_v, size}, 0);
   if (c.has_input(6)) {
-    for (size_t a = 0; a < 4; ++a) require_same(c, c.input(6).dims()[a], state.dims()[a], "sizes of initial_state");
+    require_dims(c, c.input(6), state.dims(), "initial_state");
     state = convert(arg(c, 6), DType::f32);
   }
   bool has_unit_rows = c.flag("qk_l2_norm");
@@ -217,8 +214,7 @@ Values varlen_causal_conv(Call& c) {
   Ragged r = ragged_of(c, 2, tokens, 0);
   require_same(c, w.dims()[0], channels, "channels of the weight and of the input");
   require_same(c, w.dims()[1], 1, "channels of the input that a depthwise weight looks at");
-  const Dims held = {r.batch, channels, (taps - 1) * Dim(dilation)};
-  for (size_t a = 0; a < 3; ++a) require_same(c, past.dims()[a], held[a], "sizes of initial_state");
+  require_dims(c, past, {r.batch, channels, (taps - 1) * Dim(dilation)}, "initial_state");
   Continued rows(c, x, transpose(past, {0, 2, 1}));
   Expr back = (iota(c, taps) - scalar(c, taps - 1)) * static_cast<double>(dilation);
   Expr seen = rows.at(along(r.sequence, 0, 2), along(gathered(c, r.start, r.sequence), 0, 2),
@@ -239,9 +235,151 @@ Values varlen_causal_conv(Call& c) {
   return all;
 }
 
+// --- hashes of n-grams -----------------------------------------------------------------------------------------------
+
+/// What both forms read: a hash of the last 2 tokens, of the last 3 and so on, several heads for each.
+struct Hashing {
+  int64_t longest, heads;
+  bool has_eos, resets;
+  Expr pad, fill;  ///< scalars: what unused slots hold, and what stands where there is no token
+};
+
+Hashing hashing_of(Call& c, size_t eos) {
+  int64_t longest = c.integer("max_ngram_size"), heads = c.integer("n_head_per_ngram"), pad = c.integer("pad_id");
+  constexpr int64_t most = 256;
+  if (longest < 2) c.fail("E145", cat("max_ngram_size must be >=2, is ", longest));
+  if (longest > most) c.unsupported(cat("with max_ngram_size ", longest, " is not supported, at most ", most));
+  if (heads < 1 || heads > INT32_MAX) c.fail("E145", cat("n_head_per_ngram must be 1 to 2^31 - 1, is ", heads));
+  DType type = c.dtype(0);
+  if (type == DType::i32 && (pad < INT32_MIN || pad > INT32_MAX))
+    c.fail("E145", cat("pad_id ", pad, " does not fit ids of ", type));
+  Expr filler = convert({&c, constant(c.module(), make_i64_tensor(std::vector{pad}))}, type);
+  filler = reshape(filler, {});
+  bool has_eos = c.has_input(eos), resets = c.flag("reset_on_eos");
+  if (has_eos) require_dims(c, c.input(eos), {}, "eos_token_id");
+  return {longest, heads, has_eos, resets && has_eos, filler, has_eos ? arg(c, eos) : filler};
+}
+
+/// Sizes of vocabularies are at least 1; offsets, where they are `bounded`, at least 0, and their sums fit the ids.
+void check_vocabularies(Call& c, size_t offsets, bool bounded) {
+  auto wide = [&](size_t i) { return convert(arg(c, i), DType::i64); };
+  auto least = [](Expr x) { return reduce(ReduceFn::min, x, {0}); };
+  Values told = {least(wide(2))};
+  if (bounded && c.has_input(offsets)) {
+    int64_t largest = c.dtype(0) == DType::i32 ? INT32_MAX : INT64_MAX;
+    Expr most = reshape({&c, constant(c.module(), make_i64_tensor(std::vector{largest}))}, {});
+    told.push_back(least(wide(offsets)));
+    told.push_back(least(most - wide(2) - max(wide(offsets), 0)));
+  }
+  Dims known = c.sizes_or_bound(concat(c, told, 0), std::vector<std::optional<Dim>>(told.size()));
+  GuardCollector guards(c.module());
+  require_less_equal(1, known[0], cat(c.node().op_type, ": vocab_sizes"));
+  if (known.size() == 1) return;
+  require_less_equal(0, known[1], cat(c.node().op_type, ": head_offsets"));
+  require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
+}
+
+/// The hashes of tokens, `shifted(back)` being the tokens that stand so far back and `differs(back)` (null: never)
+/// whether a segment begins behind those. What lies before a beginning, or at and before an end of text, counts as
+/// `fill`. Gives [.., (longest - 1) * heads].
+Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
+            const std::function<Expr(int64_t)>& differs) {
+  Dim all = (h.longest - 1) * h.heads;
+  if (c.input(1).rank() != 1) c.fail("E151", cat("needs multipliers of rank 1, has ", c.input(1).shape()));
+  {
+    GuardCollector guards(c.module());
+    require_less_equal(h.longest, c.input(1).dims()[0], cat(c.node().op_type, ": multipliers for max_ngram_size"));
+  }
+  require_dims(c, c.input(2), {all}, "vocab_sizes");
+  if (c.has_input(offsets)) require_dims(c, c.input(offsets), {all}, "head_offsets");
+  auto multiplier = [&](int64_t i) { return reshape(slice(arg(c, 1), 0, i, 1), {}); };
+  Expr mix = shifted(0) * multiplier(0);
+  std::optional<Expr> cut;
+  Values parts;
+  for (int64_t back = 1; back < h.longest; ++back) {
+    Expr token = shifted(back);
+    if (h.resets) cut = cut ? *cut | equal(token, h.fill) : equal(token, h.fill);
+    if (differs) cut = cut ? *cut | differs(back) : differs(back);
+    if (cut) token = select(*cut, h.fill, token);
+    mix = apply(Fn::bit_xor, mix, token * multiplier(back));
+    Dims column = mix.dims();
+    column.push_back(1);
+    parts.push_back(floor_mod(reshape(mix, column), slice(arg(c, 2), 0, (back - 1) * h.heads, h.heads)));
+  }
+  Expr hash = concat(c, parts, mix.rank());
+  return c.has_input(offsets) ? hash + arg(c, offsets) : hash;
+}
+
+/// ids [batch, tokens]; past and present ones [batch, longest - 1].
+Values ngram_hashes(Call& c) {
+  c.expect_ranks({{0, 2}});
+  Hashing h = hashing_of(c, 5);
+  Expr ids = arg(c, 0);
+  Dim batch = ids.dims()[0], tokens = ids.dims()[1];
+  int64_t reach = h.longest - 1;
+  if (c.has_input(3)) require_dims(c, c.input(3), {batch, reach}, "past_ids");
+  check_vocabularies(c, 4, true);
+  auto continued = [&](Expr x, Expr before) { return concat(c, {broadcast(before, {batch, reach}), x}, 1); };
+  Expr all = continued(ids, c.has_input(3) ? arg(c, 3) : h.fill);
+  std::function<Expr(int64_t)> differs;
+  if (c.has_input(6)) {  // what came before counts as the first segment
+    require_dims(c, c.input(6), ids.dims(), "segment_ids");
+    Expr segments = continued(arg(c, 6), slice(arg(c, 6), 1, 0, 1));
+    differs = [=](int64_t back) {
+      return !equal(slice(segments, 1, reach - back, tokens), slice(segments, 1, reach - back + 1, tokens));
+    };
+  }
+  auto shifted = [&](int64_t back) { return slice(all, 1, reach - back, tokens); };
+  return {hashes(c, h, 4, shifted, differs), slice(all, 1, tokens, reach)};
+}
+
+/// ids [tokens] of several sequences; past and present ones [batch, longest - 1].
+Values varlen_ngram_hashes(Call& c) {
+  c.expect_ranks({{0, 1}, {9, 1}});
+  Hashing h = hashing_of(c, 6);
+  int64_t reach = h.longest - 1, capacity = capacity_of(c, 9);
+  Expr ids = arg(c, 0);
+  Dim tokens = ids.dims()[0];
+  Ragged r = ragged_of(c, 3, tokens, 1);
+  check_vocabularies(c, 5, false);
+  if (c.has_input(4)) require_dims(c, c.input(4), {r.batch, reach}, "past_ids");
+  if (c.has_input(7)) require_dims(c, c.input(7), {tokens}, "segment_ids");
+  if (c.has_input(8)) require_dims(c, c.input(8), {r.batch, reach}, "past_segment_ids");
+  if (!c.has_input(7) && (c.has_input(8) || c.wants_output(2)))
+    c.fail("E140", "needs segment_ids for past_segment_ids and present_segment_ids");
+  auto continued = [&](Expr x, Expr before) {
+    return Continued(c, reshape(x, {tokens, 1}), reshape(broadcast(before, {r.batch, reach}), {r.batch, reach, 1}));
+  };
+  Expr start = gathered(c, r.start, r.sequence);
+  auto back_in = [&](const Continued& rows, int64_t back) {
+    return reshape(rows.at(r.sequence, start, r.number - static_cast<double>(back)), {tokens});
+  };
+  Continued all = continued(ids, c.has_input(4) ? arg(c, 4) : h.fill);
+  std::optional<Continued> segments;
+  std::function<Expr(int64_t)> differs;
+  if (c.has_input(7)) {
+    Expr own = arg(c, 7), before = c.has_input(8) ? arg(c, 8) : along(gathered(c, own, r.start), 0, 2);
+    segments.emplace(continued(own, before));
+    differs = [&](int64_t back) { return !equal(back_in(*segments, back), back_in(*segments, back - 1)); };
+  }
+  Expr y = hashes(c, h, 5, [&](int64_t back) { return back_in(all, back); }, differs);
+  auto last = [&](const Continued& rows) { return reshape(rows.last(r), {r.batch, reach}); };
+  Values results = {y, last(all), c.wants_output(2) ? last(*segments) : Expr{&c, c.input(3)}};
+  if (!c.wants_output(3)) return results;
+  Dims slots = {r.batch, capacity, reach};
+  Expr kept = captured(c, c.has_input(9) ? arg(c, 9) : r.length, r.length, capacity);
+  Expr position = along(iota(c, capacity), 1, 3) + along(iota(c, reach), 2, 3) - static_cast<double>(reach - 1);
+  position = select(reshape(kept, {r.batch, capacity, 1}), position, 0);
+  Expr held = reshape(all.at(along(iota(c, r.batch), 0, 3), along(r.start, 0, 3), position), slots);
+  results.push_back(select(reshape(kept, {r.batch, capacity, 1}), held, h.pad));
+  return results;
+}
+
 constexpr Operator table[] = {
     {"com.microsoft", "GatedDeltaNet", gated_delta_net},
     {"com.microsoft", "VarlenCausalConvWithState", varlen_causal_conv, "no kernel_delta with previous_mask"},
+    {"com.microsoft", "NGramHashMapping", ngram_hashes, "max_ngram_size up to 256"},
+    {"com.microsoft", "VarlenNGramHashMapping", varlen_ngram_hashes, "max_ngram_size up to 256"},
 };
 
 }  // namespace
