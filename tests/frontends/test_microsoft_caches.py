@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 
 from test_microsoft import HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, judge, model_of, weft
+from test_microsoft_varlen import refuses
 
 
 def grouped(rows, cache, lengths, attributes, scales=(None, None), bias=None):
@@ -168,6 +169,49 @@ def test_quantised_experts_that_are_preferred_alike(k):
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
               bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]  # fmt: skip
     judge("QMoE", inputs, {"k": k, "expert_weight_bits": 4}, constants=(2, 3, 5, 6), tolerance=1e-4)
+
+
+ROUTING = [{}, {"n_group": 4, "topk_group": 2}, {"n_group": 2, "group_topk": 9}, {"n_group": 4, "group_topk": 1}, {"n_group": 8, "topk_group": 5}]
+
+
+@pytest.mark.parametrize("groups", ROUTING, ids=str)
+@pytest.mark.parametrize("type", [np.float32, np.float16])
+def test_group_router(groups, type):
+    scores, bias = floats(2, 5, 8).astype(type), floats(8)
+    scores[0, 0] -= 90  # sigmoids that are all but 0
+    scores[0, 1, :4] = scores[0, 1, 4:]
+    judge("MoEGroupRouter", [scores, bias], {"top_k": 3, "router_sentinel": -50.0, **groups},
+          tolerance=1e-5 if type == np.float32 else 4e-3)
+    judge("MoEGroupRouter", [np.zeros((3, 8), type), np.zeros(8, np.float32)], {"top_k": 3, **groups})
+
+
+def test_group_router_passes_over_nan():
+    scores = floats(2, 8)
+    scores[0, 3] = np.nan
+    judge("MoEGroupRouter", [scores, floats(8)], {"top_k": 3})
+
+
+def test_group_router_gives_all_scores():
+    judge("MoEGroupRouter", [floats(2, 5, 8), floats(8)], {"top_k": 2}, ["", "scores", "weights"])
+    judge("MoEGroupRouter", [floats(3, 256) / 8, floats(8), floats(8, 256)], {"top_k": 2}, ["", "scores", "weights"])
+
+
+@pytest.mark.parametrize("words, changes, attributes, outputs", [
+    ("top_k and experts", {}, {"top_k": 9}, "y"),
+    ("top_k must be >=1, is 0", {}, {"top_k": 0}, "y"),
+    ("group_topk must be >=1", {}, {"group_topk": 0}, "y"),
+    ("multiple of n_group", {}, {"n_group": 3}, "y"),
+    ("topk_group 3 is more than n_group 2", {}, {"n_group": 2, "topk_group": 3}, "y"),
+    ("biases and experts", {1: floats(7)}, {}, "y"),
+    ("rank 2 or more", {0: floats(8)}, {}, "y"),
+    ("gives router_probs, or", {}, {}, ["", "scores"]),
+    ("gives router_probs, or", {}, {}, ["y", "scores", "weights"]),
+    ("full scores and 2 groups", {}, {"n_group": 2}, ["", "scores", "weights"]),
+    ("projection_weight, but no full scores", {2: floats(8, 8)}, {}, "y"),
+], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+def test_group_router_refuses(words, changes, attributes, outputs):
+    inputs = [changes.get(i, value) for i, value in enumerate([floats(2, 8), floats(8), None])]
+    refuses(words, "MoEGroupRouter", inputs if inputs[2] is not None else inputs[:2], {"top_k": 2, **attributes}, outputs)
 
 
 def test_experts_with_a_gate_of_their_own():

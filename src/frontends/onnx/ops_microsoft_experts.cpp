@@ -274,7 +274,62 @@ Values quantized_experts(Call& c) {
   return mixture(c, e, quantized_routes_of(c, 14));
 }
 
+// --- routing ---------------------------------------------------------------------------------------------------------
+
+/// Of each token the experts in the groups whose best `each` scores add up to most: bool[tokens, experts].
+Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
+  Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
+  Expr grouped = reshape(scores, {tokens, groups, size});
+  Expr sums = reduce(ReduceFn::sum, {&c, c.emit(TopK{.k = min(size, each), .axis = 2}, {grouped})}, {2}, false);
+  Expr chosen{&c, c.emit_all(TopK{.k = best, .axis = 1}, {sums})[1]};
+  Expr is_chosen = equal(reshape(chosen, {tokens, best, 1}), along(iota(c, groups), 2, 3));
+  Expr any = reduce(ReduceFn::max, convert(is_chosen, DType::i32), {1}, false);
+  Expr all = broadcast(reshape(any, {tokens, groups, 1}), {tokens, groups, size});
+  return reshape(all, scores.dims()) > 0;
+}
+
+/// What experts count for tokens: logarithms of sigmoids for the chosen ones, or sigmoids and biased sigmoids of all.
+Values group_router(Call& c) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  c.expect_ranks({{1, 1}, {2, 2}});
+  int64_t k = c.integer("top_k"), groups = c.integer("n_group", 1), best = c.integer("topk_group", 1),
+          each = c.integer("group_topk", 2);
+  double sentinel = c.number("router_sentinel", -10000);
+  for (auto [name, n] : {std::pair("top_k", k), {"n_group", groups}, {"topk_group", best}, {"group_topk", each}})
+    if (n < 1) c.fail("E145", cat(name, " must be >=1, is ", n));
+  bool is_full = c.wants_output(1) || c.wants_output(2);
+  if (is_full && (c.wants_output(0) || !c.wants_output(1) || !c.wants_output(2)))
+    c.fail("E140", "gives router_probs, or selection_scores and router_weights");
+  if (is_full && (groups != 1 || best != 1)) c.fail("E145", cat("has full scores and ", groups, " groups, not 1"));
+  if (c.has_input(2) && !is_full) c.fail("E140", "has projection_weight, but no full scores");
+  Expr x = arg(c, 0);
+  if (x.rank() < 2) c.fail("E151", cat("needs scores of rank 2 or more, has ", x.value.shape()));
+  Dim width = x.dims().back(), tokens = 1;
+  for (size_t a = 0; a + 1 < x.dims().size(); ++a) tokens = tokens * x.dims()[a];
+  x = convert(reshape(x, {tokens, width}), DType::f32);
+  if (c.has_input(2)) {
+    c.expect_ranks({{0, 2}});
+    x = matmul(x, transpose(convert(arg(c, 2), DType::f32), {1, 0}));
+  }
+  Dim experts = x.dims()[1];
+  GuardCollector guards(c.module());
+  require_equal(c.input(1).dims()[0], experts, "MoEGroupRouter: biases and experts");
+  require_less_equal(k, experts, "MoEGroupRouter: top_k and experts");
+  require_equal(floordiv(experts, groups) * groups, experts, "MoEGroupRouter: experts, a multiple of n_group");
+  if (best > groups) c.fail("E145", cat("topk_group ", best, " is more than n_group ", groups));
+  Expr weight = sigmoid(x), scores = weight + arg(c, 1);
+  if (is_full) return {scores, scores, weight};
+  Expr rated = select(is_nan(scores), none, scores);
+  if (best < groups) rated = select(in_best_groups(c, rated, groups, best, each), rated, none);
+  Values top = c.emit_all(TopK{.k = k, .axis = 1}, {rated});
+  Expr counted = log(max(picked(c, weight, {&c, top[1]}), 1e-20));
+  Expr chosen = select(Expr{&c, top[0]} > none, counted, sentinel);
+  Expr empty = full(c, DType::f32, {tokens, experts}, sentinel);
+  return {convert({&c, c.emit(ScatterElements{.axis = 1}, {empty, top[1], chosen})}, c.dtype(0))};
+}
+
 constexpr Operator table[] = {
+    {"com.microsoft", "MoEGroupRouter", group_router},
     {"com.microsoft", "MoE", experts, "no use_sparse_mixer"},
     {"com.microsoft", "QMoE", quantized_experts,
      "no use_sparse_mixer; quant_type int, or fp8 with blocks; no weights packed for a provider"},
