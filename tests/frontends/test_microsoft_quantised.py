@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from test_microsoft import floats, judge, model_of, weft
+from test_microsoft_varlen import refuses
 
 RANDOM = np.random.default_rng(5)
 SCALE = np.float32(0.05)
@@ -211,3 +212,46 @@ def test_products_with_dequantised_blocks(kind, is_turned, has_zero):
         np.testing.assert_allclose(compiled.run({"x": x})["y"], wanted, 1e-5, 1e-5 * np.abs(wanted).max())
     kernels = [step["kernel"] for step in compiled.report()["steps"]]
     assert any("block_dot" in kernel for kernel in kernels), kernels
+
+
+PACKED = {  # packed_type: elements and bytes of a block, where its f16 scales lie
+    2: (32, 18, [0]), 6: (32, 22, [0]), 8: (32, 34, [0]), 13: (256, 176, [0, 2]), 14: (256, 210, [208]), 20: (32, 18, [0]),
+    23: (256, 136, [0]), 42: (64, 18, [0])}  # fmt: skip
+
+
+def packed(kind, rows, blocks):
+    _, size, scales_at = PACKED[kind]
+    table = np.random.default_rng(kind).integers(0, 256, (rows, blocks, size)).astype(np.uint8)
+    for at in scales_at:
+        table[:, :, at:at + 2] = RANDOM.uniform(-0.1, 0.1, (rows, blocks, 1)).astype(np.float16).view(np.uint8)
+    return table.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("kind", PACKED)
+@pytest.mark.parametrize("known", [False, True])
+def test_rows_of_packed_tables(kind, known):
+    """Rows that are not there are row 0."""
+    judge("GatherPacked", [packed(kind, 5, 2), np.array([[4, -1, 2], [5, 0, 3]], np.int32)],
+          {"packed_type": kind, "K": 2 * PACKED[kind][0], "output_dtype": TensorProto.FLOAT}, constants=(0,) if known else ())
+
+
+@pytest.mark.parametrize("kind, type", [(0, np.float32), (1, np.float16)])
+def test_rows_of_packed_floats(kind, type):
+    table = floats(5, 3).astype(type)
+    for wanted in TensorProto.FLOAT, TensorProto.FLOAT16:
+        judge("GatherPacked", [table.view(np.uint8), np.array(3)], {"packed_type": kind, "K": 3, "output_dtype": wanted})
+
+
+def test_rows_of_packed_brain_floats():
+    words = floats(5, 3).view(np.uint32) >> 16
+    judge("GatherPacked", [words.astype(np.uint16).view(np.uint8), np.array([3, 1])], {"packed_type": 30, "K": 3, "output_dtype": TensorProto.FLOAT})
+
+
+@pytest.mark.parametrize("words, attributes", [
+    ("E122.*packed_type 16", {"packed_type": 16}),
+    ("K must be a multiple of 32", {"K": 48}),
+    ("bytes of a row", {"K": 32}),
+    ("f32, f16 or bf16", {"output_dtype": TensorProto.DOUBLE}),
+], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+def test_packed_tables_refuse(words, attributes):
+    refuses(words, "GatherPacked", [packed(2, 5, 2), np.array([1])], {"packed_type": 2, "K": 64, "output_dtype": 1} | attributes, ("y",))

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "frontends/onnx/import.h"
+#include "frontends/onnx/packed_weights.h"
 #include "frontends/onnx/quantized.h"
 #include "ir/core_ops.h"
 #include "ops/block_dot.h"
@@ -378,6 +379,9 @@ constexpr Operator table[] = {
     {"com.microsoft", "DynamicQuantizeMatMul", dynamic_quantize_matmul},
     {"com.microsoft", "MatMulNBits", matmul_nbits, "2, 4 or 8 bits; no weights packed for a provider"},
     {"com.microsoft", "MatMulBnb4", matmul_bnb4},
+    {"com.microsoft", "GatherPacked", gather_packed,
+     "packed_type 0, 1, 2, 6, 8, 13, 14, 20, 23, 30 and 42 (GGML's F32, F16, Q4_0, Q5_0, Q8_0, Q5_K, Q6_K, IQ4_NL, "
+     "IQ4_XS, BF16, Q2_0)"},
     {"com.microsoft", "GatherBlockQuantized", gather_block_quantized,
      "2, 4 or 8 bits; no blocks, nor bytes of several numbers, along the gathered axis"},
 };
