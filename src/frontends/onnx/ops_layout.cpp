@@ -338,7 +338,10 @@ PadMode pad_mode(Call& c) {
 
 Values pad(Call& c) {
   Expr x = arg(c, 0);
-  Dims pads = c.has_input(1) ? c.sizes(1, INT64_MIN) : sizes_or(c, 1, "pads");
+  bool is_row = c.node().domain == "com.microsoft" && c.input(1).rank() == 2 && known_equal(c.input(1).dims()[0], 1);
+  Dims pads = is_row           ? sizes_in(c.module(), reshape(arg(c, 1), {c.input(1).dims()[1]}), INT64_MIN)
+              : c.has_input(1) ? c.sizes(1, INT64_MIN)
+                               : sizes_or(c, 1, "pads");
   std::vector<int64_t> axes;
   for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
   if (c.has_input(3)) axes = c.numbers(3);
@@ -468,6 +471,7 @@ constexpr Operator table[] = {
     {"", "Squeeze", squeeze},
     {"", "Unsqueeze", unsqueeze},
     {"com.microsoft", "ExpandDims", expand_dims},
+    {"com.microsoft", "Pad", pad},
     {"com.microsoft", "UnfoldTensor", unfold},
     {"", "Concat", concat},
     {"", "Split", split},

@@ -134,8 +134,25 @@ void set_output_pads(Convolution& op, const Dims& spatial, const std::vector<int
   }
 }
 
+/// Pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
+void set_given_pads(Call& c, Convolution& op, const Dims& spatial, const std::vector<int64_t>& kernel) {
+  Dims pads = c.sizes(2);
+  size_t axes = spatial.size();
+  if (pads.size() != 2 * axes) c.fail("E140", cat("has ", pads.size(), " pads for ", axes, " spatial axes"));
+  op.pads_begin = Dims(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
+  op.pads_end = Dims(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
+  GuardCollector guards(c.module());
+  for (size_t i = 0; i < axes; ++i) {
+    Dim all = (spatial[i] - 1) * op.strides[i] + op.output_padding[i] + (kernel[i] - 1) * op.dilations[i] + 1;
+    require_less_equal(op.pads_begin[i] + op.pads_end[i], all, "ConvTransposeWithDynamicPads: pads and what they cut");
+  }
+}
+
+/// onnxruntime's form has the pads in input 2, before the bias.
 Values conv_transpose(Call& c) {
-  c.expect_inputs(2, 3);
+  bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
+  size_t bias = has_pads ? 3 : 2;
+  c.expect_inputs(bias, bias + 1);
   Value x = c.input(0), w = c.input(1);
   Dims spatial = spatial_dims(c, x);
   auto kernel = weight_kernel(c, w, spatial.size());
@@ -155,12 +172,14 @@ Values conv_transpose(Call& c) {
     if (wanted.size() != spatial.size())
       c.fail("E140", cat("has output_shape ", shape, " for ", spatial.size(), " spatial axes"));
     set_output_pads(op, spatial, kernel, wanted, automatic == "SAME_UPPER");
+  } else if (has_pads) {
+    set_given_pads(c, op, spatial, kernel);
   } else {
     Window window = read_window(c, spatial, kernel);
     op.pads_begin = window.pads_begin;
     op.pads_end = window.pads_end;
   }
-  return {with_bias(c, {&c, c.emit(op, {x, w})}, 2)};
+  return {with_bias(c, {&c, c.emit(op, {x, w})}, bias)};
 }
 
 Values conv_integer(Call& c) {
@@ -273,6 +292,58 @@ Values max_pool(Call& c) {
   Values out = c.emit_all(pool, {c.input(0)});
   if (pool.indices && columns) out[1] = column_major({&c, out[1]}, spatial_dims(c, c.input(0)));
   return out;
+}
+
+/// Positions of windows along one axis of `size`, [windows * kernel]: where they read, -1 in the padding.
+Expr window_positions(Call& c, const Pool& pool, size_t axis, const Dim& size, const Dim& windows) {
+  Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(pool.strides[axis]);
+  Expr read = window + along(iota(c, pool.kernel[axis]), 1, 2) - reshape(sizes(c, {pool.pads_begin[axis]}), {});
+  Expr inside = (read >= 0) & (read < reshape(sizes(c, {size}), {}));
+  return reshape(select(inside, read, -1), {windows * Dim(pool.kernel[axis])});
+}
+
+/// Pools what lies in each row of a window before the first 0 of a mask. The mask of channel number n begins at element
+/// n * spatial size modulo the number of channels of all masks, which is the mask's own beginning when it has one.
+Values masked_max_pool(Call& c) {
+  constexpr double lowest = -std::numeric_limits<float>::max();
+  c.flag("storage_order");  // of indices, which it does not give
+  Expr x = arg(c, 0), mask = arg(c, 1);
+  Pool pool = read_pool(c, PoolFn::max, x);
+  size_t axes = pool.kernel.size();
+  if (axes > 3) c.unsupported(cat("with ", axes, " spatial axes is not supported"));
+  if (mask.rank() != x.rank()) c.fail("E151", cat("has x ", x.value.shape(), " and a mask ", mask.value.shape()));
+  const Dims pooled = Value(Expr{&c, c.emit(pool, {x})}).dims();
+  Dim channels = x.dims()[0] * x.dims()[1], masks = mask.dims()[0] * mask.dims()[1], size = 1;
+  GuardCollector guards(c.module());
+  for (size_t a = 2; a < axes + 2; ++a) {
+    require_equal(mask.dims()[a], x.dims()[a], "MaxpoolWithMask: sizes of the input and of the mask");
+    size = size * x.dims()[a];
+  }
+  require_less_equal(1, masks, "MaxpoolWithMask: masks");
+  auto count = [&](const Dim& n) { return reshape(sizes(c, {n}), {}); };
+  Expr begin = floor_mod(iota(c, channels) * count(size), count(masks));
+  mask = gathered(c, reshape(mask, {masks * size}), along(begin, 0, 2) + along(iota(c, size), 1, 2));
+  Expr stops = equal(mask, 0);
+  if (axes > 1) stops = stops & (along(iota(c, size), 1, 2) > 0);  // the first pixel is never masked
+  Dims flat = {channels}, split = {channels};
+  std::vector<int64_t> within;
+  for (size_t a = 0; a < axes; ++a) {
+    flat.push_back(x.dims()[a + 2]);
+    split.insert(split.end(), {pooled[a + 2], pool.kernel[a]});
+    within.push_back(static_cast<int64_t>(2 * a + 2));
+  }
+  x = reshape(x, flat);
+  x = select(is_nan(x), lowest, x);
+  stops = convert(reshape(stops, flat), DType::i32);
+  for (size_t a = 0; a < axes; ++a) {
+    auto axis = static_cast<int64_t>(a + 1);
+    Expr read = window_positions(c, pool, a, flat[a + 1], pooled[a + 2]);
+    Expr is_there = along(read >= 0, axis, x.rank()), index = max(read, 0);
+    x = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {x, index})}, lowest);
+    stops = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {stops, index})}, 0);
+  }
+  Expr stopped{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = within.back()}, {reshape(stops, split)})};
+  return {reshape(reduce(ReduceFn::max, select(equal(stopped, 0), reshape(x, split), lowest), within, false), pooled)};
 }
 
 Values nhwc_max_pool(Call& c) {
@@ -540,6 +611,8 @@ constexpr Operator table[] = {
     {"com.microsoft", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
     {"com.microsoft", "NhwcMaxPool", nhwc_max_pool},
+    {"com.microsoft", "MaxpoolWithMask", masked_max_pool, "up to 3 spatial axes"},
+    {"com.microsoft", "ConvTransposeWithDynamicPads", conv_transpose, "a weight of fixed sizes"},
     {"com.microsoft", "FusedConv", fused_conv},
     {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
     {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},

@@ -376,10 +376,71 @@ Values deform_conv(Call& c) {
   return {c.has_input(3) ? y + along(arg(c, 3), 1, y.rank()) : y};
 }
 
+/// Where `count` samples of regions [regions, 1] from `low` to `high` (0 and 1: the first and last pixel) lie among
+/// `size` pixels: [regions, count]. One sample lies in the middle.
+Expr crop_positions(Call& c, Expr low, Expr high, const Dim& count, const Dim& size) {
+  Expr last = size_of(c, size - 1, low.dtype()), n = size_of(c, count, low.dtype());
+  Expr number = along(iota(c, count), 1, 2);
+  Expr sample = convert(number, low.dtype()), is_single = n <= 1;
+  Expr step = (high - low) * last / max(n - 1, 1);
+  Expr between = select(sample < n - 1, low * last + sample * step, high * last);
+  return select(is_single, (low + high) * 0.5 * last, between);
+}
+
+/// Regions (y1, x1, y2, x2) of images, each resized to one size; corners are pixels.
+Values crop_and_resize(Call& c) {
+  c.expect_ranks({{0, 4}, {1, 2}, {2, 1}, {3, 1}});
+  std::string mode = c.text("mode", "bilinear");
+  if (mode != "bilinear" && mode != "nearest")
+    c.fail("E145", cat("mode '", printable(mode), "' is not bilinear or nearest"));
+  double outside = c.number("extrapolation_value", 0);
+  Expr x = channels_last(arg(c, 0)), rois = arg(c, 1);
+  Dims size = c.sizes(3, 1);
+  Dim count = rois.dims()[0];
+  GuardCollector guards(c.module());
+  if (size.size() != 2) c.fail("E140", cat("needs crop_size of 2 numbers, has ", size.size()));
+  for (const Dim& side : size) require_less_equal(1, side, "CropAndResize: crop_size");
+  require_equal(c.input(2).dims()[0], count, "CropAndResize: batch_indices and regions");
+  require_equal(rois.dims()[1], 4, "CropAndResize: numbers of a region");
+  const Dims points = {count, size[0], size[1]};
+  auto side = [&](int64_t i) { return slice(rois, 1, i, 1); };
+  auto positions = [&](size_t axis) {
+    auto low = static_cast<int64_t>(axis);
+    Expr p = crop_positions(c, side(low), side(low + 2), size[axis], x.dims()[axis + 1]);
+    return reshape(p, axis == 0 ? Dims{count, size[0], 1} : Dims{count, 1, size[1]});
+  };
+  Expr y = positions(0), z = positions(1);
+  Expr height = size_of(c, x.dims()[1] - 1, y.dtype()), width = size_of(c, x.dims()[2] - 1, y.dtype());
+  Expr inside = (y >= 0) & (y <= height) & (z >= 0) & (z <= width);
+  Expr image = with_last_axis(broadcast(reshape(convert(arg(c, 2), DType::i64), {count, 1, 1}), points));
+  auto pixel = [&](Expr row, Expr column) {
+    Values parts = {image};
+    for (Expr p : {row, column})
+      parts.push_back(with_last_axis(convert(select(inside, broadcast(p, points), 0), DType::i64)));
+    return Expr{&c, c.emit(GatherNd{}, {x, concat(c, parts, 3)})};
+  };
+  auto whole = [](Expr p) { return select(p - floor(p) < 0.5, floor(p), ceil(p)); };
+  auto mixed = [](Expr a, Expr b, Expr part) { return a + (b - a) * part; };
+  Expr result = x;
+  if (mode == "nearest") {
+    result = pixel(whole(y), whole(z));
+  } else {
+    Expr part = with_last_axis(z - floor(z));
+    Expr top = mixed(pixel(floor(y), floor(z)), pixel(floor(y), ceil(z)), part);
+    Expr bottom = mixed(pixel(ceil(y), floor(z)), pixel(ceil(y), ceil(z)), part);
+    result = mixed(top, bottom, with_last_axis(y - floor(y)));
+  }
+  return {channels_second(select(with_last_axis(inside), result, outside))};
+}
+
 constexpr Operator table[] = {
-    {"", "GridSample", grid_sample},  {"com.microsoft", "GridSample", grid_sample},
-    {"", "AffineGrid", affine_grid},  {"", "RoiAlign", roi_align},
-    {"", "MaxRoiPool", max_roi_pool}, {"", "DeformConv", deform_conv, "a weight of fixed sizes"},
+    {"", "GridSample", grid_sample},
+    {"com.microsoft", "GridSample", grid_sample},
+    {"", "AffineGrid", affine_grid},
+    {"", "RoiAlign", roi_align},
+    {"", "MaxRoiPool", max_roi_pool},
+    {"com.microsoft", "CropAndResize", crop_and_resize},
+    {"", "DeformConv", deform_conv, "a weight of fixed sizes"},
 };
 
 }  // namespace
