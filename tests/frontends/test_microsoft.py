@@ -296,6 +296,18 @@ def test_grid_sample(mode, padding):
               {"mode": mode, "padding_mode": padding, "align_corners": aligned})
 
 
+@pytest.mark.parametrize("type", [np.float32, np.float64, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("attributes", [{}, {"seed": 3}, {"seed": 4294967295, "positive": 0}], ids=str)
+def test_hashes(type, attributes):
+    judge("MurmurHash3", [np.array([[0, 1, 255], [1.5, 123456.7, 4e9 if type != np.int32 else 7]]).astype(type)], attributes)
+
+
+def test_hashes_refuse():
+    for words, inputs, attributes in [("E122.*string", [np.array(["a"], object)], {}), ("seed must be", [floats(2)], {"seed": -1})]:
+        with pytest.raises(weft.Error, match=words):
+            weft.compile(model_of("MurmurHash3", inputs, ["y"], attributes)[0], device="ref")
+
+
 def test_distances():
     judge("CDist", [floats(3, 4), floats(5, 4)], {"metric": "euclidean"})
     judge("CDist", [floats(3, 4), floats(5, 4)], {"metric": "sqeuclidean"})

@@ -245,6 +245,35 @@ Values cast_like(Call& c) { return {casted(c, c.dtype(1))}; }
 
 Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }
 
+/// MurmurHash3_x86_32 of the bytes of each number; the method is Austin Appleby's, in the public domain.
+Values murmur_hash(Call& c) {
+  Expr x = arg(c, 0);
+  bool is_signed = !c.flag("positive", true);
+  int64_t seed = c.integer("seed", 0);
+  if (seed < 0 || seed > UINT32_MAX) c.fail("E145", cat("seed must be 0 to 2^32 - 1, is ", seed));
+  int64_t width = x.dtype() == DType::string || x.dtype() == DType::boolean ? 0 : bits(x.dtype());
+  if (width != 32 && width != 64) c.unsupported(cat("of ", x.dtype(), " is not supported"));
+  auto with = [](Fn fn, Expr a, double b) { return apply(fn, a, like(a, b)); };
+  auto turned = [&](Expr a, int by) {
+    return apply(Fn::bit_or, with(Fn::shift_left, a, by), with(Fn::shift_right, a, 32 - by));
+  };
+  auto mixed = [&](Expr a, int by) { return apply(Fn::bit_xor, a, with(Fn::shift_right, a, by)); };
+  Expr all{&c, c.emit(Bitcast{.to = width == 32 ? DType::u32 : DType::u64}, {x})};
+  Expr hash = full(c, DType::u32, x.dims(), static_cast<double>(seed));
+  for (int64_t at = 0; at < width; at += 32) {
+    Expr word = all;
+    if (width == 64) {
+      word = with(Fn::bit_and, with(Fn::shift_right, all, static_cast<double>(at)), UINT32_MAX);
+      word = convert(word, DType::u32);
+    }
+    word = turned(word * 0xcc9e2d51, 15) * 0x1b873593;
+    hash = turned(apply(Fn::bit_xor, hash, word), 13) * 5 + 0xe6546b64;
+  }
+  hash = with(Fn::bit_xor, hash, static_cast<double>(width / 8));
+  hash = mixed(mixed(mixed(hash, 16) * 0x85ebca6b, 13) * 0xc2b2ae35, 16);
+  return {is_signed ? c.emit(Bitcast{.to = DType::i32}, {hash}) : hash.value};
+}
+
 constexpr Operator special[] = {
     {"", "Max", [](Call& c) { return variadic(c, Fn::max); }},
     {"", "Min", [](Call& c) { return variadic(c, Fn::min); }},
@@ -280,6 +309,7 @@ constexpr Operator special[] = {
     {"com.microsoft", "ComplexMul", [](Call& c) { return complex_mul(c, false); }},
     {"com.microsoft", "ComplexMulConj", [](Call& c) { return complex_mul(c, true); }},
     {"com.microsoft", "FastGelu", fast_gelu},
+    {"com.microsoft", "MurmurHash3", murmur_hash, "no texts"},
     {"com.microsoft", "QuickGelu", quick_gelu},
 };
 
