@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """com.microsoft's operators with a state for each of several sequences: ref and cpu answer what onnxruntime's CPU provider answers."""
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
-from test_microsoft import floats, i32, judge, model_of, weft
+from test_microsoft import QUIET, floats, i32, judge, model_of, weft
 
 HEADS, ALL_HEADS, SIZE, SIZE_V = 2, 4, 8, 5
 
@@ -124,26 +126,6 @@ def test_delta_net_in_half_precision(wide_gates):
 ], ids=lambda value: None if isinstance(value, dict) else value)  # fmt: skip
 def test_delta_net_refuses(words, changes, attributes):
     refuses(words, "GatedDeltaNet", delta_net(6, [0, 2, 6], **changes), attributes)
-
-
-def test_sizes_may_be_open():
-    """One model for any number of tokens and sequences."""
-    import onnx
-
-    inputs = delta_net(6, [0, 2, 6])
-    model = onnx.load_from_string(model_of("GatedDeltaNet", inputs, ["y", "state"], {})[0])
-    for info in model.graph.input:
-        first = info.type.tensor_type.shape.dim[0]
-        first.dim_param = {"i3": "sums", "i6": "batch"}.get(info.name, "tokens")
-    programs = [weft.compile(model.SerializeToString(), device=device) for device in ("ref", "cpu")]
-    for tokens, sums in (6, [0, 2, 6]), (9, [0, 1, 2, 9]), (1, [0, 1]):
-        inputs = delta_net(tokens, sums)
-        closed, feed = model_of("GatedDeltaNet", inputs, ["y", "state"], {})
-        wanted = weft.compile(closed, device="ref").run(feed)
-        for program in programs:
-            answers = program.run(feed)
-            for name in wanted:
-                np.testing.assert_allclose(answers[name], wanted[name], 1e-5, 1e-5)
 
 
 CHANNELS, TAPS = 3, 4
@@ -282,3 +264,45 @@ def test_hashes_of_several_sequences_refuse():
     refuses("capture_count exactly", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 18)],
             attributes | {"state_update_capacity": 2}, ["hash"])
     refuses("needs segment_ids", "VarlenNGramHashMapping", [ids, multipliers, sizes, i32(0, 18)], attributes, ["hash", "", "segments"])
+
+
+def hyper_connected(n):
+    return [floats(n, n + 1, 4, 8), floats(n, n + 1, 8), floats(n, n + 1, 4), floats(n, n + 1, 4, 4)]
+
+
+OPEN = [  # operator, inputs for a number, attributes, outputs
+    ("GatedDeltaNet", lambda n: delta_net(n, [*range(n - 3), n]), {}, ["y", "state"]),
+    ("GatedDeltaNet", lambda n: delta_net(2 * n), {}, ["y", "state"]),
+    ("VarlenCausalConvWithState", lambda n: convolved(n, [*range(n - 3), n]), {"activation": "silu"}, ["y", "state"]),
+    ("NGramHashMapping", lambda n: hashed(IDS[:n - 4, :n]), {"max_ngram_size": 3, "n_head_per_ngram": 2, "pad_id": 1}, ["y", "past"]),
+    ("VarlenNGramHashMapping", lambda n: hashed(IDS[0, :n]) + [i32(*range(n - 3), n)],
+     {"max_ngram_size": 3, "n_head_per_ngram": 2, "pad_id": 1}, ["y", "past"]),
+    ("MoEGroupRouter", lambda n: [floats(n, n + 1, 8), floats(8)], {"top_k": 2, "n_group": 4, "topk_group": 2}, ["y"]),
+    ("EngramGate", lambda n: [floats(n, n + 1, 4, 8), floats(n, n + 1, 4, 8) + 1, floats(n, n + 1, 8), floats(4, 8), floats(4, 8)], {}, ["y"]),
+    ("HyperConnectionPreMix", lambda n: hyper_connected(n)[::2], {}, ["y"]),
+    ("HyperConnectionPostMix", hyper_connected, {}, ["y"]),
+    ("CropAndResize", lambda n: [floats(2, 3, n, n + 1), np.abs(floats(n, 4)) / 3, i32(*[1] * n), i32(n, 4)], {}, ["y"]),
+    ("MaxpoolWithMask", lambda n: [floats(n, 3, n + 1, n), (floats(1, 1, n + 1, n) > 0).astype(np.int32)], {"kernel_shape": [3, 2]}, ["y"]),
+    ("ConvTransposeWithDynamicPads", lambda n: [floats(n, 3, n + 1, n), floats(3, 2, 3, 3), np.array([1, 0, n - 4, 1])], {}, ["y"]),
+    ("Pad", lambda n: [floats(n, n + 1), np.array([n, 0, 1, n])], {}, ["y"]),
+    ("MurmurHash3", lambda n: [floats(n, n + 1)], {}, ["y"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op, inputs, attributes, outputs", OPEN, ids=lambda value: value if isinstance(value, str) else None)
+def test_sizes_may_be_open(op, inputs, attributes, outputs):
+    """One model for sizes that its types leave open."""
+    models = [model_of(op, inputs(n), outputs, attributes) for n in (5, 6)]
+    open_one, other = (onnx.load_from_string(model) for model, _ in models)
+    for own, others in zip(open_one.graph.input, other.graph.input):
+        for size, second in zip(own.type.tensor_type.shape.dim, others.type.tensor_type.shape.dim):
+            if size.dim_value != second.dim_value:
+                size.dim_param = f"n{size.dim_value}_{second.dim_value}"
+    model = open_one.SerializeToString()
+    session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
+    for device in "ref", "cpu":
+        program = weft.compile(model, device=device)
+        for _, feed in models:
+            answers = program.run(feed)
+            for name, wanted in zip(outputs, session.run(None, feed)):
+                np.testing.assert_allclose(answers[name], wanted, 1e-4, 1e-4, err_msg=f"{op} on {device}")

@@ -321,10 +321,12 @@ Values masked_max_pool(Call& c) {
   }
   require_less_equal(1, masks, "MaxpoolWithMask: masks");
   auto count = [&](const Dim& n) { return reshape(sizes(c, {n}), {}); };
-  Expr begin = floor_mod(iota(c, channels) * count(size), count(masks));
-  mask = gathered(c, reshape(mask, {masks * size}), along(begin, 0, 2) + along(iota(c, size), 1, 2));
+  mask = reshape(mask, {masks * size});
+  Expr pixel = along(iota(c, size), 1, 2), begin = floor_mod(iota(c, channels) * count(size), count(masks));
+  bool is_one = known_equal(masks, 1);
+  mask = is_one ? broadcast(mask, {channels, size}) : gathered(c, mask, along(begin, 0, 2) + pixel);
   Expr stops = equal(mask, 0);
-  if (axes > 1) stops = stops & (along(iota(c, size), 1, 2) > 0);  // the first pixel is never masked
+  if (axes > 1) stops = stops & (pixel > 0);  // the first pixel is never masked
   Dims flat = {channels}, split = {channels};
   std::vector<int64_t> within;
   for (size_t a = 0; a < axes; ++a) {
