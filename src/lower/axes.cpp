@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/axes.h"
 
+#include <algorithm>
+
+#include "lower/lowering.h"
+
 namespace weft {
 
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone) {
@@ -26,6 +30,26 @@ Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups) {
     iteration.coordinates.push_back(cat("at[", g, "]"));
   }
   return iteration;
+}
+
+Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration) {
+  if (region.epilogue.empty()) return {};
+  std::vector<Value> before, after;
+  for (const Value& value : region.outputs)
+    (std::ranges::find(region.prologue, value.def) != region.prologue.end() ? before : after).push_back(value);
+  Value anchor{region.anchor, 0};
+  KernelBuilder unused("pointwise.h");
+  FusedBody body(
+      unused, iteration, [&](Value value) { return lowering.view_of(value); },
+      [](Value value) { return contiguous_view(0, value.shape()); });
+  body.plan(region.epilogue, after, {anchor});
+  if (body.last_coordinate_is_axis()) return {};
+  Region own{.epilogue = std::move(region.epilogue), .dims = region.dims, .outputs = std::move(after)};
+  std::erase(own.outputs, anchor);
+  region.epilogue = {};
+  region.outputs = std::move(before);
+  region.outputs.push_back(anchor);
+  return own;
 }
 
 Dims outer_sizes(const std::vector<AxisGroup>& groups) {

@@ -24,6 +24,13 @@ void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
 /// Text of the operand's offset at the coordinates of the groups that are not alone.
 std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset);
 
+class Lowering;
+struct Region;
+/// What a region computes after its anchor is taken away and given back as a loop of its own (empty: it stays), where
+/// neighbouring lanes of the walk are not neighbours in all views that it touches: several axes walked as one, and an
+/// operand that repeats along some of them.
+Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration);
+
 /// A tensor around one axis: [outer, n, inner].
 struct AroundAxis {
   Dim outer, n, inner;

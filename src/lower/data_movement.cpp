@@ -17,7 +17,8 @@ int lanes_of(const Lowering& lowering, DType type) {
 
 /// [before, indices, after]: whole slices are copied with vectors along `after`; without `after`, lanes run along the
 /// indices.
-void lower_gather(Lowering& lowering, const Region& region) {
+void lower_gather(Lowering& lowering, const Region& given) {
+  Region region = given;
   const Instruction& i = *region.anchor;
   auto axis = static_cast<size_t>(i.as<Gather>()->axis);
   View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
@@ -25,6 +26,9 @@ void lower_gather(Lowering& lowering, const Region& region) {
   Dim before = size_of(x.dims, 0, axis), count = product(indices.dims),
       after = size_of(x.dims, axis + 1, x.dims.size());
   bool has_after = x.dims.size() > axis + 1;
+  Iteration iteration = has_after ? Iteration{region.dims, {0, axis, index_end}, {"outer", "row", "col"}}
+                                  : Iteration{region.dims, {0, axis}, {"outer", "col"}};
+  Region after_it = take_misfit(lowering, region, iteration);
 
   KernelBuilder kernel("pointwise.h");
   std::string data = kernel.buffer(x.buffer, x.dtype, false),
@@ -54,12 +58,11 @@ void lower_gather(Lowering& lowering, const Region& region) {
                               first, " + col, ", limit, ", lanes)")),
                 ";");
   }
-  Iteration iteration = has_after ? Iteration{region.dims, {0, axis, index_end}, {"outer", "row", "col"}}
-                                  : Iteration{region.dims, {0, axis}, {"outer", "col"}};
   lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(x.dtype));
   kernel.line("});");
   lowering.set_loop(kernel, {before, has_after ? count : Dim(1)}, has_after ? after : count, lanes);
   lowering.add_step(kernel.finish(lowering.plan(), "gather"), has_after ? "slices copied whole" : "element by element");
+  if (!after_it.epilogue.empty()) lower_pointwise(lowering, after_it);
 }
 
 void lower_concat(Lowering& lowering, const Region& region) {

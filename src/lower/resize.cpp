@@ -121,7 +121,8 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 
 /// One loop over the result: tables say what is read along resized axes; lanes run along the last axis, one by one if
 /// it is resized itself.
-void lower_resize(Lowering& lowering, const Region& region) {
+void lower_resize(Lowering& lowering, const Region& given) {
+  Region region = given;
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Resize>();
   View x = lowering.view_of(i.inputs[0]);
@@ -130,6 +131,8 @@ void lower_resize(Lowering& lowering, const Region& region) {
   std::vector<AxisGroup> groups = group_axes(op.dims, x.strides, resized);
   DType sum = sum_type(op, x.dtype);
   bool last_is_resized = resized.back();
+  Iteration iteration = iteration_of(op.dims, groups);
+  Region after = take_misfit(lowering, region, iteration);
 
   KernelBuilder kernel("resize.h");
   kernel.line("using Sum = ", kernel_type(sum), ";");
@@ -139,17 +142,17 @@ void lower_resize(Lowering& lowering, const Region& region) {
   for (size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].is_alone) continue;
     Table table = make_table(lowering, i, groups[g].begin, x, sum);
-    kernel.line("  const auto r", g, " = resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
+    kernel.line("  const auto taps", g, " = resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
                 kernel.buffer(table.weights.buffer, table.weights.dtype, false), ", ", kernel.size(table.taps), ", at[",
                 g, "]);");
-    taps += cat(taps.empty() ? "" : ", ", "r", g);
+    taps += cat(taps.empty() ? "" : ", ", "taps", g);
   }
   std::string load = load_text(kernel, x, last_is_resized, sum);
   kernel.line("  const auto read = [&](i64 offset) WEFT_LAMBDA { return ", load, "; };");
   std::string base = offset_text(kernel, groups, x.offset);
   if (op.mode == ResizeMode::nearest) {
     std::string offset = base;
-    for (size_t g = 0; g < groups.size(); ++g) offset += groups[g].is_alone ? cat(" + r", g, ".places[1]") : "";
+    for (size_t g = 0; g < groups.size(); ++g) offset += groups[g].is_alone ? cat(" + taps", g, ".places[1]") : "";
     bool crop = op.coordinates == ResizeCoordinates::tf_crop_and_resize;
     kernel.line("  const auto sum = ", crop ? cat("resize_outside(", taps, ") ? decltype(read(0)){} : ") : "", "read(",
                 offset, ");");
@@ -157,7 +160,7 @@ void lower_resize(Lowering& lowering, const Region& region) {
     kernel.line("  const auto sum = resize_sum<Sum, W>(read, ", base, taps.empty() ? "" : ", ", taps, ");");
   }
   emit_result(kernel, op, x.dtype, taps);
-  lowering.emit_epilogue(kernel, region, iteration_of(op.dims, groups), "acc", compute_type(x.dtype));
+  lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", compute_type(x.dtype));
   kernel.line("});");
   lowering.set_loop(kernel, outer_sizes(groups), groups.back().size,
                     last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes);
@@ -165,6 +168,7 @@ void lower_resize(Lowering& lowering, const Region& region) {
   step.flops = product(op.dims);
   lowering.add_step(std::move(step), last_is_resized ? "element by element, coordinates from tables"
                                                      : "vectors along the last axis, coordinates from tables");
+  if (!after.epilogue.empty()) lower_pointwise(lowering, after);
 }
 
 }  // namespace weft

@@ -93,11 +93,6 @@ Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape
   return region;
 }
 
-bool epilogue_fits(Lowering& lowering, const Region& region, const RowShape& shape) {
-  return region.epilogue.empty() ||
-         fits(lowering, shape.output, region.epilogue, split_outputs(region).after, {{region.anchor, 0}}, {});
-}
-
 /// `[&](i64 row, i64 col, auto lanes) { ...; return v; }`
 void emit_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc) {
   std::string parameters;
@@ -260,15 +255,7 @@ const char* combine_text(ReduceFn fn) {
 void lower_rows(Lowering& lowering, const Region& given) {
   RowShape shape = shape_of(*given.anchor);
   Region region = split_what_does_not_fit(lowering, given, shape);
-  Region after;
-  if (!epilogue_fits(lowering, region, shape)) {
-    after = {.epilogue = std::move(region.epilogue), .dims = region.dims, .outputs = split_outputs(region).after};
-    std::vector<Value> outputs = split_outputs(region).before;
-    outputs.push_back({region.anchor, 0});
-    region.epilogue = {};
-    region.outputs = std::move(outputs);
-    std::erase(after.outputs, Value{region.anchor, 0});
-  }
+  Region after = take_misfit(lowering, region, shape.output);
   DType acc = compute_type(region.anchor->inputs[0].dtype());
   PlanStep step = !region.anchor->is<Reduce>() ? row_kernel(lowering, region, shape, acc)
                   : shape.columns              ? reduce_columns_kernel(lowering, region, shape, acc)

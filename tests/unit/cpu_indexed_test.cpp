@@ -47,6 +47,42 @@ module main {
                   {{3, 5, 6, 17}, {3, 0, 2}, {3, 0, 3}, {0, 1}}});
 }
 
+TEST_CASE("cpu: what is added to a gather or resize may repeat along axes that it walks as one") {
+  compare_on_cpu(R"(program "p"
+symbol n min=0
+module main {
+  %t = parameter {name="t", type=f32[7]}
+  %i = parameter {name="i", type=i64[n,30]}
+  %b = parameter {name="b", type=f32[30]}
+  %bb = broadcast %b {dims=[n, 30]}
+  %g = gather %t, %i {axis=0}
+  %y = add %g, %bb
+  %u = parameter {name="u", type=f32[7,3,5]}
+  %j = parameter {name="j", type=i64[n]}
+  %c = parameter {name="c", type=f32[3,1]}
+  %cc = broadcast %c {dims=[n, 3, 5]}
+  %h = gather %u, %j {axis=0}
+  %z = mul %h, %cc
+  %v = parameter {name="v", type=f32[2,n,6,7]}
+  %d = parameter {name="d", type=f32[6,1]}
+  %dd = broadcast %d {dims=[4, n, 6, 7]}
+  %r = resize %v {dims=[4, n, 6, 7], mode=nearest}
+  %w = add %r, %dd
+  %e = parameter {name="e", type=f32[7]}
+  %ee = broadcast %e {dims=[2, n, 6, 7]}
+  %l = parameter {name="l", type=f32[2,n,6,2]}
+  %s = resize %l {dims=[2, n, 6, 7], mode=linear}
+  %k = parameter {name="k", type=f32[n,1,1]}
+  %kk = broadcast %k {dims=[2, n, 6, 7]}
+  %m = add %s, %ee
+  %o = mul %m, %kk
+  return "g"=%g, "y"=%y, "z"=%z, "w"=%w, "o"=%o
+})",
+                 {{{7}, {5, 30}, {30}, {7, 3, 5}, {5}, {3, 1}, {2, 5, 6, 7}, {6, 1}, {7}, {2, 5, 6, 2}, {5, 1, 1}},
+                  {{7}, {1, 30}, {30}, {7, 3, 5}, {1}, {3, 1}, {2, 1, 6, 7}, {6, 1}, {7}, {2, 1, 6, 2}, {1, 1, 1}},
+                  {{7}, {0, 30}, {30}, {7, 3, 5}, {0}, {3, 1}, {2, 0, 6, 7}, {6, 1}, {7}, {2, 0, 6, 2}, {0, 1, 1}}});
+}
+
 TEST_CASE("cpu: scatter_elements, duplicates in order") {
   const InputSizes sizes{{{4, 5, 6}, {4, 9, 6}, {4, 9, 6}},
                          {{1, 7, 6}, {1, 1, 6}, {1, 1, 6}},
