@@ -24,7 +24,8 @@ def test_pad_may_cut():
 def test_pad_refuses():
     refuses("3 pads for 2 axes", "Pad", [floats(4, 5), np.array([0, 2, 0])], outputs=("y",))
     refuses("mode 'x'", "Pad", [floats(4, 5), np.array([0, 2, 0, 1])], {"mode": "x"}, ("y",))
-    refuses("E1.*", "Pad", [floats(4, 5), np.array([[0, 2], [0, 1]])], outputs=("y",))
+    refuses("E141", "Pad", [floats(4, 5), np.array([[0, 2], [0, 1]])], outputs=("y",))
+    refuses("E141", "Pad", [floats(4, 5), np.zeros((1, 5), np.int64)], outputs=("y",))
 
 
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 1, 1, 1), (1, 0, 0, 2)], ids=str)

@@ -338,7 +338,10 @@ PadMode pad_mode(Call& c) {
 
 Values pad(Call& c) {
   Expr x = arg(c, 0);
-  bool is_row = c.node().domain == "com.microsoft" && c.input(1).rank() == 2 && known_equal(c.input(1).dims()[0], 1);
+  auto is_row_of = [](const Dims& d, int64_t n) {
+    return d.size() == 2 && known_equal(d[0], 1) && known_equal(d[1], n);
+  };
+  bool is_row = c.node().domain == "com.microsoft" && is_row_of(c.input(1).dims(), 2 * x.rank());
   Dims pads = is_row           ? sizes_in(c.module(), reshape(arg(c, 1), {c.input(1).dims()[1]}), INT64_MIN)
               : c.has_input(1) ? c.sizes(1, INT64_MIN)
                                : sizes_or(c, 1, "pads");
