@@ -66,12 +66,12 @@ module main {
   %v = parameter {name="v", type=f32[2,n,6,7]}
   %d = parameter {name="d", type=f32[6,1]}
   %dd = broadcast %d {dims=[4, n, 6, 7]}
-  %r = resize %v {dims=[4, n, 6, 7], mode=nearest}
+  %r = resize %v {dims=[4, n, 6, 7], scales=[0, 0, 0, 0], mode=nearest}
   %w = add %r, %dd
   %e = parameter {name="e", type=f32[7]}
   %ee = broadcast %e {dims=[2, n, 6, 7]}
   %l = parameter {name="l", type=f32[2,n,6,2]}
-  %s = resize %l {dims=[2, n, 6, 7], mode=linear}
+  %s = resize %l {dims=[2, n, 6, 7], scales=[0, 0, 0, 0], mode=linear}
   %k = parameter {name="k", type=f32[n,1,1]}
   %kk = broadcast %k {dims=[2, n, 6, 7]}
   %m = add %s, %ee
