@@ -219,7 +219,7 @@ PACKED = {  # packed_type: elements and bytes of a block, where its f16 scales l
     23: (256, 136, [0]), 42: (64, 18, [0])}  # fmt: skip
 
 
-def packed(kind, rows, blocks):
+def packed_table(kind, rows, blocks):
     _, size, scales_at = PACKED[kind]
     table = np.random.default_rng(kind).integers(0, 256, (rows, blocks, size)).astype(np.uint8)
     for at in scales_at:
@@ -231,7 +231,7 @@ def packed(kind, rows, blocks):
 @pytest.mark.parametrize("known", [False, True])
 def test_rows_of_packed_tables(kind, known):
     """Rows that are not there are row 0."""
-    judge("GatherPacked", [packed(kind, 5, 2), np.array([[4, -1, 2], [5, 0, 3]], np.int32)],
+    judge("GatherPacked", [packed_table(kind, 5, 2), np.array([[4, -1, 2], [5, 0, 3]], np.int32)],
           {"packed_type": kind, "K": 2 * PACKED[kind][0], "output_dtype": TensorProto.FLOAT}, constants=(0,) if known else ())
 
 
@@ -254,4 +254,4 @@ def test_rows_of_packed_brain_floats():
     ("f32, f16 or bf16", {"output_dtype": TensorProto.DOUBLE}),
 ], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
 def test_packed_tables_refuse(words, attributes):
-    refuses(words, "GatherPacked", [packed(2, 5, 2), np.array([1])], {"packed_type": 2, "K": 64, "output_dtype": 1} | attributes, ("y",))
+    refuses(words, "GatherPacked", [packed_table(2, 5, 2), np.array([1])], {"packed_type": 2, "K": 64, "output_dtype": 1} | attributes, ("y",))
