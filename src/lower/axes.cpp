@@ -32,18 +32,29 @@ Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups) {
   return iteration;
 }
 
-Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration) {
-  if (region.epilogue.empty()) return {};
-  std::vector<Value> before, after;
-  for (const Value& value : region.outputs)
-    (std::ranges::find(region.prologue, value.def) != region.prologue.end() ? before : after).push_back(value);
-  Value anchor{region.anchor, 0};
+Outputs split_outputs(const Region& region) {
+  Outputs outputs;
+  for (const Value& value : region.outputs) {
+    bool is_before = std::ranges::find(region.prologue, value.def) != region.prologue.end();
+    (is_before ? outputs.before : outputs.after).push_back(value);
+  }
+  return outputs;
+}
+
+bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
+          const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads) {
   KernelBuilder unused("pointwise.h");
   FusedBody body(
       unused, iteration, [&](Value value) { return lowering.view_of(value); },
       [](Value value) { return contiguous_view(0, value.shape()); });
-  body.plan(region.epilogue, after, {anchor});
-  if (body.last_coordinate_is_axis()) return {};
+  body.plan(instructions, outputs, given, loads);
+  return body.last_coordinate_is_axis();
+}
+
+Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration) {
+  auto [before, after] = split_outputs(region);
+  Value anchor{region.anchor, 0};
+  if (region.epilogue.empty() || fits(lowering, iteration, region.epilogue, after, {anchor}, {})) return {};
   Region own{.epilogue = std::move(region.epilogue), .dims = region.dims, .outputs = std::move(after)};
   std::erase(own.outputs, anchor);
   region.epilogue = {};

@@ -26,6 +26,17 @@ std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& gro
 
 class Lowering;
 struct Region;
+
+/// What a region stores of what comes before its anchor, and the rest.
+struct Outputs {
+  std::vector<Value> before, after;
+};
+Outputs split_outputs(const Region& region);
+
+/// Whether lanes along the last coordinate are neighbours in all views that are touched.
+bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
+          const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
+
 /// What a region computes after its anchor is taken away and given back as a loop of its own (empty: it stays), where
 /// neighbouring lanes of the walk are not neighbours in all views that it touches: several axes walked as one, and an
 /// operand that repeats along some of them.

@@ -49,32 +49,6 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
-bool is_in(const std::vector<Instruction*>& list, const Value& value) {
-  return std::ranges::find(list, value.def) != list.end();
-}
-
-/// The region's outputs that its prologue computes, and the others.
-struct Outputs {
-  std::vector<Value> before, after;
-};
-Outputs split_outputs(const Region& region) {
-  Outputs outputs;
-  for (const Value& value : region.outputs)
-    (is_in(region.prologue, value) ? outputs.before : outputs.after).push_back(value);
-  return outputs;
-}
-
-/// Whether lanes along the last coordinate are neighbours in all views that are touched.
-bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
-          const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads) {
-  KernelBuilder unused("row.h");
-  FusedBody body(
-      unused, iteration, [&](Value value) { return lowering.view_of(value); },
-      [](Value value) { return contiguous_view(0, value.shape()); });
-  body.plan(instructions, outputs, given, loads);
-  return body.last_coordinate_is_axis();
-}
-
 /// What does not fit in the row kernel becomes loops of its own.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
