@@ -82,7 +82,11 @@ def elementwise(d, name, arity, kind):
     if name == "Div":
         if not x.is_float:  # of negative integers onnx's reference takes the floor
             x = d.add("Abs", x)
-        others = [d.add("Add", d.add("Abs", others[0]), np.asarray(1.5 if x.is_float else 1, x.dtype))]
+        divisor = d.add("Abs", others[0])
+        if x.is_float:
+            others = [d.add("Add", divisor, np.asarray(1.5, x.dtype))]
+        else:  # 255 + 1 of 8 bits is 0, an odd number never is
+            others = [d.add("BitwiseOr", divisor, np.asarray(1, x.dtype))]
     elif d.chance(0.2):
         others, x = [x, *others[1:]] if others else [], others[0] if others else x
     return d.add(name, x, *others, exact=name in KEEPS)
