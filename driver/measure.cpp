@@ -59,18 +59,19 @@ std::vector<StepFigures> figures(const Executable& executable, const std::vector
   auto infos = executable.steps();
   std::vector<std::vector<double>> seconds(infos.size());
   std::vector<StepFigures> steps(infos.size());
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].info = infos[i];
   for (const auto& run : runs) {
     for (const StepTime& time : run) {
       if (time.step >= steps.size()) continue;
       seconds[time.step].push_back(to_seconds(time.end - time.begin));
       steps[time.step].flops = time.flops;
       steps[time.step].bytes = time.bytes;
+      if (!time.kernel.empty()) steps[time.step].info.kernel = time.kernel;
     }
   }
   double total = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     std::ranges::sort(seconds[i]);
-    steps[i].info = infos[i];
     total += steps[i].seconds = percentile(seconds[i], 0.5);
   }
   for (StepFigures& step : steps) step.share = total > 0 ? step.seconds / total : 0;

@@ -144,6 +144,15 @@ enum class StepKind : uint8_t {
 
 std::span<const std::string_view> names(StepKind);
 
+/// Another kernel for the buffers of a step, to be launched in place of its own where PlanStep::work is at least
+/// `from`.
+struct StepVariant {
+  int kernel = 0;
+  std::vector<int> sizes = {};
+  Dim blocks = 0;
+  int64_t from = 0;
+};
+
 /// Steps run in order but for branches and jumps, which nest as the model's own control flow does.
 struct PlanStep {
   int kernel = 0;
@@ -153,7 +162,9 @@ struct PlanStep {
   std::string source = {};        ///< node(s) of the model
   std::string reason = {};        ///< why this kernel
   Dim blocks = 0;                 ///< GPU: blocks that have work at these sizes; any other number is right as well
-  Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
+  Dim work = 0;                   ///< GPU: what grows with the sizes and decides among the variants
+  std::vector<StepVariant> variants = {};  ///< by what they begin at
+  Dim flops = 0, bytes = 0;                ///< work, for profiles and the roofline
   /// Operands that may be the same memory as the one result: each place is read before it is written, by the same task.
   std::vector<int> in_place = {};
   /// The operand that the step only brings to the same places of its result: nothing to do when they are one memory.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <optional>
 
 #include "lower/library.h"
@@ -21,6 +22,7 @@ struct GpuTile {
   int stages = 1, split = 1;
   bool groups = false, ahead = false;
   int threads(int wave) const { return waves_m * waves_n * wave; }
+  bool operator==(const GpuTile&) const = default;
 };
 /// Whether blocks share k and are no cluster (kernels/gemm_gpu.h: shares_in_cluster): a second kernel adds their sums.
 bool adds_parts(const Chip& chip, const GpuTile& tile);
@@ -28,13 +30,16 @@ bool adds_parts(const Chip& chip, const GpuTile& tile);
 std::string tile_text(const GpuTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
 std::string describe(const GpuTile& tile);
+struct TileChoice;
+/// The same of tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x 128"
+std::string describe(const TileChoice& choice);
 /// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA).
 int shared_bytes(const GpuTile& tile, DType type);
 /// Compute units that a kernel should fill: of the chip's usual model.
 int compute_units(const Chip& chip);
 
-/// A number for a size that may be symbolic, to choose by: with 16 for each symbol, or the bound next to it.
-int64_t typical_size(const Dim& size);
+/// A number for a size that may be symbolic, to choose by: with `each` for each symbol, or the bound next to it.
+int64_t typical_size(const Dim& size, int64_t each = 16);
 
 /// Whether no step of a run writes what the view shows.
 bool is_constant(Lowering& lowering, const View& view);
@@ -68,7 +73,15 @@ struct GpuProduct {
 struct TileChoice {
   GpuTile tile;                            ///< the best of Weft's own; with an offer, of those that need one kernel
   std::optional<LibraryOffer> offer = {};  ///< that was measured to be faster
+  struct Larger {
+    GpuTile tile;
+    int64_t from;
+  };
+  Dim work = 0;                     ///< of sizes that only a run tells: `tile` is for less than `larger` begin at
+  std::vector<Larger> larger = {};  ///< by what they begin at
 };
+/// `step` with another launch for each larger tile, which `launch` makes for the same operands.
+PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::function<PlanStep(const GpuTile&)>& launch);
 /// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
 /// there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);

@@ -127,7 +127,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     std::optional<FewRowsKernel> others;
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, most_block_rows, ahead);
-    Dim typical = others ? Dim(typical_prompt) : m;
+    Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows
     GpuTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.wave());
     if (others)

@@ -100,31 +100,46 @@ int epilogue_lanes(const Lowering& lowering, const Region& region) {
   return is_cdna && std::ranges::any_of(region.epilogue, is_wide) ? 4 : 8;
 }
 
+/// Calls conv_gpu, with its template arguments.
+std::string call_text(const GpuConvolution& c, const GpuTile& tile) {
+  bool many = tile.groups && c.w.channels_in.is_constant() && c.w.channels_in.value() >= tile.depth;
+  return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
+             c.outside.has_value(), ", W>");
+}
+
+PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const GpuTile& tile) {
+  const Window& w = c.w;
+  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
+                  shared_bytes(tile, c.operands.type), adds_parts(lowering.chip(), tile) ? 1 : tile.split);
+  if (tile.ahead) kernel.set_waits_itself();
+  PlanStep step = kernel.finish(lowering.plan(), cat("conv_", c.operands.type));
+  step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
+  return step;
+}
+
 /// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
 /// its sums.
-PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const GpuTile& tile,
+PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const TileChoice& chosen,
                           const PartSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;
-  const Window& w = c.w;
-  bool many = tile.groups && w.channels_in.is_constant() && w.channels_in.value() >= tile.depth;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("constexpr int W = ", parts ? 8 : epilogue_lanes(lowering, region), ";");
-  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv_gpu<", kernel_type(type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
-              c.outside.has_value(), ", W>(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
+  kernel.line("const ConvSizes s", window_text(kernel, c.w), ";");
+  kernel.line(call_text(c, chosen.tile), "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = at * s.channels_out + col;");
   if (parts) store_part(kernel, *parts);
-  else lowering.emit_epilogue(kernel, region, iteration_of(region, w), "acc", sum_type(type));
+  else lowering.emit_epilogue(kernel, region, iteration_of(region, c.w), "acc", sum_type(type));
   kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
-  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, type), adds_parts(lowering.chip(), tile) ? 1 : tile.split);
-  if (tile.ahead) kernel.set_waits_itself();
-  PlanStep step = kernel.finish(lowering.plan(), cat("conv_", type));
-  step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
-  return step;
+  auto with_tile = [&](const GpuTile& tile) {
+    KernelBuilder same = kernel;
+    same.replace(call_text(c, chosen.tile), call_text(c, tile));
+    return launch_of(lowering, same, c, tile);
+  };
+  KernelBuilder own = kernel;
+  return with_variants(launch_of(lowering, own, c, chosen.tile), chosen, with_tile);
 }
 
 /// The operands as the kernel wants them, copied where they do not lie so.
@@ -181,12 +196,12 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                                              .offers = std::move(offers),
                                              .may_share = k.is_constant() && may_share_k(lowering, region, sums_of)});
   const GpuTile& tile = chosen.tile;
-  auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, tile); };
+  auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, {tile}); };
   if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);
   std::optional<PartSums> parts;
   if (adds_parts(lowering.chip(), tile)) parts = new_part_sums(lowering, region, sum_type(type), tile, sums_of);
-  lowering.add_step(convolution_step(lowering, region, c, tile, parts ? &*parts : nullptr),
-                    cat("implicit matrix product in ", describe(tile)));
+  lowering.add_step(convolution_step(lowering, region, c, chosen, parts ? &*parts : nullptr),
+                    cat("implicit matrix product in ", describe(chosen)));
   if (parts) add_parts(lowering, region, *parts, iteration_of(region, w));
 }
 

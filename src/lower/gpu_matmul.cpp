@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "base/error.h"
@@ -87,6 +88,7 @@ struct ProductKernel {
   bool waits_itself = false;
   std::string reason = {};
   std::optional<GpuTile> shared_k = {};  ///< whose blocks store parts of the sums
+  TileChoice choice = {};                ///< its tile among others for more work
 };
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
@@ -105,12 +107,7 @@ std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const Gpu
                        .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
 
-/// The kernel, or the library that is to be called.
-std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
-  if (auto few = few_rows_kernel(lowering, p)) return *few;
-  TileChoice chosen = choose_tile(lowering, p);
-  if (chosen.offer) return *chosen.offer;
-  const GpuTile& tile = chosen.tile;
+ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const GpuTile& tile) {
   bool adds = adds_parts(lowering.chip(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
   int columns = is_odd ? 1 : 8;
@@ -122,8 +119,30 @@ std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, con
                        .cluster = adds ? 1 : tile.split,
                        .columns = columns,
                        .waits_itself = tile.ahead,
-                       .reason = cat("matrix product in ", describe(tile)),
                        .shared_k = adds ? std::optional(tile) : std::nullopt};
+}
+
+/// The kernel for one row, where only the run tells that there is one: a model that writes word after word.
+std::optional<ProductKernel> one_row_kernel(const Lowering& lowering, GpuProduct p, const TileChoice& chosen) {
+  if (chosen.work != p.m || p.m.lower_bound() > 1) return std::nullopt;
+  Dim rows = std::exchange(p.m, 1);
+  auto kernel = few_rows_kernel(lowering, p);
+  if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // there may be none
+  return kernel;
+}
+
+/// The kernel, or the library that is to be called.
+std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
+  if (auto few = few_rows_kernel(lowering, p)) return *few;
+  TileChoice chosen = choose_tile(lowering, p);
+  if (chosen.offer) return *chosen.offer;
+  std::string in_tiles = cat("matrix product in ", describe(chosen));
+  auto one_row = one_row_kernel(lowering, p, chosen);
+  if (one_row) chosen.larger.insert(chosen.larger.begin(), {chosen.tile, 2});
+  ProductKernel kernel = one_row ? *one_row : tile_kernel(lowering, p, chosen.tile);
+  kernel.reason = one_row ? cat(one_row->reason, "; from work 2 on ", in_tiles) : std::move(in_tiles);
+  kernel.choice = std::move(chosen);
+  return kernel;
 }
 
 }  // namespace
@@ -135,27 +154,34 @@ bool is_constant(Lowering& lowering, const View& view) {
 
 namespace {
 
-/// The kernel and its step: `b` is the text of the second operand.
-void emit_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
-                  KernelBuilder& kernel, const std::string& a, const std::string& b, DType type) {
-  DType sum = sum_type(type);
+/// The line that the columns of a kernel stand in.
+std::string columns_text(const ProductKernel& kernel) { return cat("constexpr int W = ", kernel.columns, ";"); }
+
+PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
+  kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
+  if (main.waits_itself) kernel.set_waits_itself();
+  return kernel.finish(lowering.plan(), cat("dot_", type));
+}
+
+/// Writes the kernel, which has the texts of both operands, with all that follows the product, or up to `parts` of its
+/// sums.
+void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
+                   KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,
+                   const PartSums* parts = nullptr) {
   std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
-  kernel.line("constexpr int W = ", main.columns, ";");
+  kernel.line(columns_text(main));
   kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
   kernel.line("    ", b, ",");
   kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
               region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
-  std::optional<PartSums> parts;
-  if (main.shared_k) parts = new_part_sums(lowering, region, sum, *main.shared_k, {p.batch, p.m, p.n});
   if (parts) store_part(kernel, *parts);
-  else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum, p.order);
+  else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum_type(type), p.order);
   kernel.line("});");
-  kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
-  if (main.waits_itself) kernel.set_waits_itself();
-  PlanStep step = kernel.finish(lowering.plan(), cat("dot_", type));
+}
+
+void add_product(Lowering& lowering, const Region& region, const Product& p, PlanStep step, std::string reason) {
   step.flops = p.batch * p.m * p.n * p.k * Dim(region.twin ? 4 : 2);
-  lowering.add_step(std::move(step), main.reason);
-  if (parts) add_parts(lowering, region, *parts, result_iteration(region.dims, p), p.order);
+  lowering.add_step(std::move(step), std::move(reason));
 }
 
 /// Rows with the norm that they get on their way.
@@ -200,7 +226,8 @@ void lower_few_rows(Lowering& lowering, const Region& region) {
   }
   if (region.twin) main->reason += ", two matrices side by side", b = cat("twins(", b, ")");
   if (norm) main->reason += ", rows normed on their way";
-  emit_product(lowering, region, p, *main, kernel, a, b, type);
+  write_product(lowering, region, p, *main, kernel, a, b, type);
+  add_product(lowering, region, p, launch_of(lowering, kernel, *main, type), main->reason);
 }
 
 }  // namespace
@@ -217,22 +244,37 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
                 is_direct(p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
   std::vector<LibraryOffer> offers;
   if (direct) offers = product_offers(lowering, region, p, type);
-  auto main = product_kernel(lowering, {.type = type,
-                                        .direct = direct,
-                                        .batch = p.batch,
-                                        .m = p.m,
-                                        .n = p.n,
-                                        .k = p.k,
-                                        .ahead = is_constant(lowering, p.b),
-                                        .epilogue = region.epilogue.empty() ? "" : " fused",
-                                        .offers = offers,
-                                        .may_share = may_share_k(lowering, region, {p.batch, p.m, p.n, p.k})});
+  GpuProduct product{.type = type,
+                     .direct = direct,
+                     .batch = p.batch,
+                     .m = p.m,
+                     .n = p.n,
+                     .k = p.k,
+                     .ahead = is_constant(lowering, p.b),
+                     .epilogue = region.epilogue.empty() ? "" : " fused",
+                     .offers = offers,
+                     .may_share = may_share_k(lowering, region, {p.batch, p.m, p.n, p.k})};
+  auto main = product_kernel(lowering, product);
   if (const auto* offer = std::get_if<LibraryOffer>(&main)) return lower_library_product(lowering, region, p, *offer);
   const auto& own = std::get<ProductKernel>(main);
+  std::optional<PartSums> parts;
+  if (own.shared_k) parts = new_part_sums(lowering, region, sum_type(type), *own.shared_k, {p.batch, p.m, p.n});
   KernelBuilder kernel(own.header);
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
-  emit_product(lowering, region, p, own, kernel, a, b, type);
+  write_product(lowering, region, p, own, kernel, a, b, type, parts ? &*parts : nullptr);
+  auto with_tile = [&](const GpuTile& tile) {
+    ProductKernel other = tile_kernel(lowering, product, tile);
+    KernelBuilder same = kernel;
+    same.set_header(other.header);
+    same.replace(own.call, other.call);
+    same.replace(columns_text(own), columns_text(other));
+    return launch_of(lowering, same, other, type);
+  };
+  KernelBuilder first = kernel;
+  PlanStep step = with_variants(launch_of(lowering, first, own, type), own.choice, with_tile);
+  add_product(lowering, region, p, std::move(step), own.reason);
+  if (parts) add_parts(lowering, region, *parts, result_iteration(region.dims, p), p.order);
 }
 
 }  // namespace weft

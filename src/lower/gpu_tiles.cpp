@@ -150,10 +150,83 @@ std::vector<GpuTile> shared_tf32_tiles() {
   return tiles;
 }
 
+Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
+  auto number = [&](const Dim& size) { return typical_size(size, each); };
+  return {number(p.batch), number(p.m), number(p.n), number(p.k)};
+}
+
+/// Weft's own candidates for these numbers, the best not first.
+std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
+  int units = compute_units(lowering.chip());
+  bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
+  bool has_groups = p.direct && lowering.chip().arch == "sm_90a",
+       copies_past = p.direct && lowering.chip().kind == ChipKind::nvidia;
+  if (has_groups && narrow) {
+    std::vector<GpuTile> tiles = group_tiles(p.type);
+    for (GpuTile& tile : tiles) tile.ahead = p.ahead;
+    return ranked_by_cycles(tiles, numbers, p.type, units);
+  }
+  if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
+  bool is_tf32 = copies_past && p.type == DType::f32;
+  std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.wave());
+  if (copies_past && narrow) {
+    for (GpuTile& tile : tiles) tile.stages = 4;
+  }
+  return ranked_tiles(std::move(tiles), numbers, units, p.may_share);
+}
+
+/// The sizes that only a run tells, multiplied.
+Dim open_work(const GpuProduct& p) {
+  Dim work = 1;
+  for (const Dim* size : {&p.batch, &p.m, &p.n, &p.k}) {
+    if (!size->is_constant()) work *= *size;
+  }
+  return work;
+}
+
+/// `tile`, unless another is a good deal better there: each is a kernel to compile.
+GpuTile kept_or_best(const GpuTile& tile, const std::vector<RankedTile>& ranked) {
+  constexpr double good_deal = 1.1;
+  auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
+  auto is_kept = [&](const RankedTile& r) { return r.tile == tile && r.cost <= good_deal * best->cost; };
+  return best == ranked.end() || std::ranges::any_of(ranked, is_kept) ? tile : best->tile;
+}
+
+/// Tiles for less and for more work than that which `choice.tile` was chosen for. A size that is open is taken for 1,
+/// 4, 16 ..., as all others are; from one tile to the next is where the work is half way between.
+TileChoice for_all_sizes(const Lowering& lowering, const GpuProduct& p, TileChoice choice) {
+  choice.work = open_work(p);
+  if (choice.work.is_constant()) return choice;
+  constexpr int64_t each[] = {1, 4, 16, 64, 256, 1024};
+  constexpr int typical = 2;
+  GpuTile tiles[std::size(each)];
+  tiles[typical] = choice.tile;
+  auto at = [&](int i) { return ranked_for(lowering, p, numbers_of(p, each[i])); };
+  for (int i = typical - 1; i >= 0; --i) tiles[i] = kept_or_best(tiles[i + 1], at(i));
+  for (int i = typical + 1; i < std::ssize(each); ++i) tiles[i] = kept_or_best(tiles[i - 1], at(i));
+  choice.tile = tiles[0];
+  for (int i = 1; i < std::ssize(each); ++i) {
+    if (tiles[i] == tiles[i - 1]) continue;
+    auto work = [&](int64_t size) { return static_cast<double>(typical_size(choice.work, size)); };
+    choice.larger.push_back({tiles[i], static_cast<int64_t>(std::sqrt(work(each[i - 1]) * work(each[i])))});
+  }
+  return choice;
+}
+
 }  // namespace
 
-int64_t typical_size(const Dim& size) {
-  return size.evaluate([](const Symbol& s) { return std::clamp<int64_t>(16, std::max<int64_t>(s.min, 1), s.max); });
+int64_t typical_size(const Dim& size, int64_t each) {
+  return size.evaluate([&](const Symbol& s) { return std::clamp(each, std::max<int64_t>(s.min, 1), s.max); });
+}
+
+PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::function<PlanStep(const GpuTile&)>& launch) {
+  for (const TileChoice::Larger& larger : choice.larger) {
+    PlanStep other = launch(larger.tile);
+    check(other.buffers == step.buffers && other.sizes.size() == step.sizes.size(), "all tiles take the same operands");
+    step.variants.push_back({other.kernel, std::move(other.sizes), std::move(other.blocks), larger.from});
+  }
+  if (!step.variants.empty()) step.work = choice.work;
+  return step;
 }
 
 std::string tile_text(const GpuTile& t) {
@@ -164,6 +237,13 @@ std::string tile_text(const GpuTile& t) {
 std::string describe(const GpuTile& t) {
   return cat("blocks of ", t.rows, " x ", t.cols, t.groups ? ", warp groups" : "",
              t.split > 1 ? cat(", k shared by ", t.split) : "");
+}
+
+std::string describe(const TileChoice& choice) {
+  std::string text = describe(choice.tile);
+  for (const TileChoice::Larger& larger : choice.larger)
+    text += cat("; from work ", larger.from, " on ", describe(larger.tile));
+  return text;
 }
 
 int shared_bytes(const GpuTile& t, DType type) {
@@ -198,26 +278,8 @@ Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& 
 }
 
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
-  Numbers numbers{typical_size(p.batch), typical_size(p.m), typical_size(p.n), typical_size(p.k)};
-  int units = compute_units(lowering.chip());
-  bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
-  bool has_groups = p.direct && lowering.chip().arch == "sm_90a",
-       copies_past = p.direct && lowering.chip().kind == ChipKind::nvidia;
-  std::vector<RankedTile> ranked;
-  if (has_groups && narrow) {
-    std::vector<GpuTile> tiles = group_tiles(p.type);
-    for (GpuTile& tile : tiles) tile.ahead = p.ahead;
-    ranked = ranked_by_cycles(tiles, numbers, p.type, units);
-  } else if (has_groups && p.type == DType::f32) {
-    ranked = ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
-  } else {
-    bool is_tf32 = copies_past && p.type == DType::f32;
-    std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.wave());
-    if (copies_past && narrow) {
-      for (GpuTile& tile : tiles) tile.stages = 4;
-    }
-    ranked = ranked_tiles(std::move(tiles), numbers, units, p.may_share);
-  }
+  Numbers numbers = numbers_of(p);
+  std::vector<RankedTile> ranked = ranked_for(lowering, p, numbers);
   std::vector<Candidate> candidates;
   for (const RankedTile& t : ranked) candidates.push_back({.name = tile_text(t.tile), .estimate = t.cost});
   for (const LibraryOffer& offer : p.offers) candidates.push_back({.name = offer.name, .needs_measurement = true});
@@ -225,10 +287,11 @@ TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
   std::vector<AssumedSize> sizes{
       {"batch", p.batch, numbers.batch}, {"m", p.m, numbers.m}, {"n", p.n, numbers.n}, {"k", p.k, numbers.k}};
   auto can_take = [&](size_t candidate) {
-    return lowering.libraries().can(p.offers[candidate - ranked.size()].call.at(typical_size));
+    return lowering.libraries().can(
+        p.offers[candidate - ranked.size()].call.at([](const Dim& size) { return typical_size(size); }));
   };
   size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)), can_take);
-  if (chosen < ranked.size()) return {ranked[chosen].tile};
+  if (chosen < ranked.size()) return for_all_sizes(lowering, p, {ranked[chosen].tile});
   const LibraryOffer& offer = p.offers[chosen - ranked.size()];
   std::erase_if(ranked, [&](const RankedTile& t) { return adds_parts(lowering.chip(), t.tile); });
   return {std::ranges::min_element(ranked, {}, &RankedTile::cost)->tile, offer};

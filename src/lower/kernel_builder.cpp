@@ -105,6 +105,12 @@ std::string KernelBuilder::text(const std::string& name) const {
   return out;
 }
 
+void KernelBuilder::replace(std::string_view from, std::string_view to) {
+  size_t at = body_.find(from);
+  check(at != body_.npos, "a kernel has the words that are to be replaced");
+  body_.replace(at, from.size(), to);
+}
+
 bool KernelBuilder::uses(int buffer) const {
   return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
 }

@@ -56,6 +56,7 @@ class KernelBuilder {
   /// The same without literals, for what only numbers depend on: offsets, the geometry of windows.
   std::string number(const Dim& dim);
 
+  void set_header(std::string header) { header_ = std::move(header); }
   /// Functions of a header that are compiled once for all kernels that use them: "Micro<MacF32, native_tile>". CPUs.
   void share(const std::string& header, const std::string& functions);
   /// Declarations before the kernel.
@@ -65,6 +66,8 @@ class KernelBuilder {
   void line(const Args&... args) {
     body_ += cat("  ", args..., "\n");
   }
+  /// Puts other words in the place of those that a line has.
+  void replace(std::string_view from, std::string_view to);
   /// The name of a constant with this value, made when the kernel begins.
   std::string once(const std::string& expression);
   /// GPUs: a statement that comes before the kernel waits for the launch before it.

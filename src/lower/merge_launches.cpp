@@ -19,7 +19,7 @@ constexpr int64_t most_blocks = 1024;  // of a part, at the usual sizes: beyond 
 struct Group {
   std::vector<size_t> members = {};
   bool may_grow = false;
-  int kernel = -1;                                            ///< all members have it; else they are any small ones
+  std::vector<int> kernels = {};                              ///< all members have them; else they are any small ones
   std::set<int> read = {}, written = {}, written_apart = {};  // buffers
 };
 
@@ -44,17 +44,24 @@ class Merger {
   void place(size_t i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = plan_.steps[i].moves >= 0;
-    int kernel = is_tiled ? plan_.steps[i].kernel : -1;
+    std::vector<int> kernels = is_tiled ? kernels_of(plan_.steps[i]) : std::vector<int>();
     size_t at = groups_.size();
     for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
-      bool is_kind = may_join && group.may_grow && group.kernel == kernel;
+      bool is_kind = may_join && group.may_grow && group.kernels == kernels;
       if (is_kind && group.members.size() < most_parts) return add(group, i);
     }
     // What brings an operand to its result comes first, so that others can come together behind it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
-    add(*groups_.insert(where, Group{.may_grow = may_join, .kernel = kernel}), i);
+    add(*groups_.insert(where, Group{.may_grow = may_join, .kernels = std::move(kernels)}), i);
+  }
+
+  /// The step's own, and those of its variants.
+  static std::vector<int> kernels_of(const PlanStep& step) {
+    std::vector<int> kernels{step.kernel};
+    for (const StepVariant& variant : step.variants) kernels.push_back(variant.kernel);
+    return kernels;
   }
 
   void add(Group& group, size_t i) {
@@ -120,24 +127,47 @@ class Merger {
   /// One step for all members; the sizes begin with the blocks of each.
   PlanStep merged(const Group& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
-    return group.kernel >= 0 ? repeated(group) : side_by_side(group);
+    return group.kernels.empty() ? side_by_side(group) : repeated(group);
   }
 
-  /// Launches of one kernel.
+  /// Launches of one kernel, and of each variant of it.
   PlanStep repeated(const Group& group) {
     size_t count = group.members.size();
     const PlanStep& first = plan_.steps[group.members[0]];
-    PlanKernel kernel = plan_.kernels[static_cast<size_t>(group.kernel)];
     PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
+    add_all(all, group);
+    all.kernel = repeated_kernel(group.kernels[0], first, count);
+    all.work = first.work;
+    for (size_t v = 0; v < first.variants.size(); ++v) all.variants.push_back(repeated_variant(group, v));
+    return all;
+  }
+
+  StepVariant repeated_variant(const Group& group, size_t v) {
+    const PlanStep& first = plan_.steps[group.members[0]];
+    StepVariant all{.from = first.variants[v].from};
+    for (size_t m : group.members) {
+      const StepVariant& variant = plan_.steps[m].variants[v];
+      all.sizes.push_back(size_number(variant.blocks));
+      all.blocks = all.blocks + variant.blocks;
+    }
+    for (size_t m : group.members) {
+      const std::vector<int>& sizes = plan_.steps[m].variants[v].sizes;
+      all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
+    }
+    all.kernel = repeated_kernel(group.kernels[v + 1], first, group.members.size());
+    return all;
+  }
+
+  /// A kernel that does the work of `count` launches of that one, each with operands as `first` has.
+  int repeated_kernel(int number, const PlanStep& first, size_t count) {
+    PlanKernel kernel = plan_.kernels[static_cast<size_t>(number)];
     std::string name = cat(kernel.name, "_times_", count);
     kernel.code =
         cat(as_part(kernel, first), "WEFT_KERNEL_AHEAD(", name, ", ", count * first.buffers.size(), ", ",
             kernel.threads, ") {\n  choose_part<", count, ", ", first.buffers.size(), ", ", first.sizes.size(),
             ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
     kernel.name = name;
-    add_all(all, group);
-    all.kernel = kernel_number(std::move(kernel));
-    return all;
+    return kernel_number(std::move(kernel));
   }
 
   /// What the members launch, read and write together; the sizes begin with the blocks of each.
@@ -214,9 +244,13 @@ class Merger {
     for (auto* steps : {&plan_.load_steps, &plan_.steps}) {
       for (PlanStep& step : *steps) {
         if (step.kind != StepKind::kernel) continue;
-        auto [entry, is_new] = numbers.try_emplace(step.kernel, static_cast<int>(kept.size()));
-        if (is_new) kept.push_back(plan_.kernels[static_cast<size_t>(step.kernel)]);
-        step.kernel = entry->second;
+        std::vector<int*> used{&step.kernel};
+        for (StepVariant& variant : step.variants) used.push_back(&variant.kernel);
+        for (int* kernel : used) {
+          auto [entry, is_new] = numbers.try_emplace(*kernel, static_cast<int>(kept.size()));
+          if (is_new) kept.push_back(plan_.kernels[static_cast<size_t>(*kernel)]);
+          *kernel = entry->second;
+        }
       }
     }
     plan_.kernels = std::move(kept);

@@ -75,8 +75,15 @@ BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const Symbo
   bucket.offsets.resize(plan.buffers.size());
   for (size_t i = 0; i < owners.size(); ++i) bucket.offsets[owners[i]] = layout.offsets[i];
   bucket.arena_bytes = layout.bytes;
-  for (const PlanStep& step : plan.steps)
-    bucket.blocks.push_back(std::max<int64_t>(at_bound(step.blocks, values, bound), 0));
+  for (const PlanStep& step : plan.steps) {
+    int chosen = -1;
+    int64_t work = step.variants.empty() ? 0 : at_bound(step.work, values, bound);
+    while (chosen + 1 < std::ssize(step.variants) && step.variants[static_cast<size_t>(chosen + 1)].from <= work)
+      ++chosen;
+    const Dim& blocks = chosen < 0 ? step.blocks : step.variants[static_cast<size_t>(chosen)].blocks;
+    bucket.variants.push_back(chosen);
+    bucket.blocks.push_back(std::max<int64_t>(at_bound(blocks, values, bound), 0));
+  }
   return bucket;
 }
 

@@ -15,7 +15,8 @@ SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 struct BucketPlan {
   std::vector<int64_t> bytes;    ///< of each buffer, at least
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
-  std::vector<int64_t> blocks;   ///< of each step
+  std::vector<int> variants;     ///< of each step: the number of the one that is launched, -1 for the step's own kernel
+  std::vector<int64_t> blocks;   ///< of what is launched
   int64_t arena_bytes = 0;
 
   /// Whether buffers of these sizes have their places here.

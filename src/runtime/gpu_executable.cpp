@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -56,38 +58,56 @@ std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> im
   return modules;
 }
 
-/// The driver compiles PTX, so modules are loaded by several threads at once.
+/// The driver compiles PTX, so modules are loaded by several threads at once, and those of kernels that only some sizes
+/// ask for with the first sizes that do.
 class Code {
  public:
-  Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan) {
-    auto parts = modules_of(image, plan.chip);
-    modules_.resize(parts.size());
-    load(device, parts, plan.program);
-    for (const PlanKernel& kernel : plan.kernels) {
-      const gpu::Module& module = modules_[module_of(kernel.name, parts)];
-      functions_.push_back(module.function(kernel.name, kernel.shared_bytes));
+  /// The image and the plan stay where they are.
+  Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan)
+      : device_(device),
+        plan_(plan),
+        parts_(modules_of(image, plan.chip)),
+        modules_(plan.kernels.size()),
+        functions_(plan.kernels.size()) {
+    std::set<int> kernels;
+    for (const auto* steps : {&plan.load_steps, &plan.steps}) {
+      for (const PlanStep& step : *steps) {
+        if (step.kind == StepKind::kernel) kernels.insert(step.kernel);
+      }
     }
+    load(kernels);
+  }
+  /// Makes these ready to be launched. Any thread may ask.
+  void load(std::set<int> kernels) const {
+    std::scoped_lock lock(mutex_);
+    std::erase_if(kernels, [&](int k) { return functions_[static_cast<size_t>(k)] != nullptr; });
+    std::vector<int> missing(kernels.begin(), kernels.end());
+    run_parallel(missing.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
+      auto k = static_cast<size_t>(missing[i]);
+      const PlanKernel& kernel = plan_.kernels[k];
+      gpu::Module module(device_, part_of(kernel.name), plan_.program);
+      functions_[k] = module.function(kernel.name, kernel.shared_bytes);
+      modules_[k] = std::move(module);
+    });
   }
   gpu::Handle function(int kernel) const { return functions_[static_cast<size_t>(kernel)]; }
 
  private:
-  void load(const std::shared_ptr<gpu::Device>& device, const std::vector<std::span<const std::byte>>& parts,
-            const std::string& name) {
-    run_parallel(parts.size(), std::max(1U, std::thread::hardware_concurrency()),
-                 [&](size_t i) { modules_[i] = gpu::Module(device, parts[i], name); });
-  }
-
-  static size_t module_of(const std::string& kernel, const std::vector<std::span<const std::byte>>& parts) {
+  std::span<const std::byte> part_of(const std::string& kernel) const {
     std::string ptx = cat(".entry ", kernel, "("), symbol = cat(kernel, ".kd");
-    for (size_t i = 0; i < parts.size(); ++i) {
-      std::string_view text = as_text(parts[i]);
-      if (text.find(ptx) != text.npos || text.find(symbol) != text.npos) return i;
+    for (std::span<const std::byte> part : parts_) {
+      std::string_view text = as_text(part);
+      if (text.find(ptx) != text.npos || text.find(symbol) != text.npos) return part;
     }
     internal_error(cat("no module holds the kernel ", kernel));
   }
 
-  std::vector<gpu::Module> modules_;
-  std::vector<gpu::Handle> functions_;
+  std::shared_ptr<gpu::Device> device_;
+  const Plan& plan_;
+  std::vector<std::span<const std::byte>> parts_;
+  mutable std::mutex mutex_;
+  mutable std::vector<gpu::Module> modules_;
+  mutable std::vector<gpu::Handle> functions_;
 };
 
 /// A kernel's one argument, as kernels/launch.h: DeviceArgs lays it out.
@@ -104,11 +124,15 @@ struct SizeBlock {
   std::vector<size_t> first;  ///< of each step
 };
 
-SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values) {
+/// `variants`: as of BucketPlan; without any all steps launch their own kernels.
+SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
+                     const std::vector<int>& variants = {}) {
   SizeBlock block;
-  for (const PlanStep& step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
     block.first.push_back(block.values.size());
-    for (int id : step.sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
+    int variant = variants.empty() ? -1 : variants[i];
+    const auto& sizes = variant < 0 ? steps[i].sizes : steps[i].variants[static_cast<size_t>(variant)].sizes;
+    for (int id : sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
   }
   return block;
 }
@@ -165,7 +189,15 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   int64_t packed_bytes() const { return packed_.bytes(); }
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
-  const PlanKernel& kernel(const PlanStep& step) const { return plan_.kernels[static_cast<size_t>(step.kernel)]; }
+
+  /// `variants`: of each step, as of BucketPlan.
+  void load_variants(const std::vector<int>& variants) const {
+    std::set<int> kernels;
+    for (size_t i = 0; i < variants.size(); ++i) {
+      if (variants[i] >= 0) kernels.insert(plan_.steps[i].variants[static_cast<size_t>(variants[i])].kernel);
+    }
+    code_.load(std::move(kernels));
+  }
 
   /// The work of a step that calls a library, at these sizes; null where the library has no way for sizes that were
   /// open when the program was compiled: then the step after it does the same.
@@ -182,12 +214,12 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   }
 
   /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
-  void launch(const gpu::Stream& stream, const PlanStep& step, int64_t blocks, std::span<std::byte* const> memory,
-              const void* sizes, const void* fault, bool overlap) const {
+  void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
+              std::span<std::byte* const> memory, const void* sizes, const void* fault, bool overlap) const {
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
-    const PlanKernel& k = kernel(step);
-    stream.launch(code_.function(step.kernel),
+    const PlanKernel& k = plan_.kernels[static_cast<size_t>(kernel)];
+    stream.launch(code_.function(kernel),
                   {.blocks = blocks,
                    .threads = k.threads,
                    .shared_bytes = k.shared_bytes,
@@ -251,8 +283,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     stream.copy_to_device(sizes.data(), block.values.data(), sizes.bytes());
     for (size_t i = 0; i < plan_.load_steps.size(); ++i) {
       const PlanStep& step = plan_.load_steps[i];
-      launch(stream, step, none.evaluate(step.blocks), persistent_, sizes.data() + block.first[i] * sizeof(int64_t),
-             nullptr, false);
+      launch(stream, step, step.kernel, none.evaluate(step.blocks), persistent_,
+             sizes.data() + block.first[i] * sizeof(int64_t), nullptr, false);
     }
     stream.synchronize();
   }
@@ -387,9 +419,13 @@ class GpuContext final : public Context {
     bytes_ = buffer_bytes(plan(), values_);
     SymbolValues bound = bucket_of(values_, plan());
     Bucket& bucket = buckets_[bound.all()];
-    if (!bucket.plan.holds(bytes_)) bucket = {plan_bucket(plan(), values_, bound), {}};
+    if (!bucket.plan.holds(bytes_)) {
+      BucketPlan planned = plan_bucket(plan(), values_, bound);
+      program_->load_variants(planned.variants);
+      bucket = {std::move(planned), {}};
+    }
     if (arena_.bytes() < bucket.plan.arena_bytes) grow(bucket.plan.arena_bytes);
-    upload_sizes();
+    upload_sizes(bucket.plan.variants);
     memory_.assign(plan().buffers.size(), nullptr);
     for (size_t i = 0; i < memory_.size(); ++i) {
       std::byte* fixed = program_->persistent(i);
@@ -414,8 +450,8 @@ class GpuContext final : public Context {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  void upload_sizes() {
-    SizeBlock block = size_block(plan(), plan().steps, values_);
+  void upload_sizes(const std::vector<int>& variants) {
+    SizeBlock block = size_block(plan(), plan().steps, values_, variants);
     first_size_ = std::move(block.first);
     settle();  // the block may still be read by the run before
     if (!block.values.empty())
@@ -497,10 +533,17 @@ class GpuContext final : public Context {
     works_[i]->launch(stream_, operands);
   }
 
+  /// The kernel that a step launches at these sizes.
+  int kernel_of(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    int variant = bucket_->plan.variants[i];
+    return variant < 0 ? step.kernel : step.variants[static_cast<size_t>(variant)].kernel;
+  }
+
   void launch_step(size_t i, bool overlap) const {
     if (plan().steps[i].kind == StepKind::library) return call_library(i);
     const void* fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr;
-    program_->launch(stream_, plan().steps[i], bucket_->plan.blocks[i], memory_,
+    program_->launch(stream_, plan().steps[i], kernel_of(i), bucket_->plan.blocks[i], memory_,
                      sizes_.data() + first_size_[i] * sizeof(int64_t), fault, overlap);
   }
 
@@ -552,7 +595,9 @@ class GpuContext final : public Context {
       auto at = [&](size_t e) {
         return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6));
       };
-      options.profile->push_back({i, at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i])});
+      std::string kernel = bucket_->plan.variants[i] < 0 ? "" : plan().kernels[static_cast<size_t>(kernel_of(i))].name;
+      options.profile->push_back(
+          {i, at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i]), std::move(kernel)});
     }
   }
 

@@ -78,11 +78,15 @@ template <class A, Is<HostCall> T>
 void fields(A& a, T& call) {
   a(call.fn, call.numbers, call.texts);
 }
+template <class A, Is<StepVariant> T>
+void fields(A& a, T& variant) {
+  a(variant.kernel, variant.sizes, variant.blocks, variant.from);
+}
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
   a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.blocks, step.flops, step.bytes,
     step.in_place, step.moves, step.moves_apart, step.kind, step.target, step.amount, step.settings, step.checks,
-    step.host);
+    step.host, step.work, step.variants);
 }
 template <class A, Is<InPlace> T>
 void fields(A& a, T& pair) {
@@ -422,6 +426,15 @@ void check_host(const PlanStep& step, const Plan& plan) {
   }
 }
 
+void check_kernels(const PlanStep& step, const Plan& plan) {
+  expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
+  for (const StepVariant& variant : step.variants) {
+    expect(is_below(variant.kernel, plan.kernels.size()), "a variant of a step has no kernel");
+    expect(variant.sizes.size() == step.sizes.size(), "a variant of a step has sizes of its own");
+    for (int id : variant.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
+  }
+}
+
 /// What must hold for the kinds of steps that launch nothing.
 void check_kind(const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
@@ -436,7 +449,7 @@ void check_kind(const PlanStep& step, const Plan& plan) {
     expect(bytes && *bytes / 8 > setting.element, "a size is read past the end of its buffer");
   }
   switch (step.kind) {
-    case StepKind::kernel: return expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
+    case StepKind::kernel: return check_kernels(step, plan);
     case StepKind::sizes: return;
     case StepKind::host: return check_host(step, plan);
     case StepKind::library: return expect(false, "a step calls a library");

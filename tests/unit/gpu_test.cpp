@@ -98,6 +98,29 @@ TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not
   CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(81))));
 }
 
+TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
+  Dim n = Dim::symbol({.name = "n", .min = 0, .max = 1000});
+  Plan plan;
+  plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
+  plan.steps = {
+      {.blocks = min(n, 1), .work = n, .variants = {{.blocks = n, .from = 2}, {.blocks = ceildiv(n, 64), .from = 65}}},
+      {.blocks = 7}};
+  auto chosen = [&](int64_t value) {
+    SymbolValues values;
+    values.set("n", value);
+    BucketPlan bucket = plan_bucket(plan, values, bucket_of(values, plan));
+    CHECK(bucket.variants[1] == -1);
+    CHECK(bucket.blocks[1] == 7);
+    return std::pair(bucket.variants[0], bucket.blocks[0]);
+  };
+  CHECK(chosen(0) == std::pair(-1, int64_t{0}));
+  CHECK(chosen(1) == std::pair(-1, int64_t{1}));
+  CHECK(chosen(2) == std::pair(0, int64_t{2}));
+  CHECK(chosen(63) == std::pair(0, int64_t{64}));
+  CHECK(chosen(65) == std::pair(1, int64_t{2}));  // up to 80
+  CHECK(chosen(1000) == std::pair(1, int64_t{16}));
+}
+
 /// A plan of steps that each read some buffers and write one, the last of their list.
 Plan steps_over(const std::vector<std::vector<int>>& steps) {
   Plan plan;
@@ -133,6 +156,27 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   const PlanKernel& kernel = plan.kernels[static_cast<size_t>(plan.steps[0].kernel)];
   CHECK(kernel.cluster == 2);
   CHECK(kernel.code.find("choose_part<3, 2, 1>") != std::string::npos);
+}
+
+TEST_CASE("gpu: products of the same variants are one launch for each of them") {
+  Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
+  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  plan.kernels.push_back(
+      {.name = "k_2", .code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_2, 2, 128) {\n}\n", .threads = 128});
+  for (size_t i : {0, 1}) plan.steps[i].variants = {{.kernel = 1, .sizes = {0}, .blocks = 9, .from = 30}};
+  merge_launches(plan, {});
+  REQUIRE(plan.steps.size() == 2);  // the third has no variant
+  const PlanStep& both = plan.steps[0];
+  REQUIRE(both.variants.size() == 1);
+  CHECK(both.blocks == 8);
+  CHECK(both.variants[0].blocks == 18);
+  CHECK(both.variants[0].from == 30);
+  CHECK(both.variants[0].sizes.size() == both.sizes.size());
+  CHECK(plan.sizes[static_cast<size_t>(both.variants[0].sizes[1])] == 9);
+  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(both.variants[0].kernel)];
+  CHECK(kernel.threads == 128);
+  CHECK(kernel.code.find("WEFT_KERNEL_PART(k_2)") != std::string::npos);
+  CHECK(plan.kernels[static_cast<size_t>(plan.steps[1].kernel)].name == "k_1");
 }
 
 TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
