@@ -19,12 +19,18 @@ constexpr int64_t most_blocks = 1024;  // of a part, at the usual sizes: beyond 
 struct Group {
   std::vector<size_t> members = {};
   bool may_grow = false;
-  std::vector<int> kernels = {};                              ///< all members have them; else they are any small ones
+  bool is_tiled = false;  ///< all members launch the same kernels; else they are any small ones
   std::set<int> read = {}, written = {}, written_apart = {};  // buffers
 };
 
 bool meets(const std::set<int>& a, const std::vector<int>& b) {
   return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
+}
+
+/// Whether both launch the same kernel at any sizes.
+bool launch_alike(const PlanStep& a, const PlanStep& b) {
+  auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
+  return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
 }
 
 class Merger {
@@ -44,25 +50,19 @@ class Merger {
   void place(size_t i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = plan_.steps[i].moves >= 0;
-    std::vector<int> kernels = is_tiled ? kernels_of(plan_.steps[i]) : std::vector<int>();
     size_t at = groups_.size();
     for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
-      bool is_kind = may_join && group.may_grow && group.kernels == kernels;
-      if (is_kind && group.members.size() < most_parts) return add(group, i);
+      bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < most_parts;
+      if (may_take && (!is_tiled || launch_alike(first_of(group), plan_.steps[i]))) return add(group, i);
     }
     // What brings an operand to its result comes first, so that others can come together behind it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
-    add(*groups_.insert(where, Group{.may_grow = may_join, .kernels = std::move(kernels)}), i);
+    add(*groups_.insert(where, Group{.may_grow = may_join, .is_tiled = is_tiled}), i);
   }
 
-  /// The step's own, and those of its variants.
-  static std::vector<int> kernels_of(const PlanStep& step) {
-    std::vector<int> kernels{step.kernel};
-    for (const StepVariant& variant : step.variants) kernels.push_back(variant.kernel);
-    return kernels;
-  }
+  const PlanStep& first_of(const Group& group) const { return plan_.steps[group.members[0]]; }
 
   void add(Group& group, size_t i) {
     const PlanStep& step = plan_.steps[i];
@@ -127,23 +127,23 @@ class Merger {
   /// One step for all members; the sizes begin with the blocks of each.
   PlanStep merged(const Group& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
-    return group.kernels.empty() ? side_by_side(group) : repeated(group);
+    return group.is_tiled ? repeated(group) : side_by_side(group);
   }
 
   /// Launches of one kernel, and of each variant of it.
   PlanStep repeated(const Group& group) {
     size_t count = group.members.size();
-    const PlanStep& first = plan_.steps[group.members[0]];
+    const PlanStep& first = first_of(group);
     PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
     add_all(all, group);
-    all.kernel = repeated_kernel(group.kernels[0], first, count);
+    all.kernel = repeated_kernel(first.kernel, first, count);
     all.work = first.work;
     for (size_t v = 0; v < first.variants.size(); ++v) all.variants.push_back(repeated_variant(group, v));
     return all;
   }
 
   StepVariant repeated_variant(const Group& group, size_t v) {
-    const PlanStep& first = plan_.steps[group.members[0]];
+    const PlanStep& first = first_of(group);
     StepVariant all{.from = first.variants[v].from};
     for (size_t m : group.members) {
       const StepVariant& variant = plan_.steps[m].variants[v];
@@ -154,7 +154,7 @@ class Merger {
       const std::vector<int>& sizes = plan_.steps[m].variants[v].sizes;
       all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
     }
-    all.kernel = repeated_kernel(group.kernels[v + 1], first, group.members.size());
+    all.kernel = repeated_kernel(first.variants[v].kernel, first, group.members.size());
     return all;
   }
 
@@ -198,7 +198,7 @@ class Merger {
       words += kernel.name;
     }
     add_all(all, group);
-    const PlanStep& first = plan_.steps[group.members[0]];
+    const PlanStep& first = first_of(group);
     const PlanKernel& pattern = plan_.kernels[static_cast<size_t>(first.kernel)];
     std::string stem = pattern.name.substr(0, pattern.name.rfind('_'));
     std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));

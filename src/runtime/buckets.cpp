@@ -44,8 +44,9 @@ SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   return bound;
 }
 
-bool BucketPlan::holds(const std::vector<int64_t>& wanted) const {
-  return std::ranges::equal(wanted, bytes, std::less_equal{});
+bool BucketPlan::holds(const std::vector<int64_t>& wanted_bytes, const std::vector<int64_t>& wanted_work) const {
+  return std::ranges::equal(wanted_bytes, bytes, std::less_equal{}) &&
+         std::ranges::equal(wanted_work, work, std::less_equal{});
 }
 
 std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) {
@@ -53,6 +54,13 @@ std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) 
   bytes.reserve(plan.buffers.size());
   for (const PlanBuffer& buffer : plan.buffers) bytes.push_back(values.evaluate(buffer.bytes));
   return bytes;
+}
+
+std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
+  std::vector<int64_t> work;
+  work.reserve(plan.steps.size());
+  for (const PlanStep& step : plan.steps) work.push_back(step.variants.empty() ? 0 : values.evaluate(step.work));
+  return work;
 }
 
 BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound) {
@@ -78,6 +86,7 @@ BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const Symbo
   for (const PlanStep& step : plan.steps) {
     int chosen = -1;
     int64_t work = step.variants.empty() ? 0 : at_bound(step.work, values, bound);
+    bucket.work.push_back(work);
     while (chosen + 1 < std::ssize(step.variants) && step.variants[static_cast<size_t>(chosen + 1)].from <= work)
       ++chosen;
     const Dim& blocks = chosen < 0 ? step.blocks : step.variants[static_cast<size_t>(chosen)].blocks;

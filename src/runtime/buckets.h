@@ -17,14 +17,17 @@ struct BucketPlan {
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
   std::vector<int> variants;     ///< of each step: the number of the one that is launched, -1 for the step's own kernel
   std::vector<int64_t> blocks;   ///< of what is launched
+  std::vector<int64_t> work;     ///< of each step, at most
   int64_t arena_bytes = 0;
 
-  /// Whether buffers of these sizes have their places here.
-  bool holds(const std::vector<int64_t>& wanted) const;
+  /// Whether buffers of these sizes have their places here, and steps of this work the right variants.
+  bool holds(const std::vector<int64_t>& wanted_bytes, const std::vector<int64_t>& wanted_work) const;
 };
 
 /// Bytes of every buffer at these sizes.
 std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
+/// PlanStep::work of every step at these sizes; 0 of those without variants.
+std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
 
 /// `values` are the sizes at hand, `bound` the bucket's; expressions need not grow with the symbols, so the larger of
 /// both counts.

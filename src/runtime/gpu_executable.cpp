@@ -419,7 +419,7 @@ class GpuContext final : public Context {
     bytes_ = buffer_bytes(plan(), values_);
     SymbolValues bound = bucket_of(values_, plan());
     Bucket& bucket = buckets_[bound.all()];
-    if (!bucket.plan.holds(bytes_)) {
+    if (!bucket.plan.holds(bytes_, step_work(plan(), values_))) {
       BucketPlan planned = plan_bucket(plan(), values_, bound);
       program_->load_variants(planned.variants);
       bucket = {std::move(planned), {}};

@@ -92,10 +92,11 @@ TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not
   BucketPlan bucket = plan_bucket(plan, at(70), bucket_of(at(70), plan));
   CHECK(bucket.bytes == std::vector<int64_t>{320, 30});
   CHECK(bucket.blocks == std::vector<int64_t>{1});
-  CHECK(bucket.holds(buffer_bytes(plan, at(80))));
-  CHECK(bucket.holds(buffer_bytes(plan, at(71))));
-  CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(65))));  // the second buffer shrinks with n
-  CHECK_FALSE(bucket.holds(buffer_bytes(plan, at(81))));
+  auto holds = [&](int64_t n) { return bucket.holds(buffer_bytes(plan, at(n)), step_work(plan, at(n))); };
+  CHECK(holds(80));
+  CHECK(holds(71));
+  CHECK_FALSE(holds(65));  // the second buffer shrinks with n
+  CHECK_FALSE(holds(81));
 }
 
 TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
@@ -119,6 +120,27 @@ TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
   CHECK(chosen(63) == std::pair(0, int64_t{64}));
   CHECK(chosen(65) == std::pair(1, int64_t{2}));  // up to 80
   CHECK(chosen(1000) == std::pair(1, int64_t{16}));
+}
+
+TEST_CASE("gpu: a variant for less work is not launched for more where work shrinks as sizes grow") {
+  Dim n = Dim::symbol({.name = "n", .min = 0, .max = 17});
+  Plan plan;
+  plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
+  plan.steps = {{.work = Dim(17) - n, .variants = {{.from = 2}}}};
+  auto at = [](int64_t value) {
+    SymbolValues values;
+    values.set("n", value);
+    return values;
+  };
+  CHECK(bucket_of(at(13), plan).all() == bucket_of(at(14), plan).all());
+  CHECK(bucket_of(at(15), plan).all() == bucket_of(at(16), plan).all());
+  BucketPlan one = plan_bucket(plan, at(16), bucket_of(at(16), plan));
+  CHECK(one.variants[0] == -1);
+  CHECK(one.holds({}, step_work(plan, at(16))));
+  CHECK_FALSE(one.holds({}, step_work(plan, at(15))));
+  BucketPlan two = plan_bucket(plan, at(15), bucket_of(at(15), plan));
+  CHECK(two.variants[0] == 0);
+  CHECK(two.holds({}, step_work(plan, at(16))));
 }
 
 /// A plan of steps that each read some buffers and write one, the last of their list.
@@ -177,6 +199,17 @@ TEST_CASE("gpu: products of the same variants are one launch for each of them") 
   CHECK(kernel.threads == 128);
   CHECK(kernel.code.find("WEFT_KERNEL_PART(k_2)") != std::string::npos);
   CHECK(plan.kernels[static_cast<size_t>(plan.steps[1].kernel)].name == "k_1");
+}
+
+TEST_CASE("gpu: products whose variants begin at other sizes are launches of their own") {
+  Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
+  Dim n = Dim::symbol({.name = "n", .min = 1, .max = 9}), m = Dim::symbol({.name = "m", .min = 1, .max = 9});
+  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  for (PlanStep& step : plan.steps) step.work = n, step.variants = {{.kernel = 0, .sizes = {0}, .from = 2}};
+  plan.steps[1].work = m;
+  plan.steps[2].variants[0].from = 3;
+  merge_launches(plan, {});
+  CHECK(plan.steps.size() == 3);
 }
 
 TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
