@@ -12,9 +12,10 @@ CHIPS = ["gfx1100", "gfx942", "gfx1201"]  # waves of 32 with WMMA of two kinds, 
 
 
 def run(chips, program, *arguments, **options):
-    """The finished process of a program of the build; `options` are AMDEMU_ variables in small letters."""
+    """The finished process of a program of the build, or of any by its whole path; `options` are AMDEMU_ variables in small letters."""
     extra = {f"AMDEMU_{name.upper()}": str(value) for name, value in options.items()}
-    environment = os.environ | {"WEFT_HIP_LIBRARY": str(LIBRARY), "AMDEMU_CHIPS": chips} | extra
+    of_build = {"WEFT_HIP_LIBRARY": str(LIBRARY), "PYTHONPATH": str(BUILD / "python"), "AMDEMU_CHIPS": chips}
+    environment = os.environ | of_build | extra
     command = [str(BUILD / "bin" / program), *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 

@@ -118,6 +118,38 @@ def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     assert len([kernel for kernel in kernels if kernel["kernel"].startswith("add_parts")]) == 3
 
 
+ANY_SIZE = """
+import sys
+import numpy as np
+import weft
+folder = sys.argv[1]
+model = weft.compile(folder + "/any_size.onnx", device="amd:0", precision="f16")
+judge = weft.compile(folder + "/any_size.onnx", device="ref")
+random = np.random.default_rng(5)
+for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), (3, 2)]:
+    x = random.standard_normal((rows, 64), np.float32)
+    image = random.standard_normal((images, 16, 5, 6), np.float32)
+    for got, wanted in zip(model.run({"x": x, "image": image}).values(), judge.run({"x": x, "image": image}).values()):
+        assert np.linalg.norm(got - wanted) <= 1e-2 * np.linalg.norm(wanted), (rows, images)
+"""
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_tiles_for_any_size(chip, tmp_path):
+    """One program for few rows and for many: each run launches the tiles for its sizes, and those of the run before are
+    forgotten. Two products are one launch."""
+    g = main_kernels.Graph()
+    x, image = g.stored("x", "rows", 64), g.input("image", "images", 16, 5, 6)
+    for i in range(2):
+        g.output(g.node("Softmax", g.node("MatMul", x, g.weight(f"w{i}", 64, 640)), axis=-1))
+    g.output(g.node("Conv", image, g.weight("filter", 160, 16, 3, 3), g.weight("bias", 160), pads=[1, 1, 1, 1]))
+    save(g, tmp_path / "any_size.onnx")
+    done, kernels = emulated.counted(chip, tmp_path, sys.executable, "-c", ANY_SIZE, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    of = {family: {k["kernel"] for k in kernels if k["kernel"].startswith(family)} for family in ("dot", "conv")}
+    assert len(of["dot"]) >= 3 and len(of["conv"]) >= 2, of
+
+
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
     """As BERT does it: f16 holds no lowest f32, and where all keys are masked, minus infinity would make them NaN."""

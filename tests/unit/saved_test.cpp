@@ -83,7 +83,7 @@ Plan plan_for(const Chip& chip, const char* program = text) {
 /// For the processor here and these chips.
 std::vector<std::byte> saved_program(const char* program, const std::vector<std::string>& targets = {}) {
   Folder folder;
-  save(*compile(parse_program(program, make_op)), folder.path / "p.weft", targets);
+  save(*compile(parse_program(program, make_op), {.device = "cpu"}), folder.path / "p.weft", targets);
   return bytes_of(folder.path / "p.weft");
 }
 
@@ -124,7 +124,7 @@ void check_same_outputs(Executable& a, Executable& b) {
 
 TEST_CASE("saved: a program comes back with equal outputs, and saves to the same bytes") {
   Folder folder;
-  auto compiled = compile(parse_program(text, make_op));
+  auto compiled = compile(parse_program(text, make_op), {.device = "cpu"});
   compiled->save(folder.path / "a.weft");
   BuildCounts before = build_counts();
   auto loaded = compile_file(folder.path / "a.weft", {.threads = 1});
@@ -244,7 +244,8 @@ TEST_CASE("saved: every flipped byte and every cut is refused") {
 TEST_CASE("saved: a process killed while it writes leaves the old file or the new one") {
   Folder folder;
   const auto path = folder.path / "p.weft";
-  auto one = compile(parse_program(text, make_op)), other = compile(parse_program(host_text, make_op));
+  auto one = compile(parse_program(text, make_op), {.device = "cpu"}),
+       other = compile(parse_program(host_text, make_op), {.device = "cpu"});
   one->save(path), other->save(folder.path / "other.weft");
   const auto first = bytes_of(path), second = bytes_of(folder.path / "other.weft");
   for (int round = 0, count = test::cases(8, 500); round < count; ++round) {
@@ -280,7 +281,7 @@ TEST_CASE("saved: a device is written to, not replaced") {
     for (ssize_t count; (count = ::read(fd, block, sizeof block)) > 0;) read.insert(read.end(), block, block + count);
     ::close(fd);
   });
-  auto program = compile(parse_program(text, make_op));
+  auto program = compile(parse_program(text, make_op), {.device = "cpu"});
   program->save(pipe);
   reader.join();
   program->save(folder.path / "p.weft");
@@ -290,7 +291,7 @@ TEST_CASE("saved: a device is written to, not replaced") {
 
 TEST_CASE("saved: a full disk is an error and leaves what was there") {
   Folder folder;
-  auto program = compile(parse_program(text, make_op));
+  auto program = compile(parse_program(text, make_op), {.device = "cpu"});
   program->save(folder.path / "p.weft");
   const auto before = bytes_of(folder.path / "p.weft");
   pid_t child = ::fork();
@@ -391,7 +392,7 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
   CHECK(!runs_code_for(chip_named("x86-64-v2"), chip_named("x86-64-v3")));
   CHECK(runs_code_for(chip_named("x86-64-v4"), chip_named("x86-64-v3")));
   CHECK(!runs_code_for(chip_named("x86-64-v4"), chip_named("gfx942")));
-  auto compiled = compile(parse_program(text, make_op));
+  auto compiled = compile(parse_program(text, make_op), {.device = "cpu"});
   auto compare = [&](Executable& recompiled) {
     for (int64_t rows : {1, 9}) {
       auto wanted = to_doubles(compiled->new_context()->run(std::vector{input(rows)})[0]);
@@ -424,7 +425,7 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
 
 TEST_CASE("saved: one file for several chips holds weights once; the best that runs is taken") {
   Folder folder;
-  auto compiled = compile(parse_program(text, make_op));
+  auto compiled = compile(parse_program(text, make_op), {.device = "cpu"});
   const std::vector<std::string> targets = {"cpu:x86-64-v3", "cpu:x86-64-v4", "amd:gfx1100", "cpu:x86-64-v4"};
   save(*compiled, folder.path / "many.weft", targets);
   compiled->save(folder.path / "one.weft");
@@ -460,7 +461,7 @@ TEST_CASE("saved: sizes and texts of any spelling pass through the program insid
   Dim n = program->symbol({.name = "the batch; (n) <= \"5\" \xc3\xa4", .min = 1, .max = 64});
   Value x = program->main().parameter("x y", Shape{DType::f32, {n * 2 + 1, 3}});
   program->main().set_results({{"out, in", program->main().append(Elementwise{Fn::exp}, {x})}});
-  compile(std::move(program))->save(folder.path / "p.weft");
+  compile(std::move(program), {.device = "cpu"})->save(folder.path / "p.weft");
   auto back = import_file(folder.path / "p.weft");
   CHECK(back->name == "odd \"names\"");
   CHECK(back->metadata.at("a=b") == "c;\n\x01");
@@ -544,6 +545,6 @@ TEST_CASE("aarch64: programs are compiled for it, saved, and refused here") {
   SavedFile file(map_file(folder.path / "arm.weft"));
   CHECK(file.chips()[0].kind == ChipKind::arm);
   CHECK(code_of([&] { compile_file(folder.path / "arm.weft", {.device = "cpu", .recompile = false}); }) == "E172");
-  check_same_outputs(*compile(parse_program(text, make_op)),
+  check_same_outputs(*compile(parse_program(text, make_op), {.device = "cpu"}),
                      *compile_file(folder.path / "arm.weft", {.device = "cpu"}));
 }

@@ -90,8 +90,6 @@ Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t
   return {is_flat ? join_heads(y) : y};
 }
 
-Expr scalar(Call& c, const Dim& d) { return reshape(sizes(c, {d}), {}); }
-
 Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity) {
   if (!known_equal(capacity, past.dims()[2])) {
     Pad room{.before = Dims(4, 0), .after = {0, 0, capacity - past.dims()[2], 0}};
@@ -171,7 +169,7 @@ double head_scale(Call& c, Expr& q) {
   double scale = c.number("scale", 0);
   if (scale != 0) return scale;
   if (auto size = q.dims()[3].constant()) return 1 / std::sqrt(static_cast<double>(*size));
-  q = q * convert(rsqrt(convert(scalar(c, q.dims()[3]), DType::f32)), q.dtype());
+  q = q * convert(rsqrt(scalar(c, q.dims()[3], DType::f32)), q.dtype());
   return 1;
 }
 

@@ -23,9 +23,6 @@ struct Heads {
   Expr q, k, v;
 };
 
-/// A size as an i64 scalar.
-Expr scalar(Call& c, const Dim& d);
-
 /// Where a cache of the size that its caller gave ends: `fresh` is written into each row of `past` from that row's own
 /// start on; the result holds `capacity` tokens.
 Expr written(Call& c, Expr past, Expr fresh, Expr start, const Dim& capacity);

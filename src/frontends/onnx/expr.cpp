@@ -100,6 +100,8 @@ Expr iota(const Call& call, const Dim& size, DType type) {
 
 Expr sizes(const Call& call, Dims dims) { return {&call, weft::sizes(call.module(), std::move(dims))}; }
 
+Expr scalar(const Call& call, const Dim& size, DType type) { return convert(reshape(sizes(call, {size}), {}), type); }
+
 Expr full(const Call& call, DType type, const Dims& dims, double value) {
   return broadcast(number(call, type, value), dims);
 }

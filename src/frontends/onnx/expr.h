@@ -73,6 +73,8 @@ WEFT_UNARY(round)
 WEFT_UNARY(is_nan)
 #undef WEFT_UNARY
 
+/// log(1 + exp(x)), which overflows nowhere.
+inline Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
 Expr select(Expr condition, Expr yes, Expr no);
 inline Expr select(Expr condition, Expr yes, double no) { return select(condition, yes, like(yes, no)); }
 inline Expr select(Expr condition, double yes, Expr no) { return select(condition, like(no, yes), no); }
@@ -96,7 +98,10 @@ Expr with_rank(Expr x, int64_t rank);
 Expr along(Expr x, int64_t axis, int64_t rank);
 /// 0, 1, 2 ... of i64 along a new vector of `size`.
 Expr iota(const Call& call, const Dim& size, DType type = DType::i64);
+/// A vector of i64.
 Expr sizes(const Call& call, Dims dims);
+/// One size, as a scalar.
+Expr scalar(const Call& call, const Dim& size, DType type = DType::i64);
 /// `value` everywhere.
 Expr full(const Call& call, DType type, const Dims& dims, double value);
 

@@ -27,12 +27,12 @@ Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& 
   if (c.has_input(6)) {  // keys at and after this position are padding; the last row is the last real key
     Expr length = reshape(convert(arg(c, 6), DType::i64), {q.dims()[0], 1, 1, 1});
     Expr sees = along(iota(c, keys), 3, 4) < length;
-    if (reach.is_limited()) sees = sees & visible(c, reach, rows, keys, length - reshape(sizes(c, {rows}), {}));
+    if (reach.is_limited()) sees = sees & visible(c, reach, rows, keys, length - scalar(c, rows));
     reach = {};
     return joined_masks(c, mask, sees, type);
   }
   if (reach.left < 0 && reach.right < 0 && !(reach.causal && c.wants_output(3))) return mask;
-  mask = joined_masks(c, mask, visible(c, reach, rows, keys, reshape(sizes(c, {past}), {})), type);
+  mask = joined_masks(c, mask, visible(c, reach, rows, keys, scalar(c, past)), type);
   reach = {};
   return mask;
 }

@@ -20,14 +20,14 @@ Value container(Call& c, size_t i, Type::Kind kind) {
 Value sequence(Call& c, size_t i = 0) { return container(c, i, Type::Kind::sequence); }
 
 /// A whole number in a tensor of one element.
-Value scalar(Call& c, size_t i) {
+Value whole_number(Call& c, size_t i) {
   Expr x = arg(c, i);
   if (!is_integer(x.dtype()) || (x.rank() > 0 && !known_equal(x.value.shape().elements(), 1)))
     c.fail("E141", cat("needs one whole number as input ", i, ", has ", x.value.type()));
   return reshape(convert(x, DType::i64), {});
 }
-std::optional<Value> optional_scalar(Call& c, size_t i) {
-  return c.has_input(i) ? std::optional(scalar(c, i)) : std::nullopt;
+std::optional<Value> optional_number(Call& c, size_t i) {
+  return c.has_input(i) ? std::optional(whole_number(c, i)) : std::nullopt;
 }
 
 Values sequence_construct(Call& c) {
@@ -45,15 +45,15 @@ Values sequence_empty(Call& c) {
   return {collect(c.module(), Type::sequence(element), {})};
 }
 
-Values sequence_at(Call& c) { return {item_of(c.module(), sequence(c), scalar(c, 1))}; }
+Values sequence_at(Call& c) { return {item_of(c.module(), sequence(c), whole_number(c, 1))}; }
 
 Values sequence_length(Call& c) { return {length_of(c.module(), sequence(c))}; }
 
-Values sequence_insert(Call& c) { return {insert_item(c.module(), sequence(c), c.input(1), optional_scalar(c, 2))}; }
+Values sequence_insert(Call& c) { return {insert_item(c.module(), sequence(c), c.input(1), optional_number(c, 2))}; }
 
 Values sequence_erase(Call& c) {
   Value all = sequence(c);
-  auto at = optional_scalar(c, 1);
+  auto at = optional_number(c, 1);
   auto items = known_items(all);
   auto known = at ? known_contents(*at) : std::optional(Dims{-1});
   if (!items || !known || !(*known)[0].is_constant()) {

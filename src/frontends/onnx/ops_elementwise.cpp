@@ -136,8 +136,7 @@ Values hard_swish(Call& c) {
   return {x * clamp(x * (1.0 / 6) + 0.5, 0, 1)};
 }
 
-Expr softplus_of(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
-Values softplus(Call& c) { return {softplus_of(arg(c, 0))}; }
+Values softplus(Call& c) { return {softplus(arg(c, 0))}; }
 
 Values softsign(Call& c) {
   Expr x = arg(c, 0);
@@ -146,7 +145,7 @@ Values softsign(Call& c) {
 
 Values mish(Call& c) {
   Expr x = arg(c, 0);
-  return {x * tanh(softplus_of(x))};
+  return {x * tanh(softplus(x))};
 }
 
 Values swish(Call& c) {

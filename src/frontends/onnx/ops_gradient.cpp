@@ -140,7 +140,7 @@ struct Rule {
       kept[static_cast<size_t>(axis)] = 1;
     }
     Expr share = g;
-    if (op.fn == ReduceFn::mean) share = g / convert(reshape(sizes(c, {count}), {}), g.dtype());
+    if (op.fn == ReduceFn::mean) share = g / scalar(c, count, g.dtype());
     return Values{broadcast(reshape(share, kept), in(0).dims())};
   }
 

@@ -48,7 +48,7 @@ Values tensor_scatter(Call& c) {
     c.fail("E145", cat("mode '", printable(mode), "' is not linear or circular"));
   Expr position = along(iota(c, update.dims()[at(axis)]), axis, cache.rank());
   if (c.has_input(2)) position = position + along(convert(arg(c, 2), DType::i64), 0, cache.rank());
-  if (mode == "circular") position = floor_mod(position, reshape(sizes(c, {cache.dims()[at(axis)]}), {}));
+  if (mode == "circular") position = floor_mod(position, scalar(c, cache.dims()[at(axis)]));
   return {c.emit(ScatterElements{.axis = axis}, {cache, broadcast(position, update.dims()), update})};
 }
 

@@ -392,7 +392,7 @@ Values shape_of(Call& c) {
   return {sizes(c, Dims(dims.begin() + start, dims.begin() + std::max(start, end)))};
 }
 
-Values size_of(Call& c) { return {reshape(sizes(c, {c.input(0).shape().elements()}), {})}; }
+Values size_of(Call& c) { return {scalar(c, c.input(0).shape().elements())}; }
 
 int64_t block_size(Call& c, Expr x) {
   int64_t block = c.integer("blocksize");

@@ -233,8 +233,8 @@ Values range(Call& c) {
   if (delta.lower_bound() <= 0 && delta.upper_bound() >= 0) return range_by_data(c);
   Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);
   Expr steps = iota(c, count);
-  if (!(delta == Dim(1))) steps = steps * reshape(sizes(c, {delta}), {});
-  if (!(start == Dim(0))) steps = steps + reshape(sizes(c, {start}), {});
+  if (!(delta == Dim(1))) steps = steps * scalar(c, delta);
+  if (!(start == Dim(0))) steps = steps + scalar(c, start);
   return {convert(steps, type)};
 }
 
@@ -248,7 +248,7 @@ Values one_hot(Call& c) {
   Dims dims = indices.dims();
   dims.insert(dims.begin() + axis, 1);
   indices = reshape(indices, dims);
-  Expr wrapped = select(indices < 0, indices + reshape(sizes(c, {depth}), {}), indices);
+  Expr wrapped = select(indices < 0, indices + scalar(c, depth), indices);
   Expr values = arg(c, 2);
   Expr off = reshape(slice(values, 0, 0, 1), {}), on = reshape(slice(values, 0, 1, 1), {});
   return {select(equal(along(iota(c, depth), axis, rank), wrapped), on, off)};
@@ -267,7 +267,7 @@ struct Pivoted {
 
 Pivoted pivoted(Call& b, Expr m, const Dim& at) {
   const Dims d = m.dims();
-  Expr row = along(iota(b, d[1]), 1, 3), number = reshape(sizes(b, {at}), {});
+  Expr row = along(iota(b, d[1]), 1, 3), number = scalar(b, at);
   Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
   Expr best{&b, b.emit(ArgReduce{.axis = 1}, {size})};  // [batch, 1, 1]
   Expr from = select(equal(row, number), best, select(equal(row, best), number, row));

@@ -106,7 +106,7 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
   Expr own = along(iota(c, d[0]), 0, 2);
-  Expr first = own - floor_mod(own, convert(scalar(c, width), DType::i64));
+  Expr first = own - floor_mod(own, scalar(c, width));
   Expr row = first + convert(slice(reshape(beams, {d[0], beams.dims()[2]}), 1, 0, d[2]), DType::i64);
   Expr token = along(iota(c, d[2]), 1, 2);
   row = broadcast(select(token < reshape(past, {}), row, own), {d[0], d[2]});

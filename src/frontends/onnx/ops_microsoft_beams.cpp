@@ -146,7 +146,7 @@ Expr reordered(Call& b, Expr x, Expr index) {
 }
 
 Expr length_factor(Call& b, const BeamRules& r, const Dim& length) {
-  Expr n = convert(reshape(sizes(b, {length}), {}), DType::f32);
+  Expr n = scalar(b, length, DType::f32);
   return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
 }
 
@@ -164,7 +164,7 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
   Dim vocabulary = scores.dims()[1];
   Expr sums = reshape(scores, {r.batch, k, vocabulary}) + reshape(beams.scores, {r.batch, k, 1});
   Values top = b.emit_all(TopK{.k = 2 * k, .axis = 1}, {reshape(sums, {r.batch, vocabulary * Dim(k)})});
-  Expr score{&b, top[0]}, place{&b, top[1]}, size = reshape(sizes(b, {vocabulary}), {});
+  Expr score{&b, top[0]}, place{&b, top[1]}, size = scalar(b, vocabulary);
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
@@ -184,7 +184,7 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
   Expr is_full = beams.used >= static_cast<double>(k);
   beams.done = beams.done | (r.stops_early ? is_full : is_full & (worst >= best));
   beams.scores = select(goes_on, reordered(b, score, next), 0);
-  Expr here = equal(along(iota(b, r.most), 2, 3), reshape(sizes(b, {length}), {}));
+  Expr here = equal(along(iota(b, r.most), 2, 3), scalar(b, length));
   Expr column = reshape(chosen, {r.batch, k, 1});
   beams.tokens = select(here, column, reordered(b, beams.tokens, from));
   Expr row = from + along(iota(b, r.batch), 0, 2) * static_cast<double>(k);

@@ -17,8 +17,6 @@ namespace {
 
 constexpr int64_t most_rows = 32;
 
-Expr scalar(Call& c, const Dim& d) { return reshape(sizes(c, {d}), {}); }
-
 /// A table of [rows, columns] read at (row, index[row, k]).
 Expr picked(Call& c, Expr table, Expr index) { return {&c, c.emit(GatherElements{.axis = 1}, {table, index})}; }
 

@@ -35,7 +35,7 @@ namespace {
 Expr marked(Call& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
-  Expr place = select(counts, convert(ids, DType::i64), reshape(sizes(b, {vocabulary}), {}));
+  Expr place = select(counts, convert(ids, DType::i64), scalar(b, vocabulary));
   Expr one = full(b, DType::i64, place.dims(), 1);
   Expr all{&b, b.emit(ScatterElements{.axis = 1}, {none, place, one})};
   return slice(all, 1, 0, vocabulary) > 0;
@@ -75,7 +75,7 @@ Expr ruled(Call& b, const ScoreRules& r, Expr scores, Expr tokens) {
   if (r.ngram > 0) scores = select(repeating(b, tokens, r.ngram, vocabulary), lowest_score, scores);
   if (r.allowed) scores = select(along(inside(b, r.allowed), 1, 2), scores, lowest_score);
   if (r.least) {
-    Expr is_short = reshape(sizes(b, {length}), {}) < inside(b, r.least);
+    Expr is_short = scalar(b, length) < inside(b, r.least);
     Expr ends = equal(along(iota(b, vocabulary), 1, 2), static_cast<double>(r.end));
     scores = select(is_short & ends, lowest_score, scores);
   }
@@ -145,7 +145,7 @@ Generator decoder_only(Call& c, Expr ids, Value given_mask, double pad) {
   for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], rows, 1, 3, 5));
   Value lengths = slice(seen, 1, given - 1, 1), shown = mask;
   auto next = [=, &decoder](Call& b, Expr token, Expr, const Dim& trip, const Values& pasts) {
-    Expr position = inside(b, lengths) + convert(reshape(sizes(b, {trip}), {}), DType::i32);
+    Expr position = inside(b, lengths) + scalar(b, trip, DType::i32);
     Values in = {token, position, concat(b, {inside(b, shown), full(b, DType::i32, {rows, trip + 1}, 1)}, 1)};
     in.insert(in.end(), pasts.begin(), pasts.end());
     return decoded(b, decoder, in);
@@ -203,7 +203,7 @@ Values search(Call& c, const Choice& choice) {
     Decoded step = g.next(b, {&b, now[1]}, so_far, trip, Values(now.begin() + pasts, now.end()));
     Values moved(now.begin() + 3, now.begin() + pasts);
     auto [next, is_done] = chosen(choice.choose(b, ruled(b, rules, step.scores, so_far), moved), {&b, now[2]});
-    Expr here = equal(along(iota(b, most), 1, 2), reshape(sizes(b, {length}), {}));
+    Expr here = equal(along(iota(b, most), 1, 2), scalar(b, length));
     Expr goes_on = !(reduce(ReduceFn::min, convert(is_done, DType::i32), {0, 1}, false) > 0);
     Values results = {goes_on, select(here, next, all), next, is_done};
     results.insert(results.end(), moved.begin(), moved.end());
@@ -255,7 +255,7 @@ Expr filtered(Call& b, const SamplingRules& r, Expr scores) {
     Expr before = concat(b, {full(b, DType::f32, {dims[0], 1}, 0), slice(sums, 1, 0, vocabulary - 1)}, 1);
     gone = (place > 0.0) & (before > r.top_p);
   } else {
-    Expr may_go = place < reshape(sizes(b, {vocabulary - r.least}), {});
+    Expr may_go = place < scalar(b, vocabulary - r.least);
     gone = (equal(place, 0.0) | may_go) & (sums <= 1 - r.top_p);
   }
   Expr kept = select(gone, r.filter, {&b, sorted[0]});
@@ -272,7 +272,7 @@ Expr sampled(Call& b, const SamplingRules& r, Expr scores, Values& state) {
   Expr sums{&b, b.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
   Expr at = random_rows(b, dims[0], state[0]) * slice(sums, 1, dims[1] - 1, 1);
   Expr found = reduce(ReduceFn::sum, convert(sums <= at, DType::i64), {1});
-  return convert(min(found, reshape(sizes(b, {dims[1] - 1}), {})), DType::i32);
+  return convert(min(found, scalar(b, dims[1] - 1)), DType::i32);
 }
 
 Values sampling(Call& c) {

@@ -19,8 +19,6 @@ Expr with_last_axis(Expr x) {
 /// x[i] without the first axis.
 Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
 
-Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
-
 /// x / rms(x) over the last axis cut into pieces of `size`, [.., n, size].
 Expr normalized(Expr x, const Dim& size, double epsilon) {
   Dims cut = x.dims();
@@ -137,7 +135,7 @@ Values engram_gate(Call& c) {
     require_dims(c, c.input(i), {d[2], d[3]}, "scales");
     return convert(arg(c, i), DType::f32);
   };
-  Expr root = sqrt(convert(reshape(sizes(c, {d[3]}), {}), DType::f32));
+  Expr root = sqrt(scalar(c, d[3], DType::f32));
   Expr dot = reduce(ReduceFn::sum, unit(key) * scale(3) * (unit(arg(c, 1)) * scale(4)), {3}) / root;
   Expr gate = sigmoid(sign(dot) * sqrt(max(abs(dot), 1e-6f)));
   Expr y = gate * convert(reshape(arg(c, 2), {d[0], d[1], 1, d[3]}), DType::f32), rounded = convert(y, key.dtype());

@@ -60,8 +60,6 @@ Packed packed_of(Call& c) {
   return p;
 }
 
-Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
-
 /// Gates [tokens, heads, width] from [tokens.., heads] or [tokens.., heads, width].
 Expr gate_of(Call& c, size_t i, const Packed& p) {
   Expr x = convert(arg(c, i), DType::f32);

@@ -241,7 +241,7 @@ Value covers_all(Call& c, const Pool& pool, Expr x) {
   for (size_t a = 0; a < pool.kernel.size(); ++a) {
     const Dim& size = x.dims()[a + 2];
     if (size.is_constant() && !known_equal(size, pool.kernel[a])) return {};
-    all = all & equal(reshape(sizes(c, {size}), {}), static_cast<double>(pool.kernel[a]));
+    all = all & equal(scalar(c, size), static_cast<double>(pool.kernel[a]));
   }
   return all;
 }
@@ -272,15 +272,15 @@ Values lp_pool(Call& c) {
 /// Positions counted with the first spatial axis running fastest.
 Expr column_major(Expr position, const Dims& spatial) {
   Dim plane = product(spatial);
-  auto scalar = [&](const Dim& d) { return reshape(sizes(*position.call, {d}), {}); };
-  Expr image = apply(Fn::div, position, scalar(plane));
-  Expr rest = position - image * scalar(plane), result = image * scalar(plane);
+  const Call& c = *position.call;
+  Expr image = apply(Fn::div, position, scalar(c, plane));
+  Expr rest = position - image * scalar(c, plane), result = image * scalar(c, plane);
   Dim stride = plane;
   for (size_t i = spatial.size(); i-- > 0;) {
     stride = floordiv(stride, spatial[i]);
-    Expr coordinate = floor_mod(rest, scalar(spatial[i]));
-    rest = apply(Fn::div, rest, scalar(spatial[i]));
-    result = result + coordinate * scalar(stride);
+    Expr coordinate = floor_mod(rest, scalar(c, spatial[i]));
+    rest = apply(Fn::div, rest, scalar(c, spatial[i]));
+    result = result + coordinate * scalar(c, stride);
   }
   return result;
 }
@@ -297,8 +297,8 @@ Values max_pool(Call& c) {
 /// Positions of windows along one axis of `size`, [windows * kernel]: where they read, -1 in the padding.
 Expr window_positions(Call& c, const Pool& pool, size_t axis, const Dim& size, const Dim& windows) {
   Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(pool.strides[axis]);
-  Expr read = window + along(iota(c, pool.kernel[axis]), 1, 2) - reshape(sizes(c, {pool.pads_begin[axis]}), {});
-  Expr inside = (read >= 0) & (read < reshape(sizes(c, {size}), {}));
+  Expr read = window + along(iota(c, pool.kernel[axis]), 1, 2) - scalar(c, pool.pads_begin[axis]);
+  Expr inside = (read >= 0) & (read < scalar(c, size));
   return reshape(select(inside, read, -1), {windows * Dim(pool.kernel[axis])});
 }
 
@@ -320,9 +320,8 @@ Values masked_max_pool(Call& c) {
     size = size * x.dims()[a];
   }
   require_less_equal(1, masks, "MaxpoolWithMask: masks");
-  auto count = [&](const Dim& n) { return reshape(sizes(c, {n}), {}); };
   mask = reshape(mask, {masks * size});
-  Expr pixel = along(iota(c, size), 1, 2), begin = floor_mod(iota(c, channels) * count(size), count(masks));
+  Expr pixel = along(iota(c, size), 1, 2), begin = floor_mod(iota(c, channels) * scalar(c, size), scalar(c, masks));
   bool is_one = known_equal(masks, 1);
   mask = is_one ? broadcast(mask, {channels, size}) : gathered(c, mask, along(begin, 0, 2) + pixel);
   Expr stops = equal(mask, 0);
@@ -406,7 +405,7 @@ Values col2im(Call& c) {
     auto inside = static_cast<int64_t>(a);
     Expr at = along(iota(c, block[a]), inside, 2 * axes) * static_cast<double>(w.dilations[a]) +
               along(iota(c, places[a]), axes + inside, 2 * axes) * static_cast<double>(w.strides[a]);
-    position = position * reshape(sizes(c, {padded[a]}), {}) + at;
+    position = position * scalar(c, padded[a]) + at;
   }
   Dim channels = floordiv(x.dims()[1], area), count = product(places) * area, batch = x.dims()[0];
   Expr values = reshape(x, {batch, channels, count});

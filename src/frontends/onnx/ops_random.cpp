@@ -39,7 +39,7 @@ Words round(const Words& x, const Key& key) {
 }
 
 /// A size as a scalar of u64.
-Expr as_word(Call& c, const Dim& size) { return convert(reshape(sizes(c, {size}), {}), DType::u64); }
+Expr as_word(Call& c, const Dim& size) { return scalar(c, size, DType::u64); }
 
 Key key_of(Call& c) {
   if (c.has("seed")) {
@@ -139,7 +139,7 @@ Values multinomial(Call& c) {
   Expr at = reshape(uniform(c, x.dtype(), {batch, samples}), {batch, samples, 1});
   Expr below = convert(reshape(sums, {batch, 1, classes}) <= at, DType::i64);
   Expr found = reduce(ReduceFn::sum, below, {2}, false);
-  Expr last = reshape(sizes(c, {classes - 1}), {});
+  Expr last = scalar(c, classes - 1);
   return {convert(min(found, last), type)};
 }
 

@@ -149,7 +149,7 @@ Track run_direction(const Network& n, const std::vector<Gate>& gate, int64_t d, 
     cell_of(step, hidden, cell);
     shown = hidden;
     if (weights.lengths) {  // rows that have ended keep their state and show zeros
-      Expr runs = inside(body, weights.lengths) > reshape(sizes(body, {at}), {});
+      Expr runs = inside(body, weights.lengths) > scalar(body, at);
       shown = select(runs, hidden, 0), hidden = select(runs, hidden, past), cell = select(runs, cell, past_cell);
     }
     return has_cell ? Values{hidden, cell, shown} : Values{hidden, shown};

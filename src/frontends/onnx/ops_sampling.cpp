@@ -14,8 +14,6 @@ namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-Expr size_of(Call& c, const Dim& size, DType type) { return convert(reshape(sizes(c, {size}), {}), type); }
-
 /// Spatial axes and channels of an image [batch, channels, spatial...], channels moved last.
 Expr channels_last(Expr x) {
   std::vector<int64_t> order = {0};
@@ -56,7 +54,7 @@ Expr reflected(Expr x, Expr low, Expr high) {
 
 /// From [-1, 1] to positions between pixels, brought inside as the padding says.
 Expr position_of(Call& c, Expr g, const Dim& size, const Grid& how, bool is_cubic) {
-  Expr n = size_of(c, size, g.dtype());
+  Expr n = scalar(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
   // Cubic weights come from the position as it is; the pixels that they count are brought inside one by one.
   if (how.padding == "border") return is_cubic ? x : min(max(x, 0), n - 1);
@@ -90,7 +88,7 @@ std::vector<Tap> taps_of(Call& c, Expr x, const Dim& size, const Grid& how, cons
       taps.push_back({index, cubic_weight(x - index)});
     }
   }
-  Expr n = size_of(c, size, x.dtype());
+  Expr n = scalar(c, size, x.dtype());
   for (Tap& tap : taps) {
     if (how.padding == "zeros") tap.weight = select((tap.index >= 0) & (tap.index <= n - 1), tap.weight, 0);
     bool mirrors = how.padding == "reflection";
@@ -155,7 +153,7 @@ Values grid_sample(Call& c) {
 
 /// Positions of `size` pixels from -1 to 1: their centres, or with the outer ones on the edge.
 Expr axis_positions(Call& c, const Dim& size, bool aligned, DType type) {
-  Expr i = convert(iota(c, size), type), n = size_of(c, size, type);
+  Expr i = convert(iota(c, size), type), n = scalar(c, size, type);
   return aligned ? i * 2 / max(n - 1, 1) - 1 : (i * 2 + 1) / n - 1;
 }
 
@@ -184,7 +182,7 @@ Values affine_grid(Call& c) {
 
 /// The two pixels around positions inside a region, and 0 for those more than a pixel outside the image.
 std::vector<Tap> region_taps(Call& c, Expr x, const Dim& size) {
-  Expr n = size_of(c, size, x.dtype());
+  Expr n = scalar(c, size, x.dtype());
   Expr counts = select((x < -1) | (x > n), like(x, 0), like(x, 1));
   x = min(max(x, 0), n - 1);
   Expr low = floor(x), part = x - low;
@@ -202,7 +200,7 @@ Cut cut(Call& c, Expr low, Expr length, int64_t bins, const Dim& most, Value own
   Dim count = low.dims()[0];
   Dims all = {count, bins, most}, flat = {count, most * Dim(bins)};
   Expr bin = convert(along(iota(c, bins), 1, 3), length.dtype()), sample = along(iota(c, most), 2, 3);
-  Expr number = own ? Expr{&c, own} : reshape(sizes(c, {most}), {});  // of samples: [regions, 1, 1]
+  Expr number = own ? Expr{&c, own} : scalar(c, most);  // of samples: [regions, 1, 1]
   Expr real = convert(number, length.dtype());
   auto per_region = [&](Expr x) { return reshape(x, {count, 1, 1}); };
   Expr step = per_region(length) / static_cast<double>(bins);
@@ -359,7 +357,7 @@ Values deform_conv(Call& c) {
     auto axis = static_cast<int64_t>(a);
     Expr tap{&c, constant(c.module(), tap_positions(kernel, a, window.dilations[a]))};
     Expr start = along(iota(c, out[a]), axis + 2, rank) * static_cast<double>(window.strides[a]);
-    Expr pad = reshape(sizes(c, {window.pads_begin[a]}), {});
+    Expr pad = scalar(c, window.pads_begin[a]);
     Expr base = convert(start + along(tap, 1, rank) - pad, x.dtype());
     Expr moved = broadcast(base, points) + reshape(slice(shift, 2, axis, 1), points);
     places.push_back(taps_of(c, moved, x.dims()[a + 2], {.aligned = false, .padding = "zeros"}, "linear"));
@@ -379,7 +377,7 @@ Values deform_conv(Call& c) {
 /// Where `count` samples of regions [regions, 1] from `low` to `high` (0 and 1: the first and last pixel) lie among
 /// `size` pixels: [regions, count]. One sample lies in the middle.
 Expr crop_positions(Call& c, Expr low, Expr high, const Dim& count, const Dim& size) {
-  Expr last = size_of(c, size - 1, low.dtype()), n = size_of(c, count, low.dtype());
+  Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);
   Expr sample = convert(number, low.dtype()), is_single = n <= 1;
   Expr step = (high - low) * last / max(n - 1, 1);
@@ -410,7 +408,7 @@ Values crop_and_resize(Call& c) {
     return reshape(p, axis == 0 ? Dims{count, size[0], 1} : Dims{count, 1, size[1]});
   };
   Expr y = positions(0), z = positions(1);
-  Expr height = size_of(c, x.dims()[1] - 1, y.dtype()), width = size_of(c, x.dims()[2] - 1, y.dtype());
+  Expr height = scalar(c, x.dims()[1] - 1, y.dtype()), width = scalar(c, x.dims()[2] - 1, y.dtype());
   Expr inside = (y >= 0) & (y <= height) & (z >= 0) & (z <= width);
   Expr image = with_last_axis(broadcast(reshape(convert(arg(c, 2), DType::i64), {count, 1, 1}), points));
   auto pixel = [&](Expr row, Expr column) {

@@ -12,7 +12,6 @@
 namespace weft::onnx {
 namespace {
 
-Expr as_number(const Call& c, const Dim& dim) { return reshape(sizes(c, {dim}), {}); }
 Expr zeros(const Call& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
 Expr gather(Expr x, Expr indices) { return {x.call, x.call->emit(Gather{.axis = 0}, {x, indices})}; }
 Expr running_sum(Expr x) { return {x.call, x.call->emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {x})}; }
@@ -26,7 +25,7 @@ Expr true_places(Call& c, Expr flags) {
   const Dim size = flags.dims()[0];
   Expr ones = convert(flags, DType::i64);
   Dim count = c.sizes_or_bound(reduce(ReduceFn::sum, ones, {0}), {std::nullopt}, {size})[0];
-  Expr places = select(flags, running_sum(ones) - 1.0, as_number(c, count));
+  Expr places = select(flags, running_sum(ones) - 1.0, scalar(c, count));
   return slice(scatter(zeros(c, count + 1), places, iota(c, size)), 0, 0, count);
 }
 
@@ -42,8 +41,8 @@ Values non_zero(Call& c) {
   Dim step = 1;
   for (size_t a = x.dims().size(); a-- > 0;) {
     const Dim& size = x.dims()[a];
-    Expr row = a + 1 == x.dims().size() ? places : places / max(as_number(c, step), 1);
-    if (a > 0) row = floor_mod(row, max(as_number(c, size), 1));
+    Expr row = a + 1 == x.dims().size() ? places : places / max(scalar(c, step), 1);
+    if (a > 0) row = floor_mod(row, max(scalar(c, size), 1));
     rows.insert(rows.begin(), reshape(row, {1, count}));
     step *= size;
   }
@@ -146,18 +145,18 @@ Values unique_as_they_come(Call& c) {
 Values non_max_suppression(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}});
   Expr boxes = arg(c, 0), scores = arg(c, 1);
-  auto scalar = [&](size_t i, double fallback) {
+  auto limit = [&](size_t i, double fallback) {
     return c.has_input(i) ? reshape(arg(c, i), {}) : number(c, DType::f32, fallback);
   };
   Dim most = c.has_input(2) ? min(max(c.size(2, INT64_MIN), 0), scores.dims().at(2)) : Dim(0);
   int64_t form = c.integer("center_point_box", 0);
   if (form != 0 && form != 1) c.fail("E145", cat("center_point_box must be 0 or 1, is ", form));
   Expr taken{&c, c.emit(NonMaxSuppression{.most = most, .centers = form == 1},
-                        {boxes, scores, scalar(3, 0), scalar(4, -std::numeric_limits<double>::infinity())})};
+                        {boxes, scores, limit(3, 0), limit(4, -std::numeric_limits<double>::infinity())})};
   const Dim classes = scores.dims()[1];
   taken = flat(taken);
   Expr places = true_places(c, taken >= 0);
-  Expr row = places / max(as_number(c, most), 1), per_batch = max(as_number(c, classes), 1);
+  Expr row = places / max(scalar(c, most), 1), per_batch = max(scalar(c, classes), 1);
   Dims column = {places.dims()[0], 1};
   Values columns = {reshape(row / per_batch, column), reshape(floor_mod(row, per_batch), column),
                     reshape(gather(taken, places), column)};

@@ -15,7 +15,7 @@ Values cosine_window(Call& c, double a0, double a1, double a2) {
   Dim size = c.size(0);
   bool periodic = c.flag("periodic", true);
   DType type = c.element("output_datatype", DType::f32);
-  Expr whole = convert(reshape(sizes(c, {periodic ? size : size - 1}), {}), DType::f64);
+  Expr whole = scalar(c, periodic ? size : size - 1, DType::f64);
   Expr angle = convert(iota(c, size), DType::f64) * (2 * M_PI) / whole;
   Expr w = cos(angle) * a1 + a0;
   if (a2 != 0) w = w + cos(angle * 2) * a2;
@@ -28,7 +28,7 @@ struct Twiddles {
 };
 Twiddles twiddles(Call& c, const Dim& rows, const Dim& columns, const Dim& n, DType type) {
   Expr turns = along(iota(c, rows), 0, 2) * along(iota(c, columns), 1, 2);
-  Expr whole = reshape(sizes(c, {n}), {});
+  Expr whole = scalar(c, n);
   // Whole turns are taken off in integers, where nothing is lost.
   Expr angle = convert(floor_mod(turns, whole), DType::f64) * (2 * M_PI) / convert(whole, DType::f64);
   return {convert(cos(angle), type), convert(sin(angle), type)};
@@ -59,7 +59,7 @@ Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
   flat.pop_back();
   auto part = [&](int64_t i) { return reshape(slice(x, last, i, 1), flat); };
   Expr re = part(0), im = is_real ? re : part(1);
-  Expr whole = convert(reshape(sizes(c, {n}), {}), x.dtype());
+  Expr whole = scalar(c, n, x.dtype());
   auto column = [](Expr v) {
     Dims dims = v.dims();
     dims.push_back(1);
@@ -67,8 +67,7 @@ Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
   };
   if (gives_real) {  // bins between the first and the middle stand for their mirror images too
     Expr k = iota(c, bins);
-    Expr twice = select(equal(k, 0) | equal(k * 2, reshape(sizes(c, {n}), {})), number(c, x.dtype(), 1),
-                        number(c, x.dtype(), 2));
+    Expr twice = select(equal(k, 0) | equal(k * 2, scalar(c, n)), number(c, x.dtype(), 1), number(c, x.dtype(), 2));
     return column((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);
   }
   double sign = inverse ? 1 : -1;
@@ -104,7 +103,7 @@ Values stft(Call& c) {
   if (step.upper_bound() < 1) c.fail("E145", cat("frame_step must be >=1, is ", step));
   Dim length = c.has_input(3) ? c.size(3) : c.has_input(2) ? c.input(2).dims()[0] : x.dims()[1];
   Dim frames = floordiv(x.dims()[1] - length, step) + 1;
-  Expr start = iota(c, frames) * reshape(sizes(c, {step}), {});
+  Expr start = iota(c, frames) * scalar(c, step);
   Expr position = along(start, 0, 2) + along(iota(c, length), 1, 2);
   Expr windows{&c, c.emit(Gather{.axis = 1}, {x, position})};
   if (c.has_input(2)) windows = windows * along(arg(c, 2), 2, 4);

@@ -155,7 +155,7 @@ Values gather_packed(Call& c) {
   require_equal(table.dims()[1], blocks * Dim(format->bytes), "GatherPacked: bytes of a row");
   Dims result = index.dims();
   result.push_back(size);
-  Expr end = reshape(sizes(c, {table.dims()[0]}), {});
+  Expr end = scalar(c, table.dims()[0]);
   index = reshape(select((index >= 0) & (index < end), index, 0), {rows});
   Block block{c, reshape(gathered(c, table, index), {rows, blocks, format->bytes})};
   return {convert(reshape(format->restored(block), result), type)};
