@@ -2,7 +2,6 @@
 #include "passes/canonicalise_views.h"
 
 #include <algorithm>
-#include <array>
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
@@ -71,26 +70,13 @@ std::optional<Value> merged_view(Module& module, Instruction& i) {
   return std::nullopt;
 }
 
-/// True when every value of `from` is also one of `to`.
-bool widens(DType from, DType to) {
-  if (from == DType::boolean) return is_integer(to) || is_float(to);
-  if (is_float(from) && is_float(to)) {
-    constexpr std::array order = {DType::f16, DType::f32, DType::f64};
-    auto place = [&](DType type) { return std::ranges::find(order, type == DType::bf16 ? DType::f16 : type); };
-    bool both_narrow = bits(from) == 16 && bits(to) == 16;
-    return !both_narrow && place(from) != order.end() && place(to) != order.end() && place(from) < place(to);
-  }
-  return is_signed_integer(from) && is_signed_integer(to) && bits(from) < bits(to);
-}
-
 std::optional<Value> merged_convert(Module& module, Instruction& i) {
   const auto* op = i.as<Convert>();
   if (!op) return std::nullopt;
   Value x = i.inputs[0];
   if (x.dtype() == op->to) return x;
-  const auto* inner = x.def->as<Convert>();
-  if (!inner || !widens(x.def->inputs[0].dtype(), inner->to)) return std::nullopt;
-  Value source = x.def->inputs[0];
+  Value source = before_widening(x);
+  if (source == x) return std::nullopt;
   return source.dtype() == op->to ? source : module.append(*op, {source});
 }
 

@@ -489,7 +489,7 @@ Value written(Module& module, const Sum& sum, int64_t rank) {
   bool is_plain = sum.offset == AxisNumbers{};
   for (const Sum::Term& term : sum.terms) {
     Value factor = axis_constant(module, DType::f64, term.factor, rank);
-    Value part = apply(module, Fn::mul, {convert(module, term.integer, DType::f64), factor});
+    Value part = apply(module, Fn::mul, {convert(module, before_widening(term.integer), DType::f64), factor});
     result = is_plain ? part : apply(module, Fn::add, {part, result});
     is_plain = false;
   }

@@ -2,12 +2,29 @@
 #include "passes/match.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
 
 namespace weft {
+namespace {
+
+/// True when every value of `from` is also one of `to`.
+bool widens(DType from, DType to) {
+  if (from == DType::boolean) return is_integer(to) || is_float(to);
+  if (is_float(from) && is_float(to)) {
+    constexpr std::array order = {DType::f16, DType::f32, DType::f64};
+    auto place = [&](DType type) { return std::ranges::find(order, type == DType::bf16 ? DType::f16 : type); };
+    bool both_narrow = bits(from) == 16 && bits(to) == 16;
+    return !both_narrow && place(from) != order.end() && place(to) != order.end() && place(from) < place(to);
+  }
+  bool keeps_sign = is_signed_integer(to) || !is_signed_integer(from);
+  return is_integer(from) && is_integer(to) && keeps_sign && bits(from) < bits(to);
+}
+
+}  // namespace
 
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites) {
   bool changed = false;
@@ -37,6 +54,11 @@ std::optional<double> splat_number(Value value) {
 Value without_broadcast(Value value) {
   while (value.def->is<Broadcast>()) value = value.def->inputs[0];
   return value;
+}
+
+Value before_widening(Value value) {
+  const auto* op = value.def->as<Convert>();
+  return op && widens(value.def->inputs[0].dtype(), op->to) ? value.def->inputs[0] : value;
 }
 
 Instruction* as_fn(Value value, Fn fn) {

@@ -18,6 +18,8 @@ bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 std::optional<double> splat_number(Value value);
 /// The operand before any broadcasts.
 Value without_broadcast(Value value);
+/// The value that was converted to one of a type that holds all its values, or `value` itself.
+Value before_widening(Value value);
 /// The instruction when `value` is fn of something, else null.
 Instruction* as_fn(Value value, Fn fn);
 /// For a commutative fn: the operand beside `known`, when `value` is fn(known, other) in either order.
