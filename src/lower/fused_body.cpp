@@ -265,13 +265,15 @@ void FusedBody::emit(const Instruction& i) {
   } else if (roundings_.contains(&i)) {
     std::vector<Value> parts = operands(i);
     DType type = register_type(parts[0].dtype());
+    if (quick_) result = DType::i32;  // as wide as f32, to which it mostly goes back
     text = cat(quick_ ? "quick_nearest" : rounding_function(parts[0]), "<", kernel_type(result), ">(",
                operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type),
                quick_ ? ", doubt)" : ")");
     if (!quick_) kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
     Convert to{.to = quick_ && op->to == DType::f64 ? DType::f32 : op->to, .saturate = op->saturate};
-    text = conversion_text(operand(i.inputs[0], compute_type(i.inputs[0].dtype())), to);
+    bool is_rounded = quick_ && roundings_.contains(i.inputs[0].def);
+    text = conversion_text(operand(i.inputs[0], is_rounded ? DType::i32 : compute_type(i.inputs[0].dtype())), to);
   } else if (const auto* op = i.as<Bitcast>()) {
     DType from = i.inputs[0].dtype();
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");
