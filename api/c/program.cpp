@@ -223,10 +223,16 @@ size_t weft_input_count(const weft_program* program) { return program ? program-
 size_t weft_output_count(const weft_program* program) { return program ? program->outputs.size() : 0; }
 
 weft_status* weft_input(const weft_program* program, size_t index, weft_port* port) {
-  return guarded([&] { fill_port(required(program, "program").executable->inputs(), program->inputs, index, port); });
+  return guarded([&] {
+    const weft_program& p = required(program, "program");
+    fill_port(p.executable->inputs(), p.inputs, index, port);
+  });
 }
 weft_status* weft_output(const weft_program* program, size_t index, weft_port* port) {
-  return guarded([&] { fill_port(required(program, "program").executable->outputs(), program->outputs, index, port); });
+  return guarded([&] {
+    const weft_program& p = required(program, "program");
+    fill_port(p.executable->outputs(), p.outputs, index, port);
+  });
 }
 
 const char* weft_program_device(const weft_program* program) { return program ? program->device.c_str() : ""; }
