@@ -160,11 +160,11 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for x of f32 that stands for a number within 2^-11 of it, where that matters. Lanes in which that number
+/// The same for x of f32 that stands for a number within `most` of it, where that matters. Lanes in which that number
 /// may round otherwise are noted in `doubt`.
 template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, Vec<i32, lanes_of<V>>& doubt) {
-  constexpr V error(0x1p-11f);
+WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 most, Vec<i32, lanes_of<V>>& doubt) {
+  const V error(most);
   const auto least = small_integers(x - error), greatest = small_integers(x + error);
   doubt |= least ^ greatest;
   return convert<To>(maximum(minimum(least, convert<i32>(high)), convert<i32>(low)));

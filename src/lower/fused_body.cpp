@@ -109,7 +109,7 @@ bool FusedBody::is_quick() const {
     bool is_whole = is_integer(to) && std::ranges::all_of(i->inputs, [](Value x) { return is_integer(x.dtype()); });
     auto found = roundings_.find(i);
     bool is_rounding =
-        found != roundings_.end() && rounds_quickly(found->second[0], found->second[1], found->second[2]);
+        found != roundings_.end() && quick_rounding_error(found->second[0], found->second[1], found->second[2]) > 0;
     if (!is_rounding && !is_sum && !is_whole) return false;
   }
   auto is_integer_store = [&](const Access& access) { return is_integer(access.view.dtype); };
@@ -267,8 +267,10 @@ void FusedBody::emit(const Instruction& i) {
     DType type = register_type(parts[0].dtype());
     if (quick_) result = DType::i32;  // as wide as f32, to which it mostly goes back
     text = cat(quick_ ? "quick_nearest" : rounding_function(parts[0]), "<", kernel_type(result), ">(",
-               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type),
-               quick_ ? ", doubt)" : ")");
+               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type));
+    if (quick_)
+      text += cat(", ", number_text(DType::f32, quick_rounding_error(parts[0], parts[1], parts[2])), ", doubt");
+    text += ")";
     if (!quick_) kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
     Convert to{.to = quick_ && op->to == DType::f64 ? DType::f32 : op->to, .saturate = op->saturate};

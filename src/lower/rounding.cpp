@@ -98,14 +98,15 @@ const char* rounding_function(Value x) {
   return most < 0x1p31 ? "nearest_small" : std::isfinite(most) ? "nearest_number" : "nearest";
 }
 
-bool rounds_quickly(Value x, Value low, Value high) {
+double quick_rounding_error(Value x, Value low, Value high) {
   auto least = splat_of(low), greatest = splat_of(high);
   auto sum = terms_of(x);
-  if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return false;
+  if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
   // Conversions, products and sums each round parts of at most `size`, where a result within the limits matters; beyond
-  // them it is clamped. That is four times 2^-24 of it, and quick_nearest allows 2^-11.
+  // them it is clamped. That is four times 2^-24 of it, and once more where the error is added.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
-  return size * 0x1p-22 <= 0x1p-11;
+  double error = std::exp2(std::ceil(std::log2(size * 5 * 0x1p-24)));
+  return error <= 0x1p-11 ? error : 0;
 }
 
 }  // namespace weft

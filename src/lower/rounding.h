@@ -13,9 +13,9 @@ std::vector<Value> rounding_parts(const Instruction& convert, std::vector<const 
 /// The function of kernels/fused.h that rounds and clamps such a value.
 const char* rounding_function(Value x);
 
-/// Whether f32 mostly tells how `x`, of f64, rounds to the integers of [low, high] (`quick_nearest` in
-/// kernels/fused.h): it is a sum of constants and of integers times constants, small enough for the error that the
-/// function allows.
-bool rounds_quickly(Value x, Value low, Value high);
+/// How far from `x`, of f64, a result of f32 may be, where f32 mostly tells how it rounds to the integers of
+/// [low, high] (`quick_nearest` in kernels/fused.h): a power of two, for small sums of constants and of integers times
+/// constants. 0 for others.
+double quick_rounding_error(Value x, Value low, Value high);
 
 }  // namespace weft
