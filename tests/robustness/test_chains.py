@@ -3,6 +3,7 @@
 
 import os
 import resource
+import statistics
 import subprocess
 
 import pytest
@@ -30,26 +31,28 @@ def compile_seconds(model, folder):
 
 @pytest.fixture(scope="module")
 def seconds(tmp_path_factory):
+    """Of each size: the first compilation, and those after it with the kernels cached, the sizes in turns."""
     folder = tmp_path_factory.mktemp("chains")
     os.environ["WEFT_CACHE_DIR"] = str(folder / "cache")
-    times = []
-    for count in SIZES:
-        (folder / "chain.onnx").write_bytes(chain_model(count).SerializeToString())
-        cold, *warm = (compile_seconds(folder / "chain.onnx", folder) for _ in range(4))
-        times.append((cold, min(warm)))  # the best of three: other processes take caches too
-    print([tuple(round(t, 2) for t in pair) for pair in times])
+    models = [folder / f"chain_{count}.onnx" for count in SIZES]
+    for model, count in zip(models, SIZES):
+        model.write_bytes(chain_model(count).SerializeToString())
+    cold = [compile_seconds(model, folder) for model in models]
+    warm = [[compile_seconds(model, folder) for model in models] for _ in range(3 if FULL else 7)]
+    print(cold, warm)
     del os.environ["WEFT_CACHE_DIR"]
-    return times
+    return cold, warm
 
 
 def test_fast_enough(seconds):
-    for count, (cold, _) in zip(SIZES, seconds):
+    for count, cold in zip(SIZES, seconds[0]):
         assert cold <= count * SECONDS_PER_NODE + KERNEL_SECONDS
 
 
 def test_grows_with_the_number_of_nodes(seconds):
-    (_, short), (_, long) = seconds
-    assert long <= short * (SIZES[1] / SIZES[0]) ** 1.2 + 0.1
+    """In the median of pairs: other processes, on other cores too, make single runs twice as long."""
+    growth = statistics.median((long - 0.1) / short for short, long in seconds[1])
+    assert growth <= (SIZES[1] / SIZES[0]) ** 1.2, seconds[1]
 
 
 def test_runs_on_a_small_stack(tmp_path):
