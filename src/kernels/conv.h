@@ -85,14 +85,26 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
   }
 }
 
+/// Lanes that rows are copied in: whole registers where elements stay as they are and a part of one can be loaded.
+template <class To, class From>
+inline constexpr int copied_lanes =
+    is_same<To, From> && has_masked<To, widest_register / sizeof(To)> ? widest_register / sizeof(To) : native_lanes;
+
 /// Copies `count` elements, converting them. Writes whole vectors: up to one vector past the end, which filled rows
 /// have room for.
 template <class To, class From>
 WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
-  constexpr int W = native_lanes;
+  constexpr int W = copied_lanes<To, From>;
   i64 i = 0;
   WEFT_NO_UNROLL for (; i + W <= count; i += W) store(to + i, convert<To>(load<W>(from + i, Full{})), Full{});
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
+}
+
+/// `count` times x, written likewise.
+template <class T>
+WEFT_INLINE void set_row(T* to, T x, i64 count) {
+  constexpr int W = copied_lanes<T, T>;
+  WEFT_NO_UNROLL for (i64 i = 0; i < count; i += W) store(to + i, splat<T, W>(x), Full{});
 }
 
 /// One line of a window that begins at `w0`: along the width, taps and channels are contiguous in the input as well.
@@ -101,9 +113,9 @@ template <class T, class X>
 WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
   const i64 from = line ? low * s.channels_in : 0, end = line ? high * s.channels_in : 0;
-  WEFT_NO_UNROLL for (i64 i = 0; i < from; ++i) to[i] = outside;
+  set_row(to, outside, from);
   if (from < end) copy_row(to + from, line + w0 * s.pixel + from, end - from);
-  WEFT_NO_UNROLL for (i64 i = end; i < s.kernel[2] * s.channels_in; ++i) to[i] = outside;
+  set_row(to + end, outside, s.kernel[2] * s.channels_in - end);
 }
 
 /// Calls visit(line of the image or null, elements of the patch before it) for each line of the windows at `p`.
@@ -285,7 +297,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
           block, step,
           [&](i64 index, i64 row, i64 left) WEFT_LAMBDA {
             if constexpr (in_place) return TableRows<Mac>{table + (index * taps + step.segment) * tile.mr};
-            else return tile_rows<Mac, tile>(filled + row * stride, stride, left);
+            else return tile_rows<Mac, tile>(filled + row * stride, stride, left, step.length % tasks::amx_side == 0);
           },
           [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
             store_tile<tile>(store, group, row0 + row, count, col0 + col, s.channels_out, acc, acc_stride);

@@ -160,14 +160,46 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for x of f32 that stands for a number within `most` of it, where that matters. Lanes in which that number
-/// may round otherwise are noted in `doubt`.
+/// The same for f32: `x` stands for a number of f64 between it and x + `width`. Lanes in which that number may round
+/// otherwise are noted in `doubt`.
 template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 most, Vec<i32, lanes_of<V>>& doubt) {
-  const V error(most);
-  const auto least = small_integers(x - error), greatest = small_integers(x + error);
+WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
+  const auto least = small_integers(x), greatest = small_integers(x + V(width));
   doubt |= least ^ greatest;
   return convert<To>(maximum(minimum(least, convert<i32>(high)), convert<i32>(low)));
+}
+/// The bytes nearest to integers.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
+  [[maybe_unused]] constexpr int N = lanes_of<V>;
+#if defined(__AVX512BW__)
+  if constexpr (N == 32) {
+    using Words = short __attribute__((__vector_size__(64)));
+    using Bytes = char __attribute__((__vector_size__(32)));
+    const Vec<i32, 16> a = low_lanes<16>(v), b = high_lanes<16>(v);
+    // Packing works within 16 bytes at a time: the shuffle puts words in order again.
+    const auto in_order = [](auto words) {
+      const auto pairs = __builtin_bit_cast(Vec<i64, 8>, words);
+      return __builtin_bit_cast(Words, __builtin_shufflevector(pairs, pairs, 0, 2, 4, 6, 1, 3, 5, 7));
+    };
+    if constexpr (is_signed<To>) {
+      const auto words = in_order(__builtin_ia32_packssdw512(a, b));
+      return __builtin_bit_cast(Vec<To, N>, __builtin_ia32_pmovswb512_mask(words, Bytes{}, ~0u));
+    } else {
+      const auto words = in_order(__builtin_ia32_packusdw512(a, b));
+      return __builtin_bit_cast(Vec<To, N>, __builtin_ia32_pmovuswb512_mask(words, Bytes{}, ~0u));
+    }
+  }
+#endif
+  constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
+  return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
+}
+/// The same for all bytes of a type.
+template <class To, class V>
+WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, f32 width, Vec<i32, lanes_of<V>>& doubt) {
+  const auto least = small_integers(x), greatest = small_integers(x + V(width));
+  doubt |= least ^ greatest;
+  return saturated<To>(least);
 }
 /// The same for any x: NaN gives 0.
 template <class To, class V>

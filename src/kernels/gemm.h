@@ -165,7 +165,8 @@ struct NearPanel {
 };
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
-/// begins at `row`, and how many columns and units of k that tile needs; `finish(row, count, col, sums, stride)` is the
+/// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of k
+/// that tile needs; `finish(row, count, col, sums, stride)` is the
 /// epilogue. A small piece of B stays in the cache while tiles of rows pass, each row of C being written whole; else
 /// one panel stays and the rows pass for each panel. With `thin` a block of one row has a kernel of its own.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish>
@@ -188,7 +189,6 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
     return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
   };
   MicroCall<typename Near::Near> call{.segments = step.segments,
-                                      .a_offset = step.offset,
                                       .stride = stride,
                                       .ahead = !Near::used && block.rows <= 9 * tile.mr ? 4096 : 0,
                                       .first = step.first};
@@ -204,6 +204,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       const auto rows = pointers(index, row, left);
       const i64 end = least(col0 + group, rows.columns(block.cols)), length = rows.units(step.length);
       call.rows = rows.at;
+      call.row_stride = rows.stride;
+      call.a_offset = step.offset + rows.first;
       call.length = length;
       if (tile.short_runs && left > count) fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count));
       for (i64 col = col0, next; col < end; col = next) {
@@ -231,10 +233,13 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// Row pointers of one tile of a plain matrix; rows past the last repeat it.
+/// Row pointers of one tile of a plain matrix; rows past the last repeat it. With a `stride`, in units, the first row
+/// alone (see MicroCall).
 template <class Mac, GemmTile tile>
 struct TileRows {
   const typename Mac::Unit* at[tile.mr];
+  i64 stride;
+  static constexpr i64 first = 0;
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
@@ -242,12 +247,17 @@ struct TileRows {
 template <class Mac>
 struct TableRows {
   const typename Mac::Unit* const* at;
+  static constexpr i64 stride = 0, first = 0;
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
+/// `whole`: what is multiplied is whole tiles of units.
 template <class Mac, GemmTile tile>
-WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left) {
+WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left, bool whole = false) {
   TileRows<Mac, tile> rows;
+  rows.at[0] = base, rows.stride = stride;
+  if (tile.amx && whole && left >= tile.mr) return rows;
+  rows.stride = 0;
   WEFT_UNROLL for (int i = 0; i < tile.mr; ++i) rows.at[i] = base + tasks::at_most(i, left - 1) * stride;
   return rows;
 }
@@ -280,7 +290,8 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
     }
     multiply_block<Mac, tile, true>(
         block, step,
-        [&](i64, i64 row, i64 left) WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left); },
+        [&](i64, i64 row, i64 left)
+            WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0); },
         [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)
             WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); });
     k0 += length;

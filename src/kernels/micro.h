@@ -299,7 +299,8 @@ struct MacInt8 {
 /// What an inner kernel does: sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with
 /// the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to what is there
 /// unless `first`. `ahead` is how many bytes further the panel is asked for: 0 where it lies in the cache already.
-/// `terms`: of these units of the rows, for a Mac with headers.
+/// `terms`: of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of
+/// a run are this many units apart, and the table has the first row of each run; 0: all stand there.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -308,7 +309,7 @@ struct MicroCall {
   typename Mac::Acc* acc = nullptr;
   i64 stride = 0;
   const typename Mac::Acc* terms = nullptr;
-  i64 ahead = 0;
+  i64 ahead = 0, row_stride = 0;
   bool first = true;
 };
 

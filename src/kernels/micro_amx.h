@@ -14,9 +14,9 @@ template <bool>
 struct AmxTiles {};
 
 #if defined(__AMX_TILE__)
+using tasks::amx_side;
 using tasks::GemmTile;
 
-inline constexpr int amx_side = 16;  ///< rows, columns and units of a tile
 /// Where tiles stand in the eight registers: 2 x 2 of sums, two of A, two of B.
 inline constexpr int amx_a = 4, amx_b = 6;
 
@@ -108,6 +108,31 @@ WEFT_INLINE bool are_even(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0;
 }
 
+/// Asks for 16 units of B: what lies in no cache yet would keep the matrix unit waiting.
+WEFT_INLINE void fetch_step(const void* b) {
+  WEFT_UNROLL for (int line = 0; line < 2 * amx_side; ++line) {
+    __builtin_prefetch(static_cast<const char*>(b) + line * 64, 0, 3);
+  }
+}
+
+/// The sums of rows that are evenly apart, over whole tiles of units.
+template <class Mac, int RowTiles, class Call>
+WEFT_INLINE void add_even_rows(const Call& call) {
+  constexpr i64 b_step = amx_side * 2 * amx_side;
+  const i64 stride = call.row_stride * 4;
+  const auto* b = reinterpret_cast<const u32*>(call.b);
+  WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s) {
+    const char* a = reinterpret_cast<const char*>(call.rows[s] + call.a_offset);
+    const char* const end = a + call.length * 4;
+    WEFT_NO_UNROLL for (; a < end; a += amx_side * 4, b += b_step) {
+      TileRowsOfA tiles[RowTiles];
+      WEFT_UNROLL for (int t = 0; t < RowTiles; ++t) tiles[t] = {a + t * amx_side * stride, stride};
+      amx_step<Mac, RowTiles>(tiles, b, 2 * amx_side * 4);
+      if (call.ahead != 0) fetch_step(reinterpret_cast<const char*>(b) + call.ahead);
+    }
+  }
+}
+
 /// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles stands. Sums are not parted: those of bf16
 /// are as exact as their operands allow.
 template <class Mac, GemmTile tile, int rows_now, class Call>
@@ -120,6 +145,10 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   const auto* b = reinterpret_cast<const u32*>(call.b);
   if (!call.first) move_sums<T, true>(call.acc, call.stride * 4);
   else clear_sums<T>();
+  if (call.row_stride != 0) {
+    add_even_rows<Mac, T>(call);
+    return move_sums<T, false>(call.acc, call.stride * 4);
+  }
   WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s, rows += tile.mr) {
     bool even[T];
     WEFT_UNROLL for (int t = 0; t < T; ++t) even[t] = are_even(rows + t * amx_side);
@@ -141,6 +170,7 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
     WEFT_NO_UNROLL for (int turn = 0; k + amx_side <= call.length; k += amx_side, b += amx_side * b_words) {
       rows_from(k, amx_side, gathered[turn], a);
       amx_step<Mac, T>(a, b, b_stride);
+      if (call.ahead != 0) fetch_step(reinterpret_cast<const char*>(b) + call.ahead);
       turn = 1 - turn;
     }
     if (const int left = static_cast<int>(call.length - k); left > 0) {

@@ -37,6 +37,8 @@ inline constexpr GemmTile avx512_tile{
 inline constexpr GemmTile avx512_narrow_tile{
     .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
+/// Rows, columns and units of a tile of AMX.
+inline constexpr int amx_side = 16;
 /// For units of 4 bytes on AMX.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
 /// For MacQuads.

@@ -66,7 +66,8 @@ std::optional<Dim> tap_stride(const View& weights) {
   return taps.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
 }
 
-/// How the kernel reads the input (kernels/conv.h): in place, as lines or patches of a few channels, or converted.
+/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or patches of a few channels, with
+/// its padding, or converted.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -77,7 +78,10 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   if (!reads_in_place(w, mac, x)) return patches && !w.channels_in.is_multiple_of(mac.group) ? "Patches" : "Filled";
   // The matrix unit takes 16 units at a time: shorter lines would leave it waiting.
   if (patches && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Patches";
-  return lines ? "Lines" : "Direct";
+  if (lines) return "Lines";
+  // The matrix unit loads rows that are evenly apart: from a copy with the padding they always are.
+  bool flat = w.in.size() == 2 && !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
+  return flat && mac.tile.amx ? "Padded" : "Direct";
 }
 
 /// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
@@ -282,23 +286,14 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
-                   const std::string& why) {
-  std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]));
-  bool lines = mode == "Lines", whole = mode == "Patches";
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, whole);
-  KernelBuilder kernel("conv.h");
-  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
-  mac.share(kernel);
-  kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
-  kernel.line("conv<", mac.name, ", tile, ConvMode::", mode, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
-  kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
-  emit_store(lowering, kernel, region, mac.sum);
-  kernel.line("});");
+/// The plan of conv_padded, whose blocks are made from all the sizes; that of `conv` for the other modes.
+void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
+  if (mode == "Padded") {
+    std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
+    return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
+  }
   // Lines and Patches count whole lines, or all, of the kernel as taps (kernels/conv.h).
+  bool lines = mode == "Lines", whole = mode == "Patches";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;
   Dim run = whole ? w.taps() * w.channels_in : lines ? w.kernel.back() * w.channels_in : w.channels_in;
@@ -308,6 +303,26 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
                               rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),
                    cat("tasks::conv_scratch", arguments, ", ", mac.scratch_bytes(), ")"));
+}
+
+void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
+                   const std::string& why) {
+  std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]));
+  bool padded = mode == "Padded";
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, mode == "Patches");
+  KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
+  mac.share(kernel);
+  kernel.line("constexpr auto tile = ", mac.tile_name, ";");
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  std::string function = padded ? "conv_padded<" : "conv<", form = padded ? "" : cat(", ConvMode::", mode);
+  kernel.line(function, mac.name, ", tile", form, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
+              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
+  kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
+  emit_store(lowering, kernel, region, mac.sum);
+  kernel.line("});");
+  set_general_tasks(kernel, w, mac, mode);
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", mac.packed));
   step.flops = work(w);
   lowering.add_step(std::move(step), cat("implicit matrix product, mode ", mode, why.empty() ? "" : "; ", why));

@@ -45,7 +45,7 @@ FusedBody::FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_vie
       load_view_(std::move(load_view)),
       store_view_(std::move(store_view)) {}
 
-void FusedBody::look_first(ViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
+void FusedBody::look_first(NarrowViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
 
 void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf& view_of) {
   bool known = std::ranges::any_of(list, [&](const Access& a) { return a.value == value; });
@@ -91,12 +91,43 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
     if (!is_inside(value) && !literal_of(value)) add_access(loads_, value, load_view_);
   }
   for (const Value& output : outputs) add_access(stores_, output, store_view_);
-  if (narrow_view_ && is_quick()) {
-    for (const Access& access : loads_) {
-      if (access.view.dtype == DType::f64) add_access(quick_loads_, access.value, narrow_view_);
-    }
-  }
+  if (narrow_view_ && is_quick()) plan_first_look();
   collapse();
+}
+
+/// A sum that is only rounded is made less by the error of f32, so that it and what lies twice that above it enclose
+/// the exact one: that costs nothing where a term is a constant or a product.
+void FusedBody::plan_first_look() {
+  for (const auto& [rounding, parts] : roundings_) {
+    Value sum = parts[0];
+    bool is_here = std::ranges::find(instructions_, sum.def) != instructions_.end();
+    if (is_here && sum.def->is<Elementwise>() && sum.def->users.size() == 1) lowered_[sum.def] = *quick_error(*rounding);
+  }
+  for (const Access& access : loads_) {
+    if (access.view.dtype != DType::f64) continue;
+    double less = 0;
+    for (const auto& [sum, error] : lowered_) less = lowered_constant(*sum) == access.value ? error : less;
+    quick_loads_.push_back({access.value, narrow_view_(access.value, less), {}});
+  }
+}
+
+std::optional<double> FusedBody::quick_error(const Instruction& rounding) const {
+  const std::vector<Value>& parts = roundings_.at(&rounding);
+  double error = quick_rounding_error(parts[0], parts[1], parts[2]);
+  return error > 0 ? std::optional(error) : std::nullopt;
+}
+
+/// The term of a sum that is loaded, and read nowhere else.
+std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
+  const auto* op = sum.as<Elementwise>();
+  if (!op || op->fn != Fn::add) return std::nullopt;
+  for (const Value& term : sum.inputs) {
+    int64_t uses = 0;
+    for (const Instruction* i : instructions_) uses += std::ranges::count(operands(*i), term);
+    bool is_loaded = std::ranges::find(loads_, term, &Access::value) != loads_.end();
+    if (is_loaded && uses == 1) return term;
+  }
+  return std::nullopt;
 }
 
 /// Whether all that is computed in f64 is rounded at once, and f32 mostly tells how.
@@ -107,9 +138,7 @@ bool FusedBody::is_quick() const {
     DType to = i->types[0].shape.dtype;
     bool is_sum = to == DType::f64 && (i->is<Convert>() || (op && (op->fn == Fn::add || op->fn == Fn::mul)));
     bool is_whole = is_integer(to) && std::ranges::all_of(i->inputs, [](Value x) { return is_integer(x.dtype()); });
-    auto found = roundings_.find(i);
-    bool is_rounding =
-        found != roundings_.end() && quick_rounding_error(found->second[0], found->second[1], found->second[2]) > 0;
+    bool is_rounding = roundings_.contains(i) && quick_error(*i);
     if (!is_rounding && !is_sum && !is_whole) return false;
   }
   auto is_integer_store = [&](const Access& access) { return is_integer(access.view.dtype); };
@@ -229,6 +258,7 @@ std::string FusedBody::operand(Value value, DType type) {
     std::string text = load(*access);
     if (own != access->view.dtype && value.dtype() != DType::boolean)
       text = cat("convert<", kernel_type(own), ">(", text, ")");
+    if (less_ != 0) text = cat("fn::op_add(", text, ", splat<", kernel_type(own), ", W>(", number_text(own, -less_), "))");
     kernel_.line("  const auto ", name, " = ", text, ";");
     found = variables_.emplace(std::pair(static_cast<const Instruction*>(value.def), value.index), Variable{name, own})
                 .first;
@@ -254,10 +284,54 @@ std::string conversion_text(const std::string& x, const Convert& op) {
 
 }  // namespace
 
+/// A sum of f32 less `error`: of two terms, a product takes the error for nothing.
+std::string FusedBody::quick_sum(const Instruction& sum, double error) {
+  auto lowered = [&](const std::string& x) {
+    return cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
+  };
+  auto text = [&](Value value) { return operand(value, register_type(value.dtype())); };
+  Fn fn = sum.as<Elementwise>()->fn;
+  std::string function = cat("fn::op_", info(fn).name, "(");
+  Value a = sum.inputs[0], b = sum.inputs[1];
+  if (fn != Fn::add) return lowered(cat(function, text(a), ", ", text(b), ")"));
+  if (lowered_constant(sum)) return cat(function, text(a), ", ", text(b), ")");
+  const auto* first = a.def->as<Elementwise>();
+  if (first && first->fn == Fn::mul) std::swap(a, b);
+  return cat(function, text(a), ", ", lowered(text(b)), ")");
+}
+
+/// All bytes of the type that a rounding's only reader converts to, if its limits are theirs.
+static std::optional<DType> whole_bytes(const Instruction& rounding, const std::vector<Value>& parts) {
+  const auto* reader = rounding.users.size() == 1 ? rounding.users[0]->as<Convert>() : nullptr;
+  DType to = reader ? reader->to : rounding.as<Convert>()->to;
+  if (to != DType::u8 && to != DType::i8) return std::nullopt;
+  double lowest = to == DType::u8 ? 0 : -128;
+  bool all = splat_of(parts[1]) == lowest && splat_of(parts[2]) == lowest + 255;
+  return all ? std::optional(to) : std::nullopt;
+}
+
+/// Rounds in f32, to 32 bits: as wide as f32, to which it mostly goes back.
+std::string FusedBody::quick_rounding(const Instruction& rounding) {
+  std::vector<Value> parts = operands(rounding);
+  double error = *quick_error(rounding);
+  std::string x = operand(parts[0], DType::f32), end = cat(number_text(DType::f32, 2 * error), ", doubt)");
+  if (!lowered_.contains(parts[0].def))
+    x = cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
+  if (auto bytes = whole_bytes(rounding, parts)) return cat("quick_nearest<", kernel_type(*bytes), ">(", x, ", ", end);
+  return cat("quick_nearest<i32>(", x, ", ", operand(parts[1], DType::f32), ", ", operand(parts[2], DType::f32), ", ",
+             end);
+}
+
 void FusedBody::emit(const Instruction& i) {
   std::string name = fresh(), text;
   DType result = register_type(i.types[0].shape.dtype);
-  if (const auto* op = i.as<Elementwise>()) {
+  auto lowered = lowered_.find(&i);
+  if (quick_ && lowered != lowered_.end()) {
+    text = quick_sum(i, lowered->second);
+  } else if (quick_ && roundings_.contains(&i)) {
+    text = quick_rounding(i);
+    result = whole_bytes(i, operands(i)).value_or(DType::i32);
+  } else if (const auto* op = i.as<Elementwise>()) {
     for (const Value& input : i.inputs)
       text += cat(text.empty() ? "" : ", ", operand(input, register_type(input.dtype())));
     text = cat("fn::op_", info(op->fn).name, "(", text, ")");
@@ -265,17 +339,14 @@ void FusedBody::emit(const Instruction& i) {
   } else if (roundings_.contains(&i)) {
     std::vector<Value> parts = operands(i);
     DType type = register_type(parts[0].dtype());
-    if (quick_) result = DType::i32;  // as wide as f32, to which it mostly goes back
-    text = cat(quick_ ? "quick_nearest" : rounding_function(parts[0]), "<", kernel_type(result), ">(",
-               operand(parts[0], type), ", ", operand(parts[1], type), ", ", operand(parts[2], type));
-    if (quick_)
-      text += cat(", ", number_text(DType::f32, quick_rounding_error(parts[0], parts[1], parts[2])), ", doubt");
-    text += ")";
-    if (!quick_) kernel_.name_part("round");
+    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(", operand(parts[0], type), ", ",
+               operand(parts[1], type), ", ", operand(parts[2], type), ")");
+    kernel_.name_part("round");
   } else if (const auto* op = i.as<Convert>()) {
     Convert to{.to = quick_ && op->to == DType::f64 ? DType::f32 : op->to, .saturate = op->saturate};
     bool is_rounded = quick_ && roundings_.contains(i.inputs[0].def);
-    text = conversion_text(operand(i.inputs[0], is_rounded ? DType::i32 : compute_type(i.inputs[0].dtype())), to);
+    DType from = is_rounded ? variables_.at({i.inputs[0].def, 0}).type : compute_type(i.inputs[0].dtype());
+    text = conversion_text(operand(i.inputs[0], from), to);
   } else if (const auto* op = i.as<Bitcast>()) {
     DType from = i.inputs[0].dtype();
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");

@@ -30,14 +30,18 @@ struct Iteration {
 class FusedBody {
  public:
   using ViewOf = std::function<View(Value)>;
+  using NarrowViewOf = std::function<View(Value, double less)>;
 
   /// `load_view` gives the view of a value from outside, `store_view` the one that an output is written to; both have
   /// the iteration's axes.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
   /// Sums of f64 that are only rounded to few integers may be computed in f32 first, and again in f64 where that leaves
-  /// a doubt: before plan(). `narrow_view` gives constants of f64 as f32. The statements must be those of a function.
-  void look_first(ViewOf narrow_view);
+  /// a doubt: before plan(). `narrow_view` gives constants of f64, less a number, as f32. The statements must be those
+  /// of a function.
+  void look_first(NarrowViewOf narrow_view);
+  /// Everything that is loaded is made this much less: before emit().
+  void subtract(double less) { less_ = less; }
   /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no
   /// instruction does.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
@@ -70,9 +74,12 @@ class FusedBody {
   };
 
   void add_access(std::vector<Access>& list, Value value, const ViewOf& view_of);
+  void plan_first_look();
   void absorb_roundings(const std::vector<Value>& outputs);
   std::vector<Value> operands(const Instruction& instruction) const;
   bool is_quick() const;
+  std::optional<double> quick_error(const Instruction& rounding) const;
+  std::optional<Value> lowered_constant(const Instruction& sum) const;
   void collapse();
   void emit_coordinates();
   std::string address(const Access& access);
@@ -81,6 +88,8 @@ class FusedBody {
   void emit_store(const Access& access);
   void emit(const Instruction& instruction);
   void emit_first_look();
+  std::string quick_sum(const Instruction& sum, double error);
+  std::string quick_rounding(const Instruction& rounding);
   DType register_type(DType type) const;
   std::string operand(Value value, DType type);
   std::string constant_text(Value value, double number);
@@ -89,12 +98,15 @@ class FusedBody {
 
   KernelBuilder& kernel_;
   Iteration iteration_;
-  ViewOf load_view_, store_view_, narrow_view_;
+  ViewOf load_view_, store_view_;
+  NarrowViewOf narrow_view_;
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
   std::vector<Access> quick_loads_;  // the constants of f64 among them, for a first look in f32
-  bool quick_ = false;               // which is being written
+  std::map<const Instruction*, double> lowered_;  // sums that a first look makes this much less, and then rounds
+  bool quick_ = false;                            // which is being written
+  double less_ = 0;
   Dims axes_;
   std::vector<std::string> axis_names_;
   std::map<std::pair<const Instruction*, uint32_t>, Variable> variables_;

@@ -282,7 +282,8 @@ View Lowering::contiguous_view_of(Value value) {
   return is_contiguous(view) ? view : copy_of(view, value, "its reader needs elements in row-major order");
 }
 
-View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type) {
+View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type,
+                       double less) {
   bool load_time = is_load_time(value) && is_fixed(from);
   Shape shape{type.value_or(from.dtype), from.dims};
   int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
@@ -290,16 +291,16 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
                            .bytes = bytes_of(shape),
                            .value = value.source()});
   View to = contiguous_view(buffer, shape);
-  copy(from, to, value, reason, load_time);
+  copy(from, to, value, reason, load_time, less);
   return to;
 }
 
-View Lowering::narrow_copy_of(Value value) {
+View Lowering::narrow_copy_of(Value value, double less) {
   View view = view_of(value), distinct = view;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) distinct.dims[axis] = 1;
   }
-  View copy = copy_of(distinct, value, "a first look is in f32", DType::f32);
+  View copy = copy_of(distinct, value, "a first look is in f32", DType::f32, less);
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) copy.strides[axis] = 0;
   }
@@ -315,10 +316,11 @@ static bool is_same_place(const View& a, const View& b) {
   return same;
 }
 
-void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time) {
+void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time,
+                    double less) {
   if (!value.type().is_tensor()) return add_host_step({.fn = HostFn::same}, {from}, {to}, reason);
   KernelBuilder kernel("pointwise.h");
-  lower_copy(*this, from, to, value, kernel);
+  lower_copy(*this, from, to, value, kernel, less);
   PlanStep step = kernel.finish(plan_, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
@@ -587,7 +589,9 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
       kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
       [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
   bool is_product = region.anchor->is<Dot>() || region.anchor->is<Convolution>();
-  if (is_product && !on_gpu()) body.look_first([&](Value value) { return turned(narrow_copy_of(value)); });
+  if (is_product && !on_gpu()) {
+    body.look_first([&](Value value, double less) { return turned(narrow_copy_of(value, less)); });
+  }
   std::vector<Value> given{{region.anchor, 0}};
   if (region.twin) given.push_back({region.twin, 0});
   body.plan(region.epilogue, region.outputs, given);

@@ -50,7 +50,8 @@ class Lowering {
     views[value.index] = std::move(view);
   }
   /// A row-major copy of any view of the value's elements, as elements of `type` if that is another float.
-  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
+  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
+               double less = 0);
   /// The type in which the values of the current region lie in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? options_.storage : type; }
   /// The type in which a GPU multiplies the operands of a dot or convolution.
@@ -129,7 +130,7 @@ class Lowering {
   bool has_value(const Dim& dim) const;
   View unpacked(const View& packed, Value value, bool load_time);
   void pack(const View& wide, int output, Value value);
-  void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
+  void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time, double less = 0);
   int new_buffer(PlanBuffer buffer);
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
@@ -137,7 +138,7 @@ class Lowering {
   bool is_kept(const Region& region) const;
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
   /// A constant of f64 as f32, with each element once.
-  View narrow_copy_of(Value value);
+  View narrow_copy_of(Value value, double less);
 
   const Program& program_;
   Chip chip_;
@@ -175,7 +176,7 @@ std::string why_unsupported(const Instruction& instruction);
 
 // One function for each family of kernels.
 void lower_pointwise(Lowering& lowering, const Region& region);
-void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel);
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less);
 void lower_dot(Lowering& lowering, const Region& region);
 void lower_block_dot(Lowering& lowering, const Region& region);
 void lower_quantize_rows(Lowering& lowering, const Region& region);

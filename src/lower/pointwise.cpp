@@ -75,12 +75,13 @@ static void turn_short_axis(View& from, View& to, int lanes) {
   }
 }
 
-void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel) {
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less) {
   turn_short_axis(from, to, lowering.tile().lanes);
   FusedBody body(
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },
       [&](Value) { return to; });
   body.plan({}, {value}, {}, {value});
+  body.subtract(less);
   emit_loop(lowering, kernel, body, lanes_for(lowering, {}, from.dtype));
 }
 

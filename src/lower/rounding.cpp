@@ -103,9 +103,9 @@ double quick_rounding_error(Value x, Value low, Value high) {
   auto sum = terms_of(x);
   if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
   // Conversions, products and sums each round parts of at most `size`, where a result within the limits matters; beyond
-  // them it is clamped. That is four times 2^-24 of it, and once more where the error is added.
+  // them it is clamped. That is four times 2^-24 of it, and twice more where the error is taken off and added.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
-  double error = std::exp2(std::ceil(std::log2(size * 5 * 0x1p-24)));
+  double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? error : 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The CPU convolution in both modes against plain loops: kernels, strides, dilations, padding, groups, 1 to 3
 /// dimensions.
-#include "kernels/conv.h"
+#include "kernels/conv_padded.h"
 
 #include <doctest/doctest.h>
 
@@ -87,7 +87,7 @@ std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   return turned;
 }
 
-template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Mac>>
+template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Mac>, bool padded = false>
 double worst_error(const ConvSizes& s, X outside) {
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
@@ -109,22 +109,23 @@ double worst_error(const ConvSizes& s, X outside) {
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, rows.data(), packed.data());
   const i64 taps = patches ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
-  std::vector<char> scratch(
-      static_cast<size_t>(tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
-                                              std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)))) +
-      64);
+  i64 bytes = tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
+                                  std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
+  i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
+  if constexpr (padded) bytes = padded_scratch<Mac, tile>(s), all = padded_blocks<Mac, tile>(s).tasks;
+  std::vector<char> scratch(static_cast<size_t>(bytes) + 64);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
-  const i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
   const i64 channels = s.groups * s.channels_out;
   std::vector<double> y(static_cast<size_t>(s.rows() * channels), -1e9);
+  const auto store = [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
+    for (int i = 0; i < valid_lanes(lanes, lanes_of<decltype(v)>); ++i) {
+      y[static_cast<size_t>(row * channels + group * s.channels_out + channel + i)] = static_cast<double>(v[i]);
+    }
+  };
   for (i64 half = 0; half < 2; ++half) {
-    conv<Mac, tile, mode>(Launch<>{&args, half * (all / 3), half ? all : all / 3}, s, x.data(), packed.data(), outside,
-                          [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
-                            for (int i = 0; i < valid_lanes(lanes, lanes_of<decltype(v)>); ++i) {
-                              y[static_cast<size_t>(row * channels + group * s.channels_out + channel + i)] =
-                                  static_cast<double>(v[i]);
-                            }
-                          });
+    const Launch<> part{&args, half * (all / 3), half ? all : all / 3};
+    if constexpr (padded) conv_padded<Mac, tile>(part, s, x.data(), packed.data(), outside, store);
+    else conv<Mac, tile, mode>(part, s, x.data(), packed.data(), outside, store);
   }
   double worst = 0;
   for (i64 row = 0; row < s.rows(); ++row) {
@@ -286,6 +287,26 @@ TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32" * doctest::skip(!m
     if (s.channels_in % 4 || s.pixel % 4) continue;
     CHECK(worst_error<MacInt8, ConvMode::Direct, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
   }
+}
+
+TEST_CASE("conv on AMX of lines with their padding" * doctest::skip(!may_use_amx())) {
+  int tested = 0;
+  for (ConvSizes s : cases) {
+    if (s.transposed || s.in[0] > 1) continue;
+    for (i64 channels : {64, 192}) {
+      for (i64 apart : {0, 16}) {
+        s.channels_in = channels, s.pixel = apart == 0 ? 0 : s.groups * channels + apart;
+        const ConvSizes all = sized(s);
+        CAPTURE(all.channels_in);
+        CAPTURE(all.channels_out);
+        CAPTURE(all.taps());
+        CHECK(worst_error<MacInt8, ConvMode::Direct, u8, i8, tasks::amx_tile, true>(all, u8(7)) == 0);
+        CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_tile, true>(all, bf16(0)) < 1e-6);
+        ++tested;
+      }
+    }
+  }
+  CHECK(tested >= 40);
 }
 #endif
 

@@ -173,10 +173,10 @@ void check_quick_rounding(float most) {
       const int number = static_cast<int>(random() % 2000) - 1000;
       const double x = turn % 2 ? number / 2.0 + error(random) : number * (turn % 4 ? 0.37 : 0.5) * 1.001;
       exact[i] = x;
-      near[i] = static_cast<float>(x + error(random) * 0.8);
+      near[i] = static_cast<float>(x - most + error(random) * 0.8);
     }
     k::Vec<weft::i32, N> doubt(0);
-    const auto quick = k::quick_nearest<weft::i16>(near, Narrow(float(low)), Narrow(float(high)), most, doubt);
+    const auto quick = k::quick_nearest<weft::i16>(near, Narrow(float(low)), Narrow(float(high)), 2 * most, doubt);
     const auto expected = k::nearest_small<weft::i16>(exact, Wide(low), Wide(high));
     for (int i = 0; i < N; ++i) {
       const bool is_sure = doubt[i] == 0;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Convolution of images of two dimensions for matrix units that load rows which are evenly apart (micro_amx.h). The
+/// lines of the image that a block of output lines reads are copied to scratch with their padding; the rows of the
+/// product are all positions of lines as long as those, so that the rows of a tap lie evenly apart past the ends of
+/// lines as well. Results of positions that no output has are not stored.
+///
+/// With a stride, lines that are a multiple of it apart follow each other: line l stands in plane l mod stride.
+#include "conv.h"
+
+#ifdef WEFT_CPU
+namespace weft::kernel {
+
+/// How conv_padded cuts its work: a task is `lines` output lines of one image by `nc` channels of one group.
+struct PaddedBlocks {
+  i64 grid;   ///< positions of a line, `grid` * stride pixels in scratch
+  i64 lines;  ///< output lines of a block
+  i64 plane;  ///< lines of a plane in scratch
+  i64 line_blocks, m_blocks, nc, n_blocks, tasks;
+  bool n_outer;
+};
+
+template <class Mac, GemmTile tile>
+constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
+  PaddedBlocks b{};
+  const i64 high = s.stride[1], wide = s.stride[2];
+  b.grid = s.out[2] + (s.kernel[2] - 1) * s.dilation[2] / wide;
+  b.lines = tasks::clamp(tasks::block_rows(tile) / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
+  b.plane = b.lines + (s.kernel[1] - 1) * s.dilation[1] / high;
+  b.line_blocks = tasks::ceil_div(s.out[1], b.lines);
+  b.m_blocks = s.batch * b.line_blocks;
+  const auto g = tasks::gemm_blocks(tile, s.groups, b.m_blocks * b.lines * b.grid, s.channels_out,
+                                    s.taps() * s.channels_in / Mac::group, true);
+  b.nc = g.nc, b.n_blocks = g.n_blocks, b.n_outer = g.n_outer;
+  b.tasks = s.groups * b.m_blocks * b.n_blocks;
+  return b;
+}
+
+/// Scratch bytes of a thread: a row pointer for each tap, lines, and what a tile reads past their last position.
+template <class Mac, GemmTile tile>
+constexpr i64 padded_scratch(const ConvSizes& s) {
+  const PaddedBlocks b = padded_blocks<Mac, tile>(s);
+  const i64 pixels = s.stride[1] * b.plane * b.grid * s.stride[2] + 2 * tile.mr * s.stride[2];
+  return tasks::round_up(s.taps() * 8, 64) + pixels * s.channels_in * i64(sizeof(typename Mac::Direct)) + 64;
+}
+
+/// Copies what output lines [first, first + b.lines) of an image read, with what stands outside. `to`: [plane][line of
+/// the plane][pixel][channel].
+template <class X>
+WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image, i64 first, const X* x, X outside,
+                           X* to) {
+  const i64 high = s.stride[1], reach = (s.kernel[1] - 1) * s.dilation[1], pixels = b.grid * s.stride[2];
+  const i64 lines = (least(b.lines, s.out[1] - first) - 1) * high + reach + 1;
+  const i64 left = least(s.pad[2], pixels), inside = least(s.in[2], pixels - left);
+  WEFT_NO_UNROLL for (i64 l = 0; l < lines; ++l) {
+    if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // between two windows
+    const i64 h = first * high - s.pad[1] + l;
+    X* line = to + (l % high * b.plane + l / high) * pixels * s.channels_in;
+    if (h < 0 || h >= s.in[1]) {
+      set_row(line, outside, pixels * s.channels_in);
+      continue;
+    }
+    const X* from = x + pixel_offset(s, image, 0, h, 0);
+    X* at = line + left * s.channels_in;
+    set_row(line, outside, left * s.channels_in);
+    if (s.pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
+    else
+      WEFT_NO_UNROLL for (i64 w = 0; w < inside; ++w) copy_row(at + w * s.channels_in, from + w * s.pixel,
+                                                               s.channels_in);
+    set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in);
+  }
+}
+
+/// The places that the first position of a block reads, one for each tap.
+template <class Unit, class X>
+WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
+  const i64 pixels = b.grid * s.stride[2];
+  WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th) {
+    const i64 l = th * s.dilation[1], line = (l % s.stride[1] * b.plane + l / s.stride[1]) * pixels;
+    WEFT_NO_UNROLL for (i64 tw = 0; tw < s.kernel[2]; ++tw, ++to)* to =
+        reinterpret_cast<const Unit*>(lines + (line + tw * s.dilation[2]) * s.channels_in);
+  }
+}
+
+/// Rows evenly apart, from those of the first position on.
+template <class Mac>
+struct PaddedRows {
+  const typename Mac::Unit* const* at;
+  i64 stride, first;
+  WEFT_INLINE i64 columns(i64 all) const { return all; }
+  WEFT_INLINE i64 units(i64 all) const { return all; }
+};
+
+/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`. Needs X = Mac::Direct, one
+/// dimension of depth 1, channels_in in whole tiles of units and a multiple of 64 bytes, not transposed. Scratch:
+/// padded_scratch(s).
+template <class Mac, GemmTile tile, class L, class X, class Store>
+WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
+                             const Store& store) {
+  static_assert(is_same<X, typename Mac::Direct> && tile.amx);
+  using Unit = typename Mac::Unit;
+  using Acc = typename Mac::Acc;
+  const auto b = padded_blocks<Mac, tile>(s);
+  const i64 units = s.channels_in / Mac::group, panel_units = s.taps() * units;
+  const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
+  const i64 row_stride = s.stride[2] * units;
+  const Unit** table = static_cast<const Unit**>(launch.args->scratch);
+  X* lines = reinterpret_cast<X*>(static_cast<char*>(launch.args->scratch) + tasks::round_up(s.taps() * 8, 64));
+  fill_tap_pointers(s, b, lines, table);
+  i64 lines_of = -1;
+  for_tasks(launch, b.tasks, [&](i64 task) WEFT_LAMBDA {
+    const i64 per_group = b.m_blocks * b.n_blocks, group = task / per_group, at = task % per_group;
+    const i64 mb = b.n_outer ? at % b.m_blocks : at / b.n_blocks, nb = b.n_outer ? at / b.m_blocks : at % b.n_blocks;
+    const i64 image = mb / b.line_blocks, first = mb % b.line_blocks * b.lines, col0 = nb * b.nc;
+    if (lines_of != group * b.m_blocks + mb) {
+      lines_of = group * b.m_blocks + mb;
+      pad_lines(s, b, image, first, x + group * s.channels_in, outside, lines);
+    }
+    const Block<Mac> block{.rows = (least(b.lines, s.out[1] - first) - 1) * b.grid + s.out[2],
+                           .cols = least(b.nc, s.channels_out - col0),
+                           .panel_units = panel_units,
+                           .b = w + group * group_size + col0 * panel_units * Mac::group,
+                           .sums = nullptr,
+                           .stride = b.nc,
+                           .far = b.n_outer && b.lines * b.grid >= 4 * tile.mr};
+    multiply_block<Mac, tile>(
+        block, BlockStep{0, s.taps(), 0, units, 0, true, true},
+        [&](i64, i64 row, i64) WEFT_LAMBDA { return PaddedRows<Mac>{table, row_stride, row * row_stride}; },
+        [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+          for (i64 i = 0, n; i < count; i += n) {
+            const i64 line = (row + i) / b.grid, from = (row + i) % b.grid, valid = s.out[2] - from;
+            n = least(count - i, b.grid - from);
+            if (valid <= 0) continue;
+            const i64 pixel = (image * s.out[1] + first + line) * s.out[2] + from;
+            store_tile<tile>(store, group, pixel, least(n, valid), col0 + col, s.channels_out, acc + i * acc_stride,
+                             acc_stride);
+          }
+        });
+  });
+}
+
+}  // namespace weft::kernel
+#endif
