@@ -119,6 +119,7 @@ void prepare(Program& program, const Chip& chip, const ProgramSource& asked, con
   Pipeline run(program, {.dump_directory = options.dump_directory});
   run("expand_block_dots", [&](Module& module) { return expand_block_dots(module, is_cpu(chip.kind)); });
   if (!is_cpu(chip.kind)) run("signed_products", signed_products);
+  else if (multiplies_tiles(chip)) run("tile_products", tile_products);
   else if (multiplies_bytes(chip)) run("byte_products", byte_products);
   else run("integer_products", integer_products);
   run("fold_scales", fold_scales);

@@ -138,25 +138,47 @@ WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const 
   for_each_line(s, p, x, [&](const X* line, i64 before) WEFT_LAMBDA { fill_line(s, line, w0, outside, to + before); });
 }
 
+/// Copies `lines` runs of `count` elements, some elements apart, as copy_row does: the same part of a vector each time.
+template <class To, class From>
+WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step, i64 lines, i64 count) {
+  constexpr int W = copied_lanes<To, From>, half = W > native_lanes ? W / 2 : W;
+  const auto each = [&](const auto& copy) WEFT_LAMBDA {
+    WEFT_NO_UNROLL for (i64 i = 0; i < lines; ++i, to += to_step, from += from_step) copy();
+  };
+  const Part part{static_cast<int>(count)};
+  if (count <= half) each([&]() WEFT_LAMBDA { store(to, convert<To>(load<half>(from, part)), Full{}); });
+  else each([&]() WEFT_LAMBDA { copy_row(to, from, count); });
+}
+
 /// Writes the whole patches of rows [row0, row0 + rows), `stride` elements apart: all pixels of an output line before
 /// the next line of their windows, so that lines inside the image are copied without a look at their sizes.
 template <class T, class X>
 WEFT_INLINE void fill_patches_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
                                        i64 stride) {
-  const i64 line_size = s.kernel[2] * s.channels_in;
+  const i64 step = s.stride[2], line_size = s.kernel[2] * s.channels_in;
+  // Pixels [low, high) of an output line have windows inside the lines of the image.
+  const i64 low = tasks::ceil_div(s.pad[2], step), high = tasks::ceil_div(s.in[2] + s.pad[2] - s.kernel[2] + 1, step);
   ConvPixel pixel = conv_pixel(s, row0);
   WEFT_NO_UNROLL for (i64 row = 0; row < rows;) {
-    const i64 count = least(s.out[2] - pixel.at[2], rows - row);
+    const i64 first = pixel.at[2], end = least(s.out[2], first + rows - row);
     for_each_line(s, pixel, x, [&](const X* line, i64 before) WEFT_LAMBDA {
-      i64 w0 = pixel.at[2] * s.stride[2] - s.pad[2];
-      T* to = out + row * stride + before;
-      WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i, w0 += s.stride[2], to += stride) {
-        if (line && w0 >= 0 && w0 + s.kernel[2] <= s.in[2]) copy_row(to, line + w0 * s.pixel, line_size);
-        else fill_line(s, line, w0, outside, to);
+      T* const to = out + (row - first) * stride + before;
+      const auto fill = [&](i64 from, i64 until) WEFT_LAMBDA {
+        WEFT_NO_UNROLL for (i64 w = from; w < until; ++w) {
+          fill_line(s, line, w * step - s.pad[2], outside, to + w * stride);
+        }
+      };
+      const i64 inside = line ? tasks::clamp(low, first, end) : end;
+      const i64 until = tasks::clamp(high, inside, end);
+      fill(first, inside);
+      if (inside < until) {
+        copy_rows(to + inside * stride, stride, line + (inside * step - s.pad[2]) * s.pixel, step * s.pixel,
+                  until - inside, line_size);
       }
+      fill(until, end);
     });
-    row += count;
-    pixel.at[2] += count - 1;
+    row += end - first;
+    pixel.at[2] = end - 1;
     next_pixel(s, pixel);
   }
 }
@@ -213,9 +235,8 @@ WEFT_INLINE void fill_whole_patches(const ConvSizes& s, i64 row0, i64 rows, i64 
   constexpr i64 G = Mac::group;
   T* to = reinterpret_cast<T*>(out);
   fill_patches_by_lines(s, row0, rows, x, convert<T>(outside), to, stride * G);
-  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i) {
-    WEFT_NO_UNROLL for (i64 k = s.taps() * s.channels_in; k < units * G; ++k) to[i * stride * G + k] = T(0);
-  }
+  const i64 k = s.taps() * s.channels_in;
+  WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i) set_row(to + i * stride * G + k, T(0), units * G - k);
 }
 
 /// How input pixels reach the inner kernel.
@@ -240,7 +261,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = whole ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
-  const i64 units = tasks::gemm_units(s.taps() / tasks::at_least(taps, 1) * s.channels_in, Mac::group),
+  const i64 run = s.taps() / tasks::at_least(taps, 1) * s.channels_in;
+  const i64 units = whole ? tasks::patch_units(tile, run, Mac::group) : tasks::gemm_units(run, Mac::group),
             all_units = taps * units, panel_units = all_units + Mac::header;
   const auto blocks = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units);
   const auto& g = blocks.gemm;

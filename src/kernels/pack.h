@@ -15,6 +15,7 @@ struct PackB {
   i64 batch = 1, n = 0, k = 0;
   i64 stride_batch = 0, stride_k = 0, stride_n = 1;
   i64 taps[3] = {1, 1, 1}, stride_tap[3] = {0, 0, 0};
+  i64 multiple = 1;  ///< units of a tap, with zeros, are a multiple of this
 
   constexpr i64 all_taps() const { return taps[0] * taps[1] * taps[2]; }
 };
@@ -51,12 +52,12 @@ template <class Mac, GemmTile tile, class Src>
 WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename Mac::B* to) {
   constexpr int nr = tile.nr(), G = Mac::group;
   using B = typename Mac::B;
-  const i64 units = tasks::gemm_units(p.k, G);
-  if (p.stride_n == 1 && G == 1 && __is_same(Src, B) && !(__is_same(B, bf16)) && count == nr) {
+  const i64 units = tasks::round_up(tasks::gemm_units(p.k, G), p.multiple);
+  if (p.stride_n == 1 && G == 1 && p.multiple == 1 && __is_same(Src, B) && !(__is_same(B, bf16)) && count == nr) {
     for (i64 u = 0; u < units; ++u) __builtin_memcpy(to + u * nr, from + u * p.stride_k, nr * sizeof(B));
     return;
   }
-  if (count < nr || p.k % G != 0) __builtin_memset(to, 0, units * nr * G * sizeof(B));
+  if (count < nr || p.k < units * G) __builtin_memset(to, 0, units * nr * G * sizeof(B));
   constexpr i64 step = 16 * G;  // a few k of one column at a time keep both sides in the L1 cache
   for (i64 k0 = 0; k0 < p.k; k0 += step) {
     const i64 k1 = tasks::at_most(k0 + step, p.k);
@@ -75,7 +76,7 @@ WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename M
 template <class Mac, GemmTile tile, class L, class Src>
 WEFT_INLINE void pack_b(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr();
-  const i64 panels = tasks::ceil_div(p.n, nr), units = tasks::gemm_units(p.k, Mac::group),
+  const i64 panels = tasks::ceil_div(p.n, nr), units = tasks::round_up(tasks::gemm_units(p.k, Mac::group), p.multiple),
             tap_size = units * nr * Mac::group;
   for_tasks(launch, pack_b_tasks<tile>(p), [&](i64 task) WEFT_LAMBDA {
     const i64 col = task % panels * nr;

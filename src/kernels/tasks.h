@@ -118,6 +118,12 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 /// height, channels of a tap = width x channels; in Patches mode it is all of the kernel.
 enum class ConvMode { Direct, Lines, Filled, Patches };  // see conv.h
 
+/// Units of a patch that is copied whole, with zeros: AMX takes 16 at a time.
+constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
+constexpr i64 patch_units(GemmTile tile, i64 k, int group) {
+  return round_up(gemm_units(k, group), patch_multiple(tile));
+}
+
 constexpr bool copies_patches(ConvMode mode) { return mode == ConvMode::Filled || mode == ConvMode::Patches; }
 
 struct ConvBlocks {

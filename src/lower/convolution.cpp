@@ -114,7 +114,8 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   View from = whole ? whole_patches(lowering, w, value) : lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
-  Dim units = ceildiv(w.channels_in, mac.group), positions = (winograd.out + 2) * (winograd.out + 2);
+  int multiple = whole ? tasks::patch_multiple(mac.tile) : 1;
+  Dim units = ceildiv(w.channels_in, mac.group * multiple) * Dim(multiple), positions = (winograd.out + 2) * (winograd.out + 2);
   Dim elements = w.groups * (winograd.out > 0 ? positions * mac.packed_elements(w.channels_out, units)
                                               : mac.packed_elements(w.channels_out, w.taps() * units));
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
@@ -123,7 +124,8 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   kernel.line("const PackB p{.batch = ", kernel.number(w.groups), ", .n = ", kernel.number(w.channels_out),
               ", .k = ", kernel.number(w.channels_in), ", .stride_batch = ", kernel.number(strides.group),
               ", .stride_k = ", kernel.number(strides.in), ", .stride_n = ", kernel.number(strides.out),
-              ", .taps = ", triple(kernel, w.kernel), ", .stride_tap = ", triple(kernel, strides.taps, "0"), "};");
+              ", .taps = ", triple(kernel, w.kernel), ", .stride_tap = ", triple(kernel, strides.taps, "0"),
+              multiple > 1 ? cat(", .multiple = ", multiple) : "", "};");
   kernel.line(winograd.out > 0 ? "pack_winograd<" : "pack_b<", mac.name, ", ", mac.tile_name,
               winograd.out > 0 ? ", " : "", winograd.form, ">(WEFT_LAUNCH, p, raw(", src, ") + ",
               kernel.number(from.offset), ", raw(", out, "));");
@@ -298,7 +300,8 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;
   Dim run = whole ? w.taps() * w.channels_in : lines ? w.kernel.back() * w.channels_in : w.channels_in;
   std::string taps = taps_text(kernel, outer),
-              units = cat("tasks::gemm_units(", kernel.number(run), ", ", mac.group, ")");
+              units = whole ? cat("tasks::patch_units(", mac.tile_name, ", ", kernel.number(run), ", ", mac.group, ")")
+                            : cat("tasks::gemm_units(", kernel.number(run), ", ", mac.group, ")");
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
                               rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),

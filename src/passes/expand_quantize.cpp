@@ -86,10 +86,10 @@ class Expansion {
     return behind ? module_.append(i.op, {behind}) : Value{};
   }
 
-  /// The greatest integer is the greatest step.
+  /// The greatest integer is the greatest step. Where products read the integers, bytes are pooled.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
-    if (op.fn != PoolFn::max || op.indices || found == steps_.end()) return {};
+    if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
     Steps steps{module_.append(op, {found->second.steps}), found->second.zero};
     return quantized(i, steps, i.types[0].shape.dtype);
   }

@@ -121,8 +121,8 @@ Value scaled(Module& module, Value product, Value scale) {
   return apply(module, Fn::mul, {convert(module, product, DType::f32), scale});
 }
 
-/// What a product multiplies: 16 bits by 8 or 16, u8 by i8, i8 by i8.
-enum class Factors { shorts, mixed_bytes, signed_bytes };
+/// What a product multiplies: 16 bits by 8 or 16, u8 by i8 (in quads, or on tiles), i8 by i8.
+enum class Factors { shorts, mixed_bytes, tile_bytes, signed_bytes };
 
 /// x as bytes of `type`, and what its zero point is then. From u8 to i8 everything moves by -128, back by 128.
 Steps as_bytes(Module& module, Steps s, DType type) {
@@ -522,6 +522,12 @@ bool integer_products(Module& module) {
 
 bool byte_products(Module& module) {
   static constexpr Rewrite rewrites[] = {integer_dot<Factors::mixed_bytes>, integer_convolution<Factors::mixed_bytes>,
+                                         narrowed, integer_pool, unchanged};
+  return rewrite_each(module, rewrites);
+}
+
+bool tile_products(Module& module) {
+  static constexpr Rewrite rewrites[] = {integer_dot<Factors::tile_bytes>, integer_convolution<Factors::tile_bytes>,
                                          narrowed, integer_pool, unchanged};
   return rewrite_each(module, rewrites);
 }

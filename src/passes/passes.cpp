@@ -70,7 +70,8 @@ constexpr Stage stages[] = {
 };
 constexpr NamedPass others[] = {
     {"raise_composites", raise_composites}, {"integer_products", integer_products},
-    {"byte_products", byte_products},       {"signed_products", signed_products},
+    {"byte_products", byte_products},       {"tile_products", tile_products},
+    {"signed_products", signed_products},
     {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},
     {"channels_last", channels_last},
 };

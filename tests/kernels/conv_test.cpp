@@ -101,14 +101,17 @@ double worst_error(const ConvSizes& s, X outside) {
                    .stride_k = taps_apart,
                    .stride_n = s.channels_in * s.taps(),
                    .taps = {patches ? 1 : s.kernel[0], patches ? 1 : s.kernel[1], patches ? 1 : s.kernel[2]},
-                   .stride_tap = {kernel_size, s.kernel[2], 1}};
-  const i64 packed_k = (patches ? 1 : s.taps()) * tasks::round_up(k, Mac::group);
+                   .stride_tap = {kernel_size, s.kernel[2], 1},
+                   .multiple = patches ? tasks::patch_multiple(tile) : 1};
+  const i64 packed_k =
+      patches ? tasks::patch_units(tile, k, Mac::group) * Mac::group : s.taps() * tasks::round_up(k, Mac::group);
   std::vector<typename Mac::B> packed(static_cast<size_t>(
       s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, packed_k, Mac::header) + 1));
   const std::vector<W> rows = patches ? channels_last(s, w) : w;
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, rows.data(), packed.data());
   const i64 taps = patches ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
-  const i64 units = tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
+  const i64 units = patches ? tasks::patch_units(tile, k, Mac::group)
+                            : tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
   i64 bytes = tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
                                   std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
   i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
