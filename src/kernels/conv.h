@@ -85,10 +85,9 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
   }
 }
 
-/// Lanes that rows are copied in: whole registers where elements stay as they are and a part of one can be loaded.
+/// Lanes that rows are copied in.
 template <class To, class From>
-inline constexpr int copied_lanes =
-    is_same<To, From> && has_masked<To, widest_register / sizeof(To)> ? widest_register / sizeof(To) : native_lanes;
+inline constexpr int copied_lanes = is_same<To, From> ? whole_lanes<To> : native_lanes;
 
 /// Copies `count` elements, converting them. Writes whole vectors: up to one vector past the end, which filled rows
 /// have room for.

@@ -37,12 +37,12 @@ struct PoolSizes {
 
 /// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>`
 /// reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel,
-/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is native_lanes.
-/// No scratch.
+/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is
+/// whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
-  constexpr int W = native_lanes;
+  constexpr int W = whole_lanes<Acc>;
   const ConvSizes& s = p.window;
   for_pixels<W>(launch, s, s.channels_in, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
     const i64 first[3] = {at.at[0] * s.stride[0] - s.pad[0], at.at[1] * s.stride[1] - s.pad[1],
@@ -67,7 +67,7 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
 
 /// Max pooling that also says where: `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
 /// each largest element in [batch][channel][spatial] order, -1 in a window that lies in the padding. NaN is the
-/// greatest value; of equals the first counts. Otherwise like pool.
+/// greatest value; of equals the first counts. L is native_lanes; otherwise like pool.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

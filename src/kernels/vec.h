@@ -279,6 +279,13 @@ template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void*, V&, int) {}
 #endif
 inline constexpr int widest_register = sizeof(f32) * native_lanes;
+/// Lanes of a whole register, where a part of one can be loaded.
+template <class T>
+inline constexpr int whole_lanes =
+    has_masked<T, widest_register / sizeof(T)> ? widest_register / sizeof(T) : native_lanes;
+#else
+template <class T>
+inline constexpr int whole_lanes = native_lanes;
 #endif  // WEFT_CPU
 
 #ifdef WEFT_NVIDIA

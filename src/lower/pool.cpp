@@ -65,7 +65,7 @@ PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
   View x = lowering.pixel_view_of(i.inputs[0]);
   k.window.pixel = x.strides[x.dims.size() - 2];
   std::string a = k.kernel.buffer(x.buffer, x.dtype, false);
-  k.kernel.line("constexpr int W = native_lanes;");
+  k.kernel.line("constexpr int W = ", op.indices ? "native_lanes" : cat("whole_lanes<", kernel_type(k.acc), ">"), ";");
   k.kernel.line("const PoolSizes p{.window = ", window_text(k.kernel, k.window),
                 ", .pad_end = ", triple(k.kernel, op.pads_end, "0"), ", .include_pad = ", op.count_include_pad, "};");
   k.kernel.line("const auto read = [&](i64 at, auto lanes) WEFT_LAMBDA { return convert<", kernel_type(k.acc),
