@@ -65,8 +65,8 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
     set_row(line, outside, left * s.channels_in);
     if (s.pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
     else
-      WEFT_NO_UNROLL for (i64 w = 0; w < inside; ++w) copy_row(at + w * s.channels_in, from + w * s.pixel,
-                                                               s.channels_in);
+      WEFT_NO_UNROLL for (i64 w = 0; w < inside; ++w)
+          copy_row(at + w * s.channels_in, from + w * s.pixel, s.channels_in);
     set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in);
   }
 }

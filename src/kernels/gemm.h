@@ -165,10 +165,10 @@ struct NearPanel {
 };
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
-/// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of k
-/// that tile needs; `finish(row, count, col, sums, stride)` is the
-/// epilogue. A small piece of B stays in the cache while tiles of rows pass, each row of C being written whole; else
-/// one panel stays and the rows pass for each panel. With `thin` a block of one row has a kernel of its own.
+/// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
+/// k that tile needs; `finish(row, count, col, sums, stride)` is the epilogue. A small piece of B stays in the cache
+/// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
+/// With `thin` a block of one row has a kernel of its own.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish) {
@@ -290,8 +290,9 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
     }
     multiply_block<Mac, tile, true>(
         block, step,
-        [&](i64, i64 row, i64 left)
-            WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0); },
+        [&](i64, i64 row, i64 left) WEFT_LAMBDA {
+          return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0);
+        },
         [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)
             WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); });
     k0 += length;

@@ -66,8 +66,8 @@ std::optional<Dim> tap_stride(const View& weights) {
   return taps.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
 }
 
-/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or patches of a few channels, with
-/// its padding, or converted.
+/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or patches of a few channels,
+/// with its padding, or converted.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -115,7 +115,8 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
   int multiple = whole ? tasks::patch_multiple(mac.tile) : 1;
-  Dim units = ceildiv(w.channels_in, mac.group * multiple) * Dim(multiple), positions = (winograd.out + 2) * (winograd.out + 2);
+  Dim units = ceildiv(w.channels_in, mac.group * multiple) * Dim(multiple),
+      positions = (winograd.out + 2) * (winograd.out + 2);
   Dim elements = w.groups * (winograd.out > 0 ? positions * mac.packed_elements(w.channels_out, units)
                                               : mac.packed_elements(w.channels_out, w.taps() * units));
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
@@ -319,8 +320,8 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   std::string function = padded ? "conv_padded<" : "conv<", form = padded ? "" : cat(", ConvMode::", mode);
-  kernel.line(function, mac.name, ", tile", form, ">(WEFT_LAUNCH, s, raw(", a, ") + ",
-              kernel.number(x.offset), ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
+  kernel.line(function, mac.name, ", tile", form, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
+              ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);

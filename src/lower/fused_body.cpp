@@ -101,7 +101,8 @@ void FusedBody::plan_first_look() {
   for (const auto& [rounding, parts] : roundings_) {
     Value sum = parts[0];
     bool is_here = std::ranges::find(instructions_, sum.def) != instructions_.end();
-    if (is_here && sum.def->is<Elementwise>() && sum.def->users.size() == 1) lowered_[sum.def] = *quick_error(*rounding);
+    if (is_here && sum.def->is<Elementwise>() && sum.def->users.size() == 1)
+      lowered_[sum.def] = *quick_error(*rounding);
   }
   for (const Access& access : loads_) {
     if (access.view.dtype != DType::f64) continue;
@@ -258,7 +259,8 @@ std::string FusedBody::operand(Value value, DType type) {
     std::string text = load(*access);
     if (own != access->view.dtype && value.dtype() != DType::boolean)
       text = cat("convert<", kernel_type(own), ">(", text, ")");
-    if (less_ != 0) text = cat("fn::op_add(", text, ", splat<", kernel_type(own), ", W>(", number_text(own, -less_), "))");
+    if (less_ != 0)
+      text = cat("fn::op_add(", text, ", splat<", kernel_type(own), ", W>(", number_text(own, -less_), "))");
     kernel_.line("  const auto ", name, " = ", text, ";");
     found = variables_.emplace(std::pair(static_cast<const Instruction*>(value.def), value.index), Variable{name, own})
                 .first;

@@ -103,7 +103,7 @@ class FusedBody {
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;  // the constants of f64 among them, for a first look in f32
+  std::vector<Access> quick_loads_;               // the constants of f64 among them, for a first look in f32
   std::map<const Instruction*, double> lowered_;  // sums that a first look makes this much less, and then rounds
   bool quick_ = false;                            // which is being written
   double less_ = 0;

@@ -24,8 +24,8 @@ bool integer_products(Module& module);
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 bool byte_products(Module& module);
 
-/// The same for matrix units that take u8 and i8 in tiles: a picture keeps its few channels, as whole patches are copied
-/// for it.
+/// The same for matrix units that take u8 and i8 in tiles: a picture keeps its few channels, as whole patches are
+/// copied for it.
 bool tile_products(Module& module);
 
 /// The same for matrix units that multiply i8 by i8: what was quantised to u8 is quantised to i8, all moved by 128. So

@@ -69,11 +69,9 @@ constexpr Stage stages[] = {
     {"raise", raise},
 };
 constexpr NamedPass others[] = {
-    {"raise_composites", raise_composites}, {"integer_products", integer_products},
-    {"byte_products", byte_products},       {"tile_products", tile_products},
-    {"signed_products", signed_products},
-    {"fold_scales", fold_scales},           {"expand_quantize", expand_quantize},
-    {"channels_last", channels_last},
+    {"raise_composites", raise_composites}, {"integer_products", integer_products}, {"byte_products", byte_products},
+    {"tile_products", tile_products},       {"signed_products", signed_products},   {"fold_scales", fold_scales},
+    {"expand_quantize", expand_quantize},   {"channels_last", channels_last},
 };
 
 }  // namespace
