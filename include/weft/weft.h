@@ -149,7 +149,7 @@ WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, siz
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
 /* ONNX's containers: a sequence of items, an optional of one or none, a map of two vectors: its keys, its values. */
-typedef enum weft_kind { WEFT_TENSOR = 0, WEFT_SEQUENCE = 1, WEFT_OPTIONAL = 2, WEFT_MAP = 3 } weft_kind;
+typedef enum weft_kind { WEFT_TENSOR, WEFT_SEQUENCE, WEFT_OPTIONAL, WEFT_MAP, WEFT_KIND_ALL = 0x7fffffff } weft_kind;
 WEFT_API weft_kind weft_tensor_kind(const weft_tensor* tensor);
 WEFT_API weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
                                           weft_tensor** container);
