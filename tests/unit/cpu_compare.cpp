@@ -131,7 +131,8 @@ static void compare_after(const char* products, const std::string& text, const I
 }
 
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) {
-  for (const char* products : {"integer_products", "byte_products", "tile_products"}) compare_after(products, text, cases);
+  for (const char* products : {"integer_products", "byte_products", "tile_products"})
+    compare_after(products, text, cases);
 }
 
 std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {
