@@ -6,8 +6,8 @@
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
 /// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
 /// of zeros. Filled and Patches modes copy (and convert) the patches of a block to scratch: few channels, other types,
-/// odd groups. Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each
-/// group.
+/// odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as taps, k =
+/// channels of a group, one batch for each group.
 #include "device.h"
 #include "gemm.h"
 #include "vec.h"

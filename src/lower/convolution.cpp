@@ -66,6 +66,17 @@ std::optional<Dim> tap_stride(const View& weights) {
   return taps.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
 }
 
+/// Whether few pixels beyond a picture's line, and few lines beyond a block of them, are copied with it.
+bool has_short_reach(const Window& w) {
+  constexpr int64_t most = 4;
+  bool is_short = w.in.size() == 2;
+  for (size_t i = 0; i < w.kernel.size(); ++i) {
+    Dim reach = (w.kernel[i] - Dim(1)) * w.dilation[i];
+    is_short &= reach.is_constant() && reach.value() <= most;
+  }
+  return is_short;
+}
+
 /// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or patches of a few channels,
 /// with its padding, or converted.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
@@ -80,8 +91,8 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   if (patches && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Patches";
   if (lines) return "Lines";
   // The matrix unit loads rows that are evenly apart: from a copy with the padding they always are.
-  bool flat = w.in.size() == 2 && !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
-  return flat && mac.tile.amx ? "Padded" : "Direct";
+  bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
+  return mac.tile.amx && whole && has_short_reach(w) ? "Padded" : "Direct";
 }
 
 /// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
