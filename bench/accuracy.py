@@ -84,7 +84,7 @@ def judge(model, sizes, answers, note):
             else:
                 figures, good = judge_float(engine, y, r, x, lambda: answers_beside(*case)[name])
             for figure, value in figures.items():
-                note(engine, figure, value, "1", output=name)
+                note(engine, name, figure, value)
             text = "  ".join(f"{figure} {value:<9.3g}" for figure, value in figures.items())
             print(f"    {engine:16}{name:12}{text}  {'good' if good else 'TOO FAR'}", flush=True)
             fine = fine and (good or engine != first)

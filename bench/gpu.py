@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import machine
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
@@ -23,7 +24,19 @@ import fill
 from weft_library import Program
 
 COMMAND = os.environ.get("WEFT_COMMAND", "weft")
+# Which fields of a flat row say what was measured, and which are PyTorch's; all others are Weft's figures.
+SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "operator",
+           "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")  # fmt: skip
+PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")
 TOLERANCE = {"f32": 1e-4, "f16": 3e-2, "bf16": 1e-1}
+
+
+def tell(what, row, path):
+    """Prints a flat row and appends it to a result file."""
+    of = {key: value for key, value in row.items() if key in SUBJECT}
+    torch = {key.removeprefix("torch_"): value for key, value in row.items() if key in PYTORCH}
+    values = {key: value for key, value in row.items() if key not in (*SUBJECT, *PYTORCH, "kernels")}
+    machine.tell(machine.result(what, of, values, {"pytorch": torch} if torch else None, machine=machine.gpu()), path)
 
 
 def expected(path, feeds):
@@ -137,9 +150,7 @@ def main():
             for precision in arguments.precisions.split(","):
                 row = run(model, sizes, precision, arguments)
                 print(show(row), flush=True)
-                if arguments.out:
-                    with open(arguments.out, "a") as file:
-                        file.write(json.dumps(row) + "\n")
+                tell("run on a GPU", row, arguments.out)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 import gpu
-import machine
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -69,7 +68,7 @@ def main():
                 row |= {"us": round(us, 2), "gb_s": round(speed), "of_copy": round(speed / arguments.copy, 2)}
             else:
                 row |= found
-            machine.tell(row, arguments.out)
+            gpu.tell("product with few-bit weights on a GPU", row, arguments.out)
 
 
 if __name__ == "__main__":

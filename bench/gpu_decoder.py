@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 import gpu
-import machine
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -191,7 +190,7 @@ def main():
     print(row.pop("kernels", row.get("error", "")), flush=True)
     if arguments.peers:
         row |= torch_rows(arguments)
-    machine.tell(row, arguments.out)
+    gpu.tell("token of a decoder on a GPU", row, arguments.out)
 
 
 if __name__ == "__main__":

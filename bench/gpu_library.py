@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Right answers of convolutions by the vendor's library (cuDNN, MIOpen), whether it is fast or not, one JSON line for each
+"""Right answers of convolutions by the vendor's library (cuDNN, MIOpen), whether it is fast or not, a row of results for each
 precision and kind of sizes:
 
   a model with every form that a library is asked for (groups, strides, uneven padding, a bias, another tensor, relu, what no
@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import gpu
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -167,11 +168,7 @@ def main():
     for precision in arguments.precisions.split(","):
         for is_open in (False, True):
             for candidate in arguments.candidate.split(","):
-                line = json.dumps(check(arguments.device, precision, is_open, candidate))
-                print(line, flush=True)
-                if arguments.out:
-                    with open(arguments.out, "a") as file:
-                        file.write(line + "\n")
+                gpu.tell("cuDNN's convolutions on a GPU", check(arguments.device, precision, is_open, candidate), arguments.out)
 
 
 if __name__ == "__main__":

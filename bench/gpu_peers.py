@@ -18,7 +18,6 @@ import warnings
 from pathlib import Path
 
 import gpu
-import machine
 import numpy as np
 import onnx
 import torch
@@ -121,7 +120,7 @@ def autotuned(network):
 
 def network_modes(name, batch, weft, compiler=torch.compile):
     make = NETWORKS.get(name) or (lambda size: exported(name, size))
-    row = {"network": name, "batch": batch} | ({"weft_ms": [weft_network_ms(name, batch)]} if weft else {})
+    row = {"network": name, "batch": batch, "precision": "f16"} | ({"weft_ms": [weft_network_ms(name, batch)]} if weft else {})
     network, *x = make(batch)
     row["eager_ms"] = median(lambda: network(*x))
     try:
@@ -129,10 +128,10 @@ def network_modes(name, batch, weft, compiler=torch.compile):
         start = time.time()
         compiled = compiler(network)
         compiled(*x)
-        row["compile_s"] = round(time.time() - start, 2)
+        row["torch_compile_s"] = round(time.time() - start, 2)
         row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
     except Exception as problem:  # a mode that a network does not take
-        row["failure"] = str(problem)[:300]
+        row["torch_failure"] = str(problem)[:300]
     if weft:
         row["weft_ms"].append(weft_network_ms(name, batch))
     return row
@@ -182,7 +181,7 @@ def rows():
     for op, (shapes, attributes, run) in cases.items():
         with tempfile.TemporaryDirectory() as folder:
             ours = weft_ms(one_operator(folder, op, shapes, [r, c], **attributes))
-        yield {"rows": op, "torch_ms": median(run), **ours, "tbs": round(4 * r * c / ours.get("ms", 1e9) / 1e9, 3)}
+        yield {"operator": op, "torch_ms": median(run), **ours, "tbs": round(4 * r * c / ours.get("ms", 1e9) / 1e9, 3)}
     y = torch.empty(1 << 29, dtype=torch.half, device="cuda")
     yield {"copy_tbs": round(4 * y.numel() / median(lambda: y.clone()) / 1e9, 3)}
 
@@ -207,8 +206,7 @@ def main():
                 yield from gemms() if name == "gemm" else rows()
 
     for row in results():
-        row.pop("kernels", None)
-        machine.tell(row, arguments.out)
+        gpu.tell("beside PyTorch on a GPU", row | ({"mode": "max-autotune"} if arguments.tuned else {}), arguments.out)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 
 import gpu
-import machine
 import numpy as np
 from weft_library import Program
 
@@ -152,7 +151,7 @@ def main():
 
     for model in arguments.models.split(","):
         for row in rows(model):
-            machine.tell(row, arguments.out)
+            gpu.tell("random sizes on a GPU" if "random_sizes" in row else "error on a GPU", row, arguments.out)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 fitted to. Each is compared with torch in f32.
 
   python bench/gpu_tiles.py compile FOLDER      # with weft-kc (WEFT_KC), on any machine
-  python bench/gpu_tiles.py measure FOLDER      # needs torch and the GPU; one JSON line for each shape and tile
+  python bench/gpu_tiles.py measure FOLDER      # needs torch and the GPU; a row of results for each shape
 """
 
 import concurrent.futures
 import ctypes
-import json
 import os
 import statistics
 import subprocess
@@ -112,6 +111,7 @@ def microseconds(torch, run, inner):
 
 
 def measure(folder):
+    import gpu
     import torch
 
     torch.zeros(1, device="cuda")
@@ -121,6 +121,7 @@ def measure(folder):
     for m, n, k in SHAPES:
         a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
         c, sizes = torch.empty(m, n, device="cuda").half(), torch.tensor([m, n, k], device="cuda")
+        times, errors = {}, []
         right, inner = a.float() @ b.float().T, 5 if m * n * k > 1e10 else 20
         theirs = microseconds(torch, lambda a=a, b=b: torch.nn.functional.linear(a, b), inner)
         words = (pointer * 6)(a.data_ptr(), b.data_ptr(), c.data_ptr(), sizes.data_ptr(), None, None)
@@ -131,9 +132,10 @@ def measure(folder):
                 f, t, g, w, torch.cuda.current_stream().cuda_stream
             )
             run()
-            error = float((c.float() - right).norm() / right.norm())
-            row = {"shape": [m, n, k], "kernel": kernel["name"], "error": error, "us": microseconds(torch, run, inner)}
-            print(json.dumps(row | {"torch_us": theirs}), flush=True)
+            errors.append(float((c.float() - right).norm() / right.norm()))
+            times[kernel["name"]] = microseconds(torch, run, inner)
+        row = {"shape": [m, n, k], "precision": "f16", "us": times, "error": max(errors), "torch_us": theirs}
+        gpu.tell("tiles of a product on a GPU", row, None)
 
 
 if __name__ == "__main__":

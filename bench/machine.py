@@ -1,40 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where and when a figure was measured, and the one way in which figures are written down (`results/README.md`)."""
+"""Where and when a figure was measured, and the one form in which figures are kept (`results/README.md`)."""
 
 import json
 import os
 import platform
 import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile")
+# Result files and pages may change between two measurements of one tree.
+CODE = (".", ":!bench/results", ":!*.md")
 
 
 def processor():
-    """Name and vector features as the kernel reports them."""
+    """Name, cores and vector features as the kernel reports them."""
     fields = {}
     for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
         fields[key.strip()] = value.strip()
     present = fields.get("flags", "").split()
-    return {
-        "cpu": fields.get("model name", platform.machine()),
-        "cores": len(os.sched_getaffinity(0)),
-        "features": [feature for feature in FEATURES if feature in present],
-    }
+    name = fields.get("model name", platform.machine())
+    features = " ".join(feature for feature in FEATURES if feature in present)
+    return f"{name}, {len(os.sched_getaffinity(0))} cores, {features}"
+
+
+def gpu():
+    """Name and driver of the first GPU of NVIDIA's."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    name, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    return f"{name}, driver {driver}"
 
 
 def commit():
-    """Short hash of the checked-out commit, with '+' after it when files differ from it; '' outside a repository."""
+    """Hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history is
+    told it by the variable BENCH_COMMIT."""
 
     def git(*words):
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "--short=12", "HEAD") + (
-        "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-    )
+    if "BENCH_COMMIT" in os.environ:
+        return os.environ["BENCH_COMMIT"]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *CODE)
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
 
 
 def load():
@@ -42,26 +52,38 @@ def load():
     return round(os.getloadavg()[0], 2)
 
 
+def rounded(value):
+    """Four digits of every number: no figure here is known better."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def result(what, of, values, peers=None, command=None, machine=None):
+    """A row of a result file."""
+    row = {"what": what, "of": of, "values": rounded(values)}
+    if peers:
+        row["peers"] = rounded(peers)
+    script = os.path.relpath(sys.argv[0], ROOT)
+    return row | {
+        "command": command or " ".join(["python", script, *sys.argv[1:]]),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "machine": machine or processor(),
+        "commit": commit(),
+    }
+
+
 def tell(row, path=None):
-    """Prints a row of figures as a line of JSON, and appends it to a file."""
+    """Prints a row as a line of JSON, and appends it to a file."""
     print(json.dumps(row), flush=True)
+    keep(row, path)
+
+
+def keep(row, path):
+    """Appends a row to a file, if there is one."""
     if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a") as file:
             file.write(json.dumps(row) + "\n")
-
-
-class Record:
-    """Appends figures to a file, one JSON line each. `shared` (commit, machine) goes into every line."""
-
-    def __init__(self, path):
-        self.path = Path(path) if path else None
-        self.shared = {"commit": commit(), "machine": processor()}
-
-    def add(self, figure, value, unit, **context):
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        time = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        line = {"figure": figure, "value": value, "unit": unit, **context, "time": time, "load": load(), **self.shared}
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")

@@ -2,7 +2,7 @@
 """Stock onnxruntime with Weft as its provider on a GPU beside Weft alone, taking turns: wall time of a call with inputs and
 outputs left on the device (IO binding; `on_device`), then with values of the host's.
 
-  PYTHONPATH=build/release/python python bench/onnxruntime_gpu.py [--models resnet50,bert_base] [--precisions f32,f16]
+  PYTHONPATH=build/release/python python bench/onnxruntime_gpu.py [--models resnet50,bert_base] [--precisions f32,f16] [--out results.jsonl]
 
 Needs onnxruntime 1.25 or newer, torch (for device memory) and a CUDA GPU; WEFT_LIBRARY names libweft.so.
 """
@@ -22,6 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill
+import machine
 from gpu import distance, expected
 from weft_library import DTYPES, Program
 
@@ -110,7 +111,9 @@ def one_case(model, precision, rounds):
     inside, outside, host = (statistics.median(column) for column in zip(*turns))
     ratio = statistics.median(a / b for a, b, _ in turns)
     error = max(distance(y.numpy(), r) for y, r in zip(outputs, results, strict=True))
-    return f"| {model} | {precision} | {inside:.0f} | {outside:.0f} | {ratio:.2f} | {host:.0f} | {error:.1e} |"
+    values = {"bound_us": inside, "from_host_us": host, "error": error}
+    return machine.result("inside onnxruntime on a GPU", {"model": model, "sizes": fill.cases(model)[0], "precision": precision},
+                          values, {"weft alone": {"us": outside, "ratio": ratio}}, machine=machine.gpu())  # fmt: skip
 
 
 def main():
@@ -118,12 +121,12 @@ def main():
     parser.add_argument("--models", default=",".join(fill.names()))
     parser.add_argument("--precisions", default="f32,f16")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out")
     arguments = parser.parse_args()
     onnxruntime_ep_weft.register()
-    print("| model | precision | bound, us | Weft alone, us | ratio | from the host, us | error |\n|---|---|---|---|---|---|---|")
     for model in arguments.models.split(","):
         for precision in arguments.precisions.split(","):
-            print(one_case(model, precision, arguments.rounds), flush=True)
+            machine.tell(one_case(model, precision, arguments.rounds), arguments.out)
 
 
 if __name__ == "__main__":

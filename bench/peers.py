@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill
 from accuracy import judge
 from engines import ENGINES, Job
-from machine import Record, load
+from machine import keep, load, result
 from worker import EngineError, Worker
 
 DEFAULT = ["weft", "onnxruntime", "openvino"]
@@ -73,62 +73,71 @@ class Race:
 
 
 def figures(race, times):
-    """(engine, figure, value, unit, more) for everything that was measured."""
-    first = next(iter(race.workers))
+    """Engine -> its figures; those of all but the first hold the ratios of the first's times to its own."""
+    first, found = next(iter(race.workers)), {}
     for name, rows in times.items():
+        figure = found[name] = {"version": race.version(name)}
         for clock in CLOCKS:
-            values = [row[clock] for row in rows]
-            yield name, f"latency_{clock}", statistics.median(values), "ms", {"spread": quartiles(values)}
+            figure[f"{clock}_ms"] = statistics.median(row[clock] for row in rows)
             if name != first:
-                values = [mine[clock] / row[clock] for mine, row in zip(times[first], rows)]
-                more = {"against": name, "spread": quartiles(values)}
-                yield first, f"ratio_{clock}", statistics.median(values), "1", more
+                ratios = [mine[clock] / row[clock] for mine, row in zip(times[first], rows)]
+                figure[f"{clock}_ratio"] = statistics.median(ratios)
+                figure[f"{clock}_ratio_quartiles"] = quartiles(ratios)[::2]
         for word, start in zip(("cold", "warm"), race.starts[name]):
-            yield name, f"load_{word}", start["load"] + start["first"], "s", {}
-        yield name, "peak_rss", race.workers[name].ask()["peak_rss"], "MiB", {}
+            figure[f"{word}_s"] = start["load"] + start["first"]
+        figure["peak_mib"] = race.workers[name].ask()["peak_rss"]
+    return found
 
 
 def show(measured):
     """A row for each engine; the ratios stand in the row of the engine that was compared with."""
-    rows = {}
-    for engine, figure, value, _, more in measured:
-        rows.setdefault(more.get("against", engine), {})[figure] = value
     columns = {
-        "wall ms": ("latency_wall", "9.2f"),
-        "cpu ms": ("latency_cpu", "9.2f"),
-        "x wall": ("ratio_wall", "9.3f"),
-        "x cpu": ("ratio_cpu", "9.3f"),
-        "cold s": ("load_cold", "9.2f"),
-        "warm s": ("load_warm", "9.2f"),
-        "MiB": ("peak_rss", "9.0f"),
+        "wall ms": ("wall_ms", "9.2f"),
+        "cpu ms": ("cpu_ms", "9.2f"),
+        "x wall": ("wall_ratio", "9.3f"),
+        "x cpu": ("cpu_ratio", "9.3f"),
+        "cold s": ("cold_s", "9.2f"),
+        "warm s": ("warm_s", "9.2f"),
+        "MiB": ("peak_mib", "9.0f"),
     }
     print(f"    {'':16}" + "".join(f"{title:>9}" for title in columns))
-    for engine, row in rows.items():
+    for engine, row in measured.items():
         cells = [format(row[figure], form) if figure in row else f"{'':9}" for figure, form in columns.values()]
         print(f"    {engine:16}" + "".join(cells), flush=True)
 
 
-def compare(model, sizes, threads, arguments, record, caches):
-    """One model at one size: starts all engines, lets them take turns, prints a table. False if the first is too far
-    off."""
+def accuracies(race, model, sizes):
+    """Engine -> its distances from the exact answers; whether the first is near enough."""
+    found = {name: {"version": race.version(name)} for name in race.workers}
+
+    def note(engine, output, figure, value):
+        """Of several outputs the farthest."""
+        worst = min if figure == "within_one_step" else max
+        found[engine][figure] = worst(value, found[engine].get(figure, value))
+
+    return found, judge(model, sizes, {name: worker.outputs() for name, worker in race.workers.items()}, note)
+
+
+def compare(model, sizes, threads, arguments, caches):
+    """One model at one size: starts all engines, lets them take turns, prints a table, keeps a row. False if the first is
+    too far off."""
     path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
     text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     print(f"{model} {text} threads={threads}  load {load()}", flush=True)
     race = Race(arguments.engines, lambda name: Job(name, path, threads, sizes), feeds, caches, not arguments.accuracy)
-    context = {"model": model, "sizes": sizes, "threads": threads, "command": COMMAND}
-
-    def note(engine, figure, value, unit, **more):
-        record.add(figure, value, unit, engine=engine, version=race.version(engine), **context, **more)
-
-    fine = True
+    fine, measured = True, {}
     if arguments.accuracy:
-        fine = judge(model, sizes, {name: worker.outputs() for name, worker in race.workers.items()}, note)
+        measured, fine = accuracies(race, model, sizes)
     elif race.workers:
-        measured = list(figures(race, race.run(arguments.rounds, arguments.seconds)))
+        measured = figures(race, race.run(arguments.rounds, arguments.seconds))
         show(measured)
-        for engine, figure, value, unit, more in measured:
-            note(engine, figure, value, unit, rounds=arguments.rounds, **more)
     race.close()
+    if arguments.results and measured:
+        first, *others = measured
+        what = "error on a CPU" if arguments.accuracy else "run on a CPU"
+        of = {"model": model, "sizes": sizes, "threads": threads, "engine": first}
+        values = measured[first] | ({} if arguments.accuracy else {"rounds": arguments.rounds, "load": load()})
+        keep(result(what, of, values, {name: measured[name] for name in others}, COMMAND), arguments.results)
     return fine
 
 
@@ -155,19 +164,18 @@ def parse():
         action="store_true",
         help="compare answers instead of times; exit code 1 if the first engine's are too far",
     )
-    add("--results", help="append the figures to this file, see bench/results/README.md")
+    add("--results", help="append a row of figures for each case to this file, see bench/results/README.md")
     return parser.parse_args()
 
 
 def main():
     arguments = parse()
-    record = Record(arguments.results)
     fine = True
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as caches:
         for model in arguments.models:
             for sizes in fill.cases(model)[: arguments.cases]:
                 for threads in arguments.threads:
-                    fine = compare(model, sizes, threads, arguments, record, caches) and fine
+                    fine = compare(model, sizes, threads, arguments, caches) and fine
     sys.exit(0 if fine else 1)
 
 

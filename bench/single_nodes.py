@@ -3,7 +3,7 @@
 """CPU time of models of one node, Weft beside onnxruntime's CPU provider, one thread, interleaved: recurrent networks, mixtures of
 experts, attention over a cache that is updated in place.
 
-usage: ./x python bench/single_nodes.py [--rounds 9]
+usage: ./x python bench/single_nodes.py [--rounds 9] [--out results.jsonl]
 """
 import argparse
 import pathlib
@@ -16,6 +16,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/release/python"))
+import machine  # noqa: E402
 import weft  # noqa: E402
 
 
@@ -60,7 +61,7 @@ def seconds(call):
     return time.process_time() - begin
 
 
-def compare(name, model, feed, rounds, donate=None):
+def compare(name, model, feed, rounds, out, donate=None):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -70,18 +71,23 @@ def compare(name, model, feed, rounds, donate=None):
     ours, theirs = (statistics.median(times) * 1e3 for times in zip(*pairs))
     ratio = statistics.median(a / b for a, b in pairs)
     print(f"{name:40} weft {ours:8.2f} ms   onnxruntime {theirs:8.2f} ms   ratio {ratio:.2f}", flush=True)
+    peers = {"onnxruntime": {"version": onnxruntime.__version__, "cpu_ms": theirs, "cpu_ratio": ratio}}
+    of = {"operator": name, "threads": 1, "precision": "f32"}
+    machine.keep(machine.result("operator on a CPU", of, {"cpu_ms": ours, "rounds": rounds, "load": machine.load()}, peers), out)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--out", help="append a row for each operator to this file, see bench/results/README.md")
+    arguments = parser.parse_args()
+    rounds, out = arguments.rounds, arguments.out
     for op, gates, batch in ("LSTM", 4, 1), ("LSTM", 4, 16), ("GRU", 3, 1), ("RNN", 1, 1):
-        compare(f"{op}, 128 steps, 256 wide, batch {batch}", *recurrent(op, gates, batch), rounds)
+        compare(f"{op}, 128 steps, 256 wide, batch {batch}", *recurrent(op, gates, batch), rounds, out)
     for tokens in 1, 16, 256:
-        compare(f"MoE, 2 of 8 experts, {tokens} tokens", *experts(tokens), rounds)
-    compare("GroupQueryAttention, 1 of 2,048 tokens", *decoding(), rounds)
-    compare("the same in place", *decoding(), rounds, {"i3": "k", "i4": "v"})
+        compare(f"MoE, 2 of 8 experts, {tokens} tokens", *experts(tokens), rounds, out)
+    compare("GroupQueryAttention, 1 of 2,048 tokens", *decoding(), rounds, out)
+    compare("GroupQueryAttention, 1 of 2,048 tokens, in place", *decoding(), rounds, out, {"i3": "k", "i4": "v"})
 
 
 if __name__ == "__main__":

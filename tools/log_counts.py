@@ -1,39 +1,54 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""log_counts.py PIECES: writes how the pieces of `./x test --release` ended into the table of docs/status.md that is theirs.
+"""log_counts.py NAME CODE SECONDS LAST COMMAND: keeps how one piece of `./x test --release` ended, and what its tests counted,
+as rows of bench/results/counts.jsonl.
 
-PIECES has a line for each: name, exit code, seconds and the last line that it printed, with tabs between. Rows of other
-pieces stay, so that `./x test --release --asan`, say, renews its own; each says which tree it is of.
+LAST is the line of its output that says how many passed. Tests write what they count to the file that the variable RESULTS_FILE
+names (`keep_count` of tests/places.py). A row replaces the one of the same thing. Of a tree with local changes nothing is kept:
+its figures would name a commit that does not have them.
 """
+import json
+import os
 import pathlib
-import subprocess
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/status.md"
-BEGIN, END = "<!-- full counts: written by ./x test --release -->", "<!-- end of full counts -->"
-HEAD = ["| piece | tree | result | seconds | its last line |", "|---|---|---|---|---|"]
+sys.path.insert(0, str(ROOT / "bench"))
+import machine
+
+FILE = ROOT / "bench/results/counts.jsonl"
 
 
-def row(line, tree):
-    name, code, seconds, last = line.split("\t")
-    result = "pass" if code == "0" else f"exit code {code}"
-    return f"| {name} | {tree} | {result} | {seconds} | {last.strip().strip('= ').replace('|', ' ')} |"
+def counts(line):
+    """What a line of pytest's, ctest's or doctest's says: {"passed": 1735, "skipped": 3}."""
+    found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", line)}
+    of_ctest = re.search(r"(\d+) tests failed out of (\d+)", line)
+    if of_ctest:
+        failed, total = map(int, of_ctest.groups())
+        found = {"passed": total - failed, "failed": failed}
+    return found
 
 
-def name_of(row):
-    return row.split("|")[1].strip()
+def counted():
+    """What the tests of the piece wrote down; read once."""
+    path = pathlib.Path(os.environ.get("RESULTS_FILE", ""))
+    if not path.is_file():
+        return []
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.unlink()
+    return rows
 
 
 def main():
-    tree = subprocess.run(["git", "-C", str(ROOT), "describe", "--always"], capture_output=True, text=True).stdout.strip()
-    before, rest = PAGE.read_text().split(BEGIN)
-    table, after = rest.split(END)
-    rows = {name_of(old): old for old in table.splitlines() if old.startswith("|") and old not in HEAD}
-    for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
-        new = row(line, tree)
-        rows[name_of(new)] = new
-    PAGE.write_text("\n".join([before + BEGIN, "", *HEAD, *rows.values(), "", END + after]))
+    name, code, seconds, last, command = sys.argv[1:]
+    new = [machine.result("tests", {"piece": name}, {"exit_code": int(code), **counts(last), "seconds": int(seconds)}, command=command)]
+    new += [machine.result(row["what"], row["of"], row["values"], command=command) for row in counted()]
+    if new[0]["commit"].endswith("+"):
+        return print("the tree differs from its commit: how it ended is not kept")
+    rows = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+    kept = {(row["what"], json.dumps(row["of"])): row for row in [*rows, *new]}
+    FILE.write_text("".join(json.dumps(row) + "\n" for row in kept.values()))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the figures of bench/results into the pages that show them: README.md and docs/status/*.md.
+
+  tools/status.py            # writes them
+  tools/status.py --check    # fails if a page is not what this would write; a part of ./x lint
+
+A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the rows. A row
+is refused that lacks one of its keys or names a commit that is not in the history. In docs/status a number may stand
+only between such marks, so that no page claims what no file holds.
+"""
+import collections
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/status").glob("*.md"))]
+NEEDED = {"what", "of", "values", "command", "date", "machine", "commit"}
+ALLOWED = NEEDED | {"peers", "note", "file"}
+MARK = re.compile(r"(<!-- figures: (\w+) -->).*?(<!-- end -->)", re.S)
+NUMBER = re.compile(r"(?<![\w.\-/])\d[\d,.]*(?![\w\-]*[\w])")
+MODELS = ["resnet50", "mobilenet_v3_large", "vit_b_16", "bert_base", "gpt2_prefill", "gpt2_decode", "yolo_n",
+          "whisper_tiny_encoder", "llama_2layer", "resnet50_qdq"]
+PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+
+
+def strangers(commits):
+    """Those that are not in the history. Of a copy without its whole history none can be told."""
+    shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
+    if shallow != "false":
+        return set()
+    return {name for name in commits if git("merge-base", "--is-ancestor", name, "HEAD").returncode}
+
+
+def faults(rows):
+    for row in rows:
+        if row.keys() - ALLOWED or NEEDED - row.keys():
+            yield f"{row['file']}: a row has {sorted(row.keys() - ALLOWED)} and lacks {sorted(NEEDED - row.keys())}"
+    unknown = strangers({row.get("commit", "") for row in rows})
+    for file in sorted({row["file"] for row in rows if row.get("commit") in unknown}):
+        yield f"{file}: {', '.join(sorted(unknown))}: not in the history of this tree; measure again on a commit"
+
+
+def read():
+    rows = []
+    for path in sorted(RESULTS.glob("*.jsonl")):
+        rows += [json.loads(line) | {"file": path.name} for line in path.read_text().splitlines()]
+    if found := list(faults(rows)):
+        raise SystemExit("\n".join(found))
+    return rows
+
+
+# Parts of tables
+
+
+def table(head, lines):
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n\n" + "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows) + "\n"
+
+
+def number(value):
+    """Three digits, with commas; words as they are."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def error(value):
+    return f"{value:.1e}" if value else "0"
+
+
+def ratio(value):
+    return "" if value is None else f"{value:.2f}"
+
+
+def sources(rows, page):
+    """The files, trees, machines and commands behind a table."""
+    depth = len(page.relative_to(ROOT).parts) - 1
+    found = collections.OrderedDict()
+    for row in rows:
+        key = row["file"], row["date"], row["machine"], row["commit"][:7]
+        found.setdefault(key, dict())[row["command"]] = None
+    lines = []
+    for (file, date, machine, commit), commands in found.items():
+        words = list(commands) if len(commands) < 3 else [next(iter(commands)), "..."]
+        link = "../" * depth + "bench/results/" + file
+        lines.append(f"- [{file}]({link}): {date}, commit {commit}, {machine}; " + "; ".join(f"`{w}`" for w in words))
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+def sizes(of):
+    return ", ".join(f"{name} {size}" for name, size in of.get("sizes", {}).items())
+
+
+def best(rows, key):
+    """One row for each key: of several the newest, on one day the one of most rounds."""
+    found = {}
+    for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
+        found[key(row)] = row
+    return found
+
+
+def by_case(row):
+    return row["of"]["model"], json.dumps(row["of"]["sizes"]), row["of"]["threads"]
+
+
+def order(row):
+    return MODELS.index(row["of"]["model"]), row["of"]["threads"], row["file"]
+
+
+def cpu_rows(rows, engine="weft", peers=("onnxruntime",)):
+    return [row for row in rows if row["what"] == "run on a CPU" and row["of"]["engine"] == engine
+            and row.get("peers", {}).keys() & set(peers)]
+
+
+def first_sizes(row):
+    return row["of"]["sizes"].get("batch") == 1
+
+
+def clock(row):
+    """Processor time of one thread, which other work on the machine disturbs least; else the clock on the wall."""
+    return "cpu" if row["of"]["threads"] == 1 else "wall"
+
+
+def against(row, peer):
+    return row["peers"].get(peer, {}).get(f"{clock(row)}_ratio")
+
+
+# What pages show
+
+
+def newest_machine(rows):
+    """Rows of batch 1 of the machine that was measured last."""
+    rows = [row for row in cpu_rows(rows) if first_sizes(row)]
+    last = max(rows, key=lambda row: row["date"])["machine"]
+    return list(best([row for row in rows if row["machine"] == last], by_case).values())
+
+
+def versions(rows, peer):
+    return " and ".join(sorted({row["peers"][peer]["version"].split("-")[0] for row in rows if peer in row["peers"]}))
+
+
+def cpu_short(rows, page):
+    rows = newest_machine(rows)
+    threads = sorted({row["of"]["threads"] for row in rows})
+    cells = {(row["of"]["model"], row["of"]["threads"]): row for row in rows}
+    head = ["time ratio, below 1 Weft is faster"]
+    head += [f"to {PEERS[peer]} {versions(rows, peer)}, {n} thread{'s' * (n > 1)}" for n in threads for peer in PEERS]
+    lines = []
+    for model in MODELS:
+        row = [model]
+        for n in threads:
+            row += [ratio(against(cells[model, n], peer)) if (model, n) in cells else "" for peer in PEERS]
+        lines.append(row)
+    return table(head, lines) + sources(sorted(rows, key=order), page)
+
+
+def range_of(values):
+    return f"{min(values):.2f} to {max(values):.2f}"
+
+
+def cpu_headline(rows, page):
+    rows = newest_machine(rows)
+    words = []
+    for n in sorted({row["of"]["threads"] for row in rows}):
+        for peer, name in PEERS.items():
+            found = {row["of"]["model"]: against(row, peer) for row in rows if row["of"]["threads"] == n and against(row, peer)}
+            if not found:
+                continue
+            behind = [f"{model} ({value:.2f})" for model, value in found.items() if value >= 1.005]
+            slower = "behind on " + ", ".join(behind) if behind else "behind on none"
+            words.append(f"{n} thread{'s' * (n > 1)}, {name}: ahead or level on {len(found) - len(behind)} of {len(found)}, {slower}")
+    return "; ".join(words)
+
+
+def cpu_brief(rows, page):
+    rows = [row for row in newest_machine(rows) if row["of"]["threads"] == 1]
+    parts = [f"{range_of([against(row, peer) for row in rows if against(row, peer)])} of {name}'s time" for peer, name in PEERS.items()]
+    return f"{len(rows)} models, one thread: " + ", ".join(parts)
+
+
+def cpu_full(rows, page):
+    text, rows = "", [row for row in cpu_rows(rows) if first_sizes(row)]
+    for machine in sorted({row["machine"] for row in rows}):
+        mine = sorted(best([row for row in rows if row["machine"] == machine], by_case).values(), key=order)
+        head = ["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values()),
+                "start without, with cache, s", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order"]
+        lines = []
+        for row in mine:
+            all_of = [row["values"], *(row["peers"].get(peer, {}) for peer in PEERS)]
+            starts = [", ".join(number(one[key]) for key in ("cold_s", "warm_s") if key in one) for one in all_of]
+            peaks = ", ".join(number(round(one["peak_mib"])) for one in all_of if "peak_mib" in one)
+            lines.append([row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"][f"{clock(row)}_ms"]),
+                          *(ratio(against(row, peer)) for peer in PEERS), *starts, peaks])
+        text += f"\n\n**{machine}**" + table(head, lines) + sources(mine, page)
+    return text
+
+
+def cpu_batches(rows, page):
+    rows = [row for row in cpu_rows(rows) if not first_sizes(row)]
+    rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
+    lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"]["wall_ms"]),
+              *(ratio(against(row, peer)) for peer in PEERS)] for row in rows]
+    return table(["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values())], lines) + sources(rows, page)
+
+
+def free_rows(rows):
+    return sorted(best(cpu_rows(rows, "weft_free", ["weft"]), by_case).values(), key=order)
+
+
+def cpu_free(rows, page):
+    rows = free_rows(rows)
+    lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], ratio(row["peers"]["weft"]["cpu_ratio"])] for row in rows]
+    return table(["model", "sizes", "threads", "time of any size to fixed"], lines) + sources(rows, page)
+
+
+def free_range(rows, page):
+    return range_of([row["peers"]["weft"]["cpu_ratio"] for row in free_rows(rows)])
+
+
+def cpu_bf16(rows, page):
+    rows = cpu_rows(rows, "weft_bf16", ["openvino_bf16"])
+    rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
+    lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"]["cpu_ms"]),
+              ratio(row["peers"]["openvino_bf16"]["cpu_ratio"])] for row in rows]
+    return table(["model", "sizes", "threads", "Weft ms", "to OpenVINO in bf16"], lines) + sources(rows, page)
+
+
+def operators(rows, page):
+    rows = list(best([row for row in rows if row["what"] == "operator on a CPU"], lambda row: row["of"]["operator"]).values())
+    if not rows:
+        return "\n\nNot measured yet: `./x python bench/single_nodes.py --out FILE`.\n\n"
+    lines = [[row["of"]["operator"], number(row["values"]["cpu_ms"]), ratio(row["peers"]["onnxruntime"]["cpu_ratio"])] for row in rows]
+    return table(["operator", "Weft, ms of processor time", "to ONNX Runtime"], lines) + sources(rows, page)
+
+
+def fastest(torch):
+    modes = {"eager_ms": "eager", "graph_ms": "CUDA graph", "compile_graph_ms": "compile + CUDA graph"}
+    time, mode = min((torch[key], mode) for key, mode in modes.items() if key in torch)
+    return time, mode
+
+
+def gpu_rows(rows):
+    rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU"]
+    key = lambda row: (row["of"]["network"], row["of"]["batch"], row["of"].get("mode"))  # noqa: E731
+    return sorted(best(rows, key).values(), key=lambda row: (MODELS.index(row["of"]["network"]), row["of"]["batch"]))
+
+
+def gpu_ratio(row):
+    return row["values"]["ms"] / fastest(row["peers"]["pytorch"])[0]
+
+
+def gpu_table(rows, page):
+    rows, lines = gpu_rows(rows), []
+    for row in rows:
+        time, mode = fastest(row["peers"]["pytorch"])
+        mode += ", max-autotune" * ("mode" in row["of"]) + ", which does not compile" * ("failure" in row["peers"]["pytorch"])
+        lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
+    return table(["model, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"], lines) + sources(rows, page)
+
+
+def gpu_headline(rows, page):
+    rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
+    behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
+    return f"ahead of PyTorch's fastest mode or level on {len(rows) - len(behind)} of {len(rows)} cases, behind on {', '.join(behind) or 'none'}"
+
+
+def gpu_decoder(rows, page):
+    rows = [row for row in rows if row["what"] == "token of a decoder on a GPU"]
+    lines = [[row["of"]["past"], number(row["values"]["ms"]), number(fastest(row["peers"]["pytorch"])[0])] for row in rows]
+    return table(["tokens in the cache", "Weft ms", "PyTorch ms"], lines) + sources(rows, page)
+
+
+def gpu_tiles(rows, page):
+    rows = [row for row in rows if row["what"] == "tiles of a product on a GPU"]
+    values = [min(row["values"]["us"].values()) / row["peers"]["pytorch"]["us"] for row in rows]
+    mean = math.exp(sum(map(math.log, values)) / len(values))
+    pairs = sum(len(row["values"]["us"]) for row in rows)
+    return (f"\n\n{pairs:,} pairs of shape and tile; the fastest tile of each of {len(rows)} shapes takes {mean:.2f} of the time of"
+            f" PyTorch's product (geometric mean), {range_of(values)}.\n") + sources(rows, page)
+
+
+def gpu_errors(rows, page):
+    rows = [row for row in rows if row["what"] == "error on a GPU" and "batch_to_float64" in row["values"]]
+    rows.sort(key=lambda row: (MODELS.index(row["of"]["model"]), row["of"]["precision"]))
+    lines = [[row["of"]["model"], row["of"]["precision"], error(row["values"]["b1_to_float64"]),
+              f"{error(row['values']['batch_to_float64'])} (batch {row['of']['batch']})", row["values"]["replays_equal"]] for row in rows]
+    head = ["model", "precision", "error at batch 1", "error at a large batch", "replays with equal bits, of 100"]
+    return table(head, lines) + sources(rows, page)
+
+
+def gpu_sizes(rows, page):
+    rows = [row for row in rows if row["what"] == "random sizes on a GPU"]
+    rows.sort(key=lambda row: MODELS.index(row["of"]["model"]))
+    lines = [[row["of"]["model"], row["of"]["random_sizes"], row["values"]["compiles"], error(row["values"]["to_cpu"])] for row in rows]
+    return table(["model, f32", "sizes", "kernels compiled for them", "error to the CPU's answer"], lines) + sources(rows, page)
+
+
+def cudnn(rows, page):
+    rows = [row for row in rows if row["what"] == "cuDNN's convolutions on a GPU"]
+    lines = [[*(row["of"][key] for key in ("precision", "sizes", "candidate")), error(row["values"]["to_reference"]),
+              error(row["values"]["own_to_reference"]), row["values"]["replays_that_differ"]] for row in rows]
+    head = ["precision", "sizes", "form", "error with cuDNN", "error of Weft's kernels", "replays that differ"]
+    return table(head, lines) + sources(rows, page)
+
+
+def gpu_names(rows):
+    return sorted({row["machine"].split(",")[0] for row in rows if row["what"].endswith("on a GPU")})
+
+
+def gpus(rows, page):
+    return " and ".join(gpu_names(rows))
+
+
+def counted(rows):
+    return [row for row in rows if row["file"] == "counts.jsonl"]
+
+
+def in_words(values):
+    return ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in values.items() if value not in ("", None))
+
+
+def counts(rows, page):
+    rows = counted(rows)
+    if not rows:
+        return "\n\nNo full count has been kept yet: `./x test --release`.\n\n"
+    lines = [[row["what"] if row["what"] != "tests" else row["of"]["piece"], "" if row["what"] == "tests" else in_words(row["of"]),
+              in_words(row["values"]), row["date"], row["commit"][:7], f"`{row['command']}`"] for row in rows]
+    machines = sorted({row["machine"] for row in rows})
+    return table(["what", "of", "result", "date", "commit", "command"], lines) + f"\nMachine: {'; '.join(machines)}.\n\n"
+
+
+def node_cases(rows, page):
+    """ONNX's own cases by the public interface."""
+    rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
+    if not rows:
+        return "Their count by the public interface is not kept yet."
+    parts = []
+    for row in rows:
+        values, of = row["values"], row["of"]
+        total = sum(values.get(key, 0) for key in ("right", "wrong", "refused"))
+        parts.append(f"{values['right']:,} of {total:,} right on `{of['device']}`" + (f" in {of['precision']}" if "precision" in of else ""))
+    return "Through " + rows[0]["of"]["through"] + ": " + ", ".join(parts) + "."
+
+
+def memory(rows, page):
+    rows = sorted([row for row in newest_machine(rows) if row["of"]["threads"] == 1], key=order)
+    lines = [[row["of"]["model"], number(round(row["values"]["peak_mib"])),
+              *(number(round(row["peers"][peer]["peak_mib"])) if peer in row["peers"] else "" for peer in PEERS)] for row in rows]
+    return table(["model, peak memory of the process in MiB", "Weft", *PEERS.values()], lines) + sources(rows, page)
+
+
+def file_sizes(rows, page):
+    rows = [row for row in rows if row["what"] == "size of a file"]
+    if not rows:
+        return "\n\nNot measured yet: `./x python bench/sizes.py --out FILE`.\n\n"
+    lines = [[row["of"]["file"], number(row["values"]["mib"]), number(row["values"].get("model_mib", "")),
+              number(row["values"].get("working_mib", ""))] for row in rows]
+    return table(["file", "MiB", "MiB of the model", "MiB of working memory"], lines) + sources(rows, page)
+
+
+def machines(rows, page):
+    found = collections.defaultdict(set)
+    for row in rows:
+        found[row["machine"]].add(row["file"])
+    return table(["machine", "figures"], [[name, ", ".join(sorted(files))] for name, files in sorted(found.items())]) + "\n"
+
+
+# Writing
+
+
+def filled(page, rows):
+    def fill(match):
+        begin, name, end = match.groups()
+        if name not in FIGURES:
+            raise SystemExit(f"{page.relative_to(ROOT)}: there are no figures {name}")
+        return begin + FIGURES[name](rows, page) + end
+
+    return MARK.sub(fill, page.read_text())
+
+
+def loose_numbers(page):
+    """Numbers of a status page that no file stands behind. Code and links are names."""
+    text = MARK.sub("", page.read_text())
+    text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
+    return NUMBER.findall(text)
+
+
+FIGURES = {made.__name__: made for made in (
+    cpu_short, cpu_headline, cpu_brief, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline,
+    gpu_decoder, gpu_tiles, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
+
+
+def main():
+    rows, wrong = read(), []
+    for page in PAGES:
+        text = filled(page, rows)
+        if page.parent.name == "status" and (numbers := loose_numbers(page)):
+            wrong.append(f"{page.relative_to(ROOT)}: {', '.join(numbers)}: figures stand between marks, from a file of bench/results")
+        if "--check" not in sys.argv:
+            page.write_text(text)
+        elif text != page.read_text():
+            wrong.append(f"{page.relative_to(ROOT)} is not what bench/results says: run ./x status")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
