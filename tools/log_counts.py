@@ -7,6 +7,7 @@ LAST is the line of its output that says how many passed. Tests write what they 
 names (`keep_count` of tests/places.py). A row replaces the one of the same thing. Of a tree with local changes nothing is kept:
 its figures would name a commit that does not have them.
 """
+import collections
 import json
 import os
 import pathlib
@@ -31,13 +32,15 @@ def counts(line):
 
 
 def counted():
-    """What the tests of the piece wrote down; read once."""
-    path = pathlib.Path(os.environ.get("RESULTS_FILE", ""))
+    """What the tests of the piece wrote down, read once; counts of one thing from several tests are added up."""
+    path, found = pathlib.Path(os.environ.get("RESULTS_FILE", "")), {}
     if not path.is_file():
         return []
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in map(json.loads, path.read_text().splitlines()):
+        sums = found.setdefault((row["what"], json.dumps(row["of"])), row | {"values": collections.Counter()})
+        sums["values"].update(row["values"])
     path.unlink()
-    return rows
+    return [row | {"values": dict(row["values"])} for row in found.values()]
 
 
 def main():

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests"), str(ROOT / "bench")]
 import log_counts
+import places
 import status
 
 HEAD = status.git("rev-parse", "HEAD").stdout.strip()
@@ -60,3 +61,11 @@ def test_numbers_of_status_pages_stand_between_marks(tmp_path, text, numbers):
 ])
 def test_counts_are_read_from_what_runners_print(line, counts):
     assert log_counts.counts(line) == counts
+
+
+def test_counts_of_one_thing_are_added_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("RESULTS_FILE", str(tmp_path / "counts"))
+    for wrong in (0, 2):
+        places.keep_count("damaged models", {"build": "asan"}, files=500, wrong=wrong)
+    assert log_counts.counted() == [{"what": "damaged models", "of": {"build": "asan"}, "values": {"files": 1000, "wrong": 2}}]
+    assert log_counts.counted() == []

@@ -21,6 +21,7 @@ sys.path[:0] = [str(TESTS / "robustness"), str(TESTS / "random_graphs")]
 
 from graphs import draw_graph, open_sizes  # noqa: E402
 from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
+from places import keep_count  # noqa: E402
 
 COUNT = 20_000 if FULL else 2_000
 FILES = 10_000 if FULL else 1_000
@@ -134,13 +135,18 @@ def run_mutants(program, files, first, count):
     return wrong
 
 
+def check(what, program, files, first):
+    print(f"seed {SEED} (WEFT_TEST_SEED)")
+    wrong = run_mutants(program, files, first, AT_ONCE)
+    keep_count(what, {"build": BUILD.name}, files=AT_ONCE, wrong=len(wrong))
+    assert wrong == []
+
+
 @pytest.mark.parametrize("first", range(0, COUNT, AT_ONCE))
 def test_mutants(models, first):
-    print(f"seed {SEED} (WEFT_TEST_SEED)")
-    assert run_mutants("weft-mutants", models, first, AT_ONCE) == []
+    check("damaged models", "weft-mutants", models, first)
 
 
 @pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
 def test_damaged_files(files, first):
-    print(f"seed {SEED} (WEFT_TEST_SEED)")
-    assert run_mutants("weft-mutant-files", files, first, AT_ONCE) == []
+    check("damaged pictures, tensors and programs", "weft-mutant-files", files, first)
