@@ -99,6 +99,16 @@ def weft_engine(job, precision):
     return program.run, program.version()
 
 
+def weft_before_engine(job):
+    """Another build of Weft, to race with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
+    commit, _, library = os.environ.get("BENCH_BEFORE", "").partition("=")
+    if not library:
+        raise RuntimeError("weft_before needs BENCH_BEFORE=COMMIT=path/of/libweft.so")
+    os.environ["WEFT_LIBRARY"] = library
+    run, version = weft_engine(job, "f32")
+    return run, f"{version} of {commit}"
+
+
 def free(load):
     """The same engine, told no sizes when it loads: what a run brings must do."""
     return lambda job: load(replace(job, sizes={}))
@@ -106,6 +116,7 @@ def free(load):
 
 BOUND = {
     "weft": lambda job: weft_engine(job, "f32"),
+    "weft_before": weft_before_engine,
     "weft_bf16": lambda job: weft_engine(job, "bf16"),
     "onnxruntime": onnxruntime_engine,
     "onnxruntime_weft": onnxruntime_weft_engine,

@@ -193,14 +193,14 @@ def cpu_full(rows, page):
     for machine in sorted({row["machine"] for row in rows}):
         mine = sorted(best([row for row in rows if row["machine"] == machine], by_case).values(), key=order)
         head = ["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values()),
-                "start without, with cache, s", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order"]
+                "first answer without, with cache, s", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order", "load"]
         lines = []
         for row in mine:
             all_of = [row["values"], *(row["peers"].get(peer, {}) for peer in PEERS)]
             starts = [", ".join(number(one[key]) for key in ("cold_s", "warm_s") if key in one) for one in all_of]
             peaks = ", ".join(number(round(one["peak_mib"])) for one in all_of if "peak_mib" in one)
             lines.append([row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"][f"{clock(row)}_ms"]),
-                          *(ratio(against(row, peer)) for peer in PEERS), *starts, peaks])
+                          *(ratio(against(row, peer)) for peer in PEERS), *starts, peaks, number(row["values"]["load"])])
         text += f"\n\n**{machine}**" + table(head, lines) + sources(mine, page)
     return text
 
@@ -211,6 +211,17 @@ def cpu_batches(rows, page):
     lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"]["wall_ms"]),
               *(ratio(against(row, peer)) for peer in PEERS)] for row in rows]
     return table(["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values())], lines) + sources(rows, page)
+
+
+def before(rows, page):
+    """Beside an older build of Weft, in one run."""
+    rows = cpu_rows(rows, peers=["weft_before"])
+    rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
+    if not rows:
+        return "\n\nNot measured: `./x bench peers --engines weft,weft_before`.\n\n"
+    lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"][f"{clock(row)}_ms"]),
+              ratio(against(row, "weft_before")), row["peers"]["weft_before"]["version"]] for row in rows]
+    return table(["model", "sizes", "threads", "Weft ms", "time to the older build's", "older build"], lines) + sources(rows, page)
 
 
 def free_rows(rows):
@@ -397,7 +408,7 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline,
-    gpu_decoder, gpu_tiles, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
 
 
 def main():
