@@ -37,14 +37,13 @@ GROUPS = [
 
 HEAD = """# Operators
 
-Written by `tools/operators.py`; a test sees that it is current. *Since* lists the versions in which ONNX changed the operator: all
-from 7 on are taken (the newest of an older one, too), up to opset {newest} of ai.onnx. *Types* are those of the first input as ONNX or
-onnxruntime declare them; complex ones are refused. Limits are refused with an error (E122) that names the node.
+Written by `tools/operators.py`; a test checks that it is current. *Since* lists the versions in which ONNX changed the operator. All
+versions from 7 on are taken (also the newest of an older one), up to opset {newest} of ai.onnx. *Types* are those of the first input as
+ONNX or onnxruntime declare them; complex types are refused. Limits are refused with an error (E122) that names the node.
 
-Where they run: `ref` computes all of them. `cpu` does too, with no step on `ref`; texts, sequences, optionals, maps and pictures are
-host steps on every device. GPUs run what needs no loop, no branch and no size that data decide; the refusal (E402) names
-each node that they do not. Functions that a model defines, and operators that the embedder brings
-([C interface](c_api.md)), come on top.
+Where they run: `ref` computes all of them. `cpu` does too, with no step on `ref`; strings, sequences, optionals, maps and pictures are
+host steps on both. GPUs run what needs no loop, no branch and no size that data decide. Their refusal (E402) names
+each node that they cannot run. Functions that a model defines, and [operators of the caller](c_api.md), come on top.
 """
 
 
