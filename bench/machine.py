@@ -61,10 +61,10 @@ def rounded(value):
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def arguments():
-    """Those of this program, but where it writes its results."""
-    words = iter(sys.argv[1:])
-    return [word for word in words if word not in ("--out", "--results") or not next(words, True)]
+def words():
+    """This program's arguments, but not where it writes results."""
+    given = iter(sys.argv[1:])
+    return [word for word in given if word not in ("--out", "--results") or not next(given, True)]
 
 
 def result(what, of, values, peers=None, command=None, machine=None):
@@ -74,7 +74,7 @@ def result(what, of, values, peers=None, command=None, machine=None):
         row["peers"] = rounded(peers)
     script = os.path.relpath(sys.argv[0], ROOT)
     return row | {
-        "command": command or " ".join(["python", script, *arguments()]),
+        "command": command or " ".join(["python", script, *words()]),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "machine": machine or processor(),
         "commit": commit(),

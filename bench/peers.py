@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill
 from accuracy import judge
 from engines import ENGINES, Job
-from machine import arguments as arguments_of_run
-from machine import keep, load, result
+from machine import keep, load, result, words
 from worker import EngineError, Worker
 
 DEFAULT = ["weft", "onnxruntime", "openvino"]
@@ -142,7 +141,7 @@ def compare(model, sizes, threads, arguments, caches):
     return fine
 
 
-COMMAND = "./x bench peers " + " ".join(arguments_of_run())
+COMMAND = "./x bench peers " + " ".join(words())
 
 
 def parse():
