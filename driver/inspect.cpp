@@ -163,14 +163,14 @@ int inspect_verb(Words words) {
   line.flag("--dot", s.dot, "the program as a graph for Graphviz");
   line.flag("--params", s.params, "the weights, largest first");
   line.flag("--support", s.support, "the nodes that --device does not run, and why; exit code 4 when there are any");
-  line.value("--stage", "PASS", s.stage, "the program after this pass (final: after all), not as it was read");
+  line.value("--stage", "PASS", s.stage, "the program after this pass (final: after all for the device), not as it was read");
   line.value("--json", "FILE", s.json, "write the summary as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
 
   if (s.support) return inspect_support(s);
   return reading_files([&] {
     auto program = import_file(s.model.model, s.model.compile);
-    if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage == "final" ? "" : s.stage);
+    if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage);
     if (!s.json.empty()) write_result_file(s.json, json_text(*program));
     if (s.ir) write_result_file("-", print(*program));
     if (s.dot) write_result_file("-", dot_text(*program));

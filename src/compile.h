@@ -107,10 +107,12 @@ struct NodeSupport {
 /// lowering, without compiling a kernel. A node that reads what a refused one makes is not judged, and says so.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
-/// The model as the frontend gives it (`stage` empty), or after the pass called `stage`.
+/// The model as the frontend gives it.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
 std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options = {},
                                       const std::filesystem::path& folder = {});
+/// The program after the shared passes (`stage` empty), after the pass called `stage`, or after all passes for the
+/// device of the options ("final"). E503 if there is no such pass.
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
                                    std::string_view stage = {});
 

@@ -51,7 +51,7 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const std::vector<Te
   verify(*program, "import");
   if (!with_passes) return program;
   Pipeline passes(*program, {});
-  add_passes(passes);
+  run_passes(passes, PassGroup::shared);
   verify(*program, "the passes");
   return program;
 }

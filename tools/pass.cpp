@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-pass NAME PROGRAM.txt: runs one pass on a program in the text form (as WEFT_DUMP leaves it) and prints the
 // result.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "base/error.h"
@@ -10,15 +11,24 @@
 #include "passes/program_files.h"
 
 int main(int count, char** words) {
-  if (count != 3) {
-    std::fprintf(stderr, "usage: weft-pass NAME PROGRAM.txt\n");
-    return 2;
-  }
+  std::string name, file, chip = "host";
+  weft::PassContext context;
+  CLI::App line("Runs one pass on a program in the text form and prints the result.", "weft-pass");
+  line.add_option("NAME", name)->required();
+  line.add_option("PROGRAM.txt", file)->required();
+  line.add_option("--chip", chip,
+                  "the chip that the pass works for: gfx942, x86-64-v4+avx512vnni; by default this one");
+  line.add_option("--precision", context.precision, "of products: f32, bf16 or f16")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, weft::DType>{
+          {"f32", weft::DType::f32}, {"bf16", weft::DType::bf16}, {"f16", weft::DType::f16}}));
+  line.add_option("--keep-f32", context.keep_f32, "nodes whose products stay f32; * and ? match");
+  CLI11_PARSE(line, count, words);
   try {
-    auto program = weft::read_program(words[2]);
-    weft::Pipeline run(*program, {});
-    run(words[1], weft::find_pass(words[1]));
-    verify(*program, words[1]);
+    context.chip = weft::chip_named(chip);
+    auto program = weft::read_program(file);
+    weft::Pipeline run(*program, {}, context);
+    run(name, weft::find_pass(name, context));
+    verify(*program, name);
     std::fputs(print(*program).c_str(), stdout);
     return 0;
   } catch (const weft::Error& error) {

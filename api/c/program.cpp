@@ -213,8 +213,7 @@ weft_status* weft_print(const char* path, const weft_compile_options* options, c
     CompileOptions compile_options = to_compile_options(options);
     auto program = import_file(&required(path, "path"), compile_options);
     std::string_view wanted = stage ? stage : "";
-    if (!wanted.empty())
-      program = optimised(std::move(program), compile_options, wanted == "final" ? std::string_view() : wanted);
+    if (!wanted.empty()) program = optimised(std::move(program), compile_options, wanted);
     give_text(text, "text", print(*program));
   });
 }

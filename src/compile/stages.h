@@ -4,6 +4,7 @@
 
 #include "compile.h"
 #include "compile/places.h"
+#include "passes/pipeline.h"
 #include "runtime/saved.h"
 
 /// The stages that compile.cpp strings together, for those who come in at a later one.
@@ -19,12 +20,16 @@ struct NodeFault;
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr);
 
-/// The passes that every chip shares, up to the one called `stage` if it has a name.
-void optimise(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report);
+/// What the passes for this chip may ask.
+PassContext context_of(const Chip& chip, const CompileOptions& options);
+/// The passes that every chip shares.
+void run_shared_passes(Program& program, const CompileOptions& options, CompileReport& report);
+/// The passes for one chip, after the shared ones.
+void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
+                     CompileReport& report);
 
-/// The passes for one chip; `asked` says with what precision.
-void prepare(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
-             CompileReport& report);
+/// The program after the shared passes as text that refers to its large constants: what every chip starts from.
+std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options);
 
 /// A program after the passes that every chip shares -> kernel calls for one chip, chosen by `options.choose` or else
 /// by the cost model. `asked` says with what precision.
@@ -49,6 +54,11 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 /// A program as text -> kernel calls and machine code for one chip.
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
+
+/// The reference, which judges the passes too: without passes it runs the program as the frontend gave it, and then
+/// takes f32 only; after the passes of a chip it may be of another precision. E502 for what it does not do.
+std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
+                                               const CompileOptions& options, CompileReport report);
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 

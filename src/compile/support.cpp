@@ -29,9 +29,8 @@ void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const Co
   std::map<std::string, size_t> numbers;
   for (size_t i = 0; i < nodes.size(); ++i) numbers.emplace(nodes[i].node, i);
   CompileReport report;
-  optimise(*program, options, {}, report);
-  ProgramSource asked;
-  prepare(*program, chip, asked, options, report);
+  run_shared_passes(*program, options, report);
+  run_chip_passes(*program, context_of(chip, options), options, report);
   for (const Unsupported& refused : unsupported(*program, chip)) {
     refuse(nodes, numbers, refused.node, cat(refused.what, ": ", refused.why));
   }

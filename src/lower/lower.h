@@ -27,11 +27,4 @@ struct Unsupported {
 };
 std::vector<Unsupported> unsupported(const Program& program, const Chip& chip);
 
-/// Whether the processor multiplies numbers of this type itself, not what they are widened to.
-bool multiplies(DType type, const Chip& chip);
-/// Whether the chip has products of u8 by i8 with sums in i32 (VNNI).
-bool multiplies_bytes(const Chip& chip);
-/// Whether its matrix unit does.
-bool multiplies_tiles(const Chip& chip);
-
 }  // namespace weft

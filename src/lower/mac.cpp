@@ -3,19 +3,12 @@
 
 #include <algorithm>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "lower/interval.h"
-#include "lower/lower.h"
 #include "ops/dot.h"
 
 namespace weft {
-
-bool multiplies(DType type, const Chip& chip) {
-  return type == DType::f32 || (type == DType::bf16 && has_feature(chip, "avx512bf16"));
-}
-
-bool multiplies_bytes(const Chip& chip) { return has_feature(chip, "avx512vnni") || has_feature(chip, "avxvnni"); }
-bool multiplies_tiles(const Chip& chip) { return has_feature(chip, "amx-int8"); }
 
 /// Integers of 8 bits, or of 16 as they stand after a zero point was taken off.
 static bool is_short(DType type) { return type == DType::u8 || type == DType::i8 || type == DType::i16; }

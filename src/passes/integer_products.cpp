@@ -121,8 +121,7 @@ Value scaled(Module& module, Value product, Value scale) {
   return apply(module, Fn::mul, {convert(module, product, DType::f32), scale});
 }
 
-/// What a product multiplies: 16 bits by 8 or 16, u8 by i8 (in quads, or on tiles), i8 by i8.
-enum class Factors { shorts, mixed_bytes, tile_bytes, signed_bytes };
+using Factors = IntegerFactors;
 
 /// x as bytes of `type`, and what its zero point is then. From u8 to i8 everything moves by -128, back by 128.
 Steps as_bytes(Module& module, Steps s, DType type) {
@@ -512,34 +511,31 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   return module.append(*op, inputs);
 }
 
-}  // namespace
-
-bool integer_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<Factors::shorts>, integer_convolution<Factors::shorts>, narrowed,
-                                         integer_pool, unchanged};
+template <Factors factors>
+bool products_of(Module& module) {
+  static constexpr Rewrite rewrites[] = {integer_dot<factors>, integer_convolution<factors>, narrowed, integer_pool,
+                                         unchanged};
   return rewrite_each(module, rewrites);
 }
 
-bool byte_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<Factors::mixed_bytes>, integer_convolution<Factors::mixed_bytes>,
-                                         narrowed, integer_pool, unchanged};
-  return rewrite_each(module, rewrites);
-}
-
-bool tile_products(Module& module) {
-  static constexpr Rewrite rewrites[] = {integer_dot<Factors::tile_bytes>, integer_convolution<Factors::tile_bytes>,
-                                         narrowed, integer_pool, unchanged};
-  return rewrite_each(module, rewrites);
-}
-
-bool signed_products(Module& module) {
+bool products_of_signed_bytes(Module& module) {
   static constexpr Rewrite to_signed[] = {signed_steps};
-  static constexpr Rewrite rewrites[] = {integer_dot<Factors::signed_bytes>, integer_convolution<Factors::signed_bytes>,
-                                         narrowed, integer_pool, unchanged};
   static constexpr Rewrite to_bytes[] = {dot_of_bytes, bytes_convolved};
   bool changed = rewrite_each(module, to_signed);
-  changed |= rewrite_each(module, rewrites);
+  changed |= products_of<Factors::signed_bytes>(module);
   return rewrite_each(module, to_bytes) || changed;
+}
+
+}  // namespace
+
+bool integer_products(Module& module, IntegerFactors factors) {
+  switch (factors) {
+    case Factors::shorts: return products_of<Factors::shorts>(module);
+    case Factors::mixed_bytes: return products_of<Factors::mixed_bytes>(module);
+    case Factors::tile_bytes: return products_of<Factors::tile_bytes>(module);
+    case Factors::signed_bytes: return products_of_signed_bytes(module);
+  }
+  return false;
 }
 
 bool fold_scales(Module& module) {

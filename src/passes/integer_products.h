@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
+
 #include "ir/module.h"
 
 namespace weft {
 
+/// The pairs of integer types that a chip multiplies, with sums in i32.
+enum class IntegerFactors : uint8_t {
+  shorts,        ///< x - zero in 8 or 16 bits, by the same
+  mixed_bytes,   ///< u8 by i8 in groups of four (VNNI)
+  tile_bytes,    ///< u8 by i8 in tiles (AMX)
+  signed_bytes,  ///< i8 by i8 (GPUs)
+};
+
 /// Matrix products and convolutions of dequantised values become products of integers. A quantised value x stands for
-/// (x - zero) * scale; the scales of both operands leave the product, which is then exact: it multiplies x - zero, of
-/// 8 or 16 bits, and sums in i32.
+/// (x - zero) * scale; the scales of both operands leave the product, which is then exact.
 ///
 ///     convolution (dequantize %x, %s, %z), (dequantize %w, %t, %u)
-/// ->
+/// -> shorts:
 ///     convert(convolution (convert %x - %z), (convert %w - %u) {type=i32}) * (s * t)
-///
-/// Left alone: scales along the axis that is summed, blocks of scales, types beyond 8 bits, and sums that might not
-/// fit i32. A maximum pooling of a dequantised value pools the integers.
-bool integer_products(Module& module);
-
-/// The same for chips that multiply u8 by i8: where the weights fit i8, x stays u8 (i8 moves by 128), padding is its
-/// zero point, and the zero point times the sum of the weights is taken off each result.
-///
-///     convolution (dequantize %x, %s, %z), (dequantize %w, %t)
-/// ->
+/// -> bytes, where the weights fit i8: x keeps its zero point, which also pads; its share is taken off each result:
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
-bool byte_products(Module& module);
-
-/// The same for matrix units that take u8 and i8 in tiles: a picture keeps its few channels, as whole patches are
-/// copied for it.
-bool tile_products(Module& module);
-
-/// The same for matrix units that multiply i8 by i8: what was quantised to u8 is quantised to i8, all moved by 128. So
-/// are products of integers that are bytes without a zero point, also where either is known to the run alone:
+///
+/// mixed_bytes pads the few channels of a picture to a group of four; tile_bytes leaves them, as whole patches are
+/// copied. signed_bytes moves what was quantised to u8 by -128; products of integers without a zero point become
+/// products of bytes too:
 ///
 ///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
 /// ->
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
-bool signed_products(Module& module);
+///
+/// Left alone: scales along the axis that is summed, blocks of scales, types beyond 8 bits, and sums that might not
+/// fit i32. A maximum pooling of a dequantised value pools the integers.
+bool integer_products(Module& module, IntegerFactors factors);
 
 /// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into
 /// one factor for each term, and the sum is taken in f64. A rounding in f32 would go the other way for some elements

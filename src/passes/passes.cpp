@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/passes.h"
 
+#include <cstdint>
+
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/watch.h"
 #include "passes/canonicalise_views.h"
@@ -13,30 +16,34 @@
 #include "passes/integer_products.h"
 #include "passes/merge_common.h"
 #include "passes/raise_composites.h"
+#include "passes/reduce_precision.h"
+#include "passes/rows_last.h"
 #include "passes/simplify_algebra.h"
 #include "passes/simplify_indices.h"
 
 namespace weft {
 namespace {
 
-struct NamedPass {
+/// A pass that others repeat until nothing changes.
+struct Part {
   std::string_view name;
   bool (*run)(Module&);
 };
 
-/// Single rewrites, each of which may open the way for another.
-constexpr NamedPass rewrites[] = {
+constexpr Part parts[] = {
     {"inline_control", inline_control},         {"fold_constants", fold_constants},
     {"simplify_indices", simplify_indices},     {"simplify_algebra", simplify_algebra},
     {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
-    {"hoist_invariants", hoist_invariants},
+    {"hoist_invariants", hoist_invariants},     {"raise_composites", raise_composites},
 };
+/// Those of "normalise": each may open the way for another.
+constexpr std::span<const Part> rewrites = std::span(parts).first<7>();
 
 /// All rewrites until none finds anything.
-bool normalise(Module& module, PassCounts& counts) {
+bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
-    for (const NamedPass& pass : rewrites) {
+    for (const Part& pass : rewrites) {
       heed_watch();
       bool changed = pass.run(m);
       counts[pass.name] += changed;
@@ -48,54 +55,91 @@ bool normalise(Module& module, PassCounts& counts) {
 }
 
 /// What was raised may stand on views that then merge, and open the way for more.
-bool raise(Module& module, PassCounts& counts) {
+bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool changed = raise_composites(m);
     counts["raise_composites"] += changed;
     m.remove_dead();
-    if (changed) normalise(m, counts);
+    if (changed) normalise(m, context, counts);
     return changed;
   })(module);
 }
 
-struct Stage {
-  std::string_view name;
-  bool (*run)(Module&, PassCounts&);
-};
+/// A pass that needs the module only, as an entry of the list.
+template <bool (*pass)(Module&)>
+bool plain(Module& module, const PassContext&, PassCounts&) {
+  return pass(module);
+}
 
-/// The way of every program, in order.
-constexpr Stage stages[] = {
-    {"normalise", normalise},
-    {"raise", raise},
-};
-constexpr NamedPass others[] = {
-    {"raise_composites", raise_composites}, {"integer_products", integer_products}, {"byte_products", byte_products},
-    {"tile_products", tile_products},       {"signed_products", signed_products},   {"fold_scales", fold_scales},
-    {"expand_quantize", expand_quantize},   {"channels_last", channels_last},
+/// The pairs of integer types that the chip multiplies.
+IntegerFactors factors_of(const Chip& chip) {
+  if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
+  if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;
+  return multiplies_bytes(chip) ? IntegerFactors::mixed_bytes : IntegerFactors::shorts;
+}
+
+bool products_of_integers(Module& module, const PassContext& context, PassCounts&) {
+  return integer_products(module, factors_of(context.chip));
+}
+
+bool block_dots(Module& module, const PassContext& context, PassCounts&) {
+  return expand_block_dots(module, is_cpu(context.chip.kind));
+}
+
+/// The kernels of GPUs keep a head in registers.
+bool attention(Module& module, const PassContext& context, PassCounts&) {
+  constexpr int64_t widest_gpu_head = 256;
+  return expand_attention(module, is_cpu(context.chip.kind) ? INT64_MAX : widest_gpu_head);
+}
+
+bool precision(Module& module, const PassContext& context, PassCounts&) {
+  return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
+}
+
+bool always(const PassContext&) { return true; }
+bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
+/// GPUs narrow values where kernels store them.
+bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
+
+constexpr PassInfo passes[] = {
+    {"normalise", PassGroup::shared, normalise, always},
+    {"raise", PassGroup::shared, raise, always},
+    {"expand_block_dots", PassGroup::for_chip, block_dots, always},
+    {"integer_products", PassGroup::for_chip, products_of_integers, always},
+    {"fold_scales", PassGroup::for_chip, plain<fold_scales>, always},
+    {"expand_quantize", PassGroup::for_chip, plain<expand_quantize>, always},
+    {"write_out_loops", PassGroup::for_chip, plain<write_out_loops>, on_gpu},
+    {"expand_grouped", PassGroup::for_chip, plain<expand_grouped>, on_gpu},
+    {"expand_attention", PassGroup::for_chip, attention, always},
+    {"channels_last", PassGroup::for_chip, plain<channels_last>, always},
+    {"rows_last", PassGroup::for_chip, plain<rows_last>, always},
+    {"reduce_precision", PassGroup::for_chip, precision, in_narrow_products},
 };
 
 }  // namespace
 
-void add_passes(Pipeline& run) {
-  for (const Stage& stage : stages) run(stage.name, [&](Module& module) { return stage.run(module, run.changes()); });
+std::span<const PassInfo> pass_list() { return passes; }
+
+void run_passes(Pipeline& run, PassGroup group) {
+  for (const PassInfo& pass : passes) {
+    if (pass.group != group || !pass.applies(run.context())) continue;
+    run(pass.name, [&](Module& module) { return pass.run(module, run.context(), run.changes()); });
+  }
 }
 
-Pass find_pass(std::string_view name) {
+Pass find_pass(std::string_view name, const PassContext& context) {
   std::vector<std::string_view> known;
-  using List = std::span<const NamedPass>;
-  for (List list : {List(rewrites), List(others)}) {
-    for (const NamedPass& pass : list) {
-      if (pass.name == name) return pass.run;
-      known.push_back(pass.name);
-    }
-  }
-  for (const Stage& stage : stages) {
-    known.push_back(stage.name);
-    if (stage.name != name) continue;
-    return [&stage](Module& module) {
+  for (const PassInfo& pass : passes) {
+    known.push_back(pass.name);
+    if (pass.name != name) continue;
+    return [&pass, context](Module& module) {
       PassCounts counts;
-      return stage.run(module, counts);
+      return pass.run(module, context, counts);
     };
+  }
+  for (const Part& part : parts) {
+    known.push_back(part.name);
+    if (part.name == name) return part.run;
   }
   throw Error({.kind = ErrorKind::usage,
                .code = "E503",

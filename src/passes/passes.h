@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <span>
+
 #include "passes/pipeline.h"
 
+/// The passes, in the one list that compiling, `weft support`, `weft inspect --stage`, `weft-pass` and the tests walk.
 namespace weft {
 
-/// The passes from the frontend's program to the one that is lowered, in order.
-void add_passes(Pipeline& run);
+enum class PassGroup : uint8_t {
+  shared,    ///< makes the program that all chips start from, which saved programs keep
+  for_chip,  ///< prepares it for the chip of the PassContext
+};
 
-/// A pass by its name, as tests and `--stage` write it; E503 with the list when there is none.
-Pass find_pass(std::string_view name);
+/// A pass of the pipeline.
+struct PassInfo {
+  std::string_view name;
+  PassGroup group;
+  bool (*run)(Module&, const PassContext&, PassCounts&);
+  bool (*applies)(const PassContext&);  ///< false: the chip or precision does not need it
+};
+
+/// All passes in the order in which they run.
+std::span<const PassInfo> pass_list();
+
+/// Runs the passes of one group that apply to the pipeline's context.
+void run_passes(Pipeline& run, PassGroup group);
+
+/// A pass by its name, also one of those that "normalise" and "raise" repeat; E503 with the list if there is none.
+Pass find_pass(std::string_view name, const PassContext& context);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/knobs.h"
@@ -29,11 +30,21 @@ std::filesystem::path dump_folder(const std::filesystem::path& asked_for) {
 
 void write_text(const std::filesystem::path& path, std::string_view text) { write_file(path, as_bytes(text)); }
 
+/// The options of weft-pass for this context.
+std::string words_for(const PassContext& context) {
+  std::string words = cat(" --chip '", chip_name(context.chip), "'");
+  if (context.precision != DType::f32) words += cat(" --precision ", name(context.precision));
+  for (const std::string& node : context.keep_f32) words += cat(" --keep-f32 '", node, "'");
+  return words;
+}
+
 /// The program before the failing pass, and the command that runs the pass on it.
-void keep_failure(const std::filesystem::path& folder, std::string_view pass, std::string_view before) {
+void keep_failure(const std::filesystem::path& folder, std::string_view pass, std::string_view before,
+                  const PassContext& context) {
   std::filesystem::path program = folder / cat("before_", pass, ".txt");
   write_text(program, before);
-  write_text(folder / cat("failed_", pass, ".sh"), cat("weft-pass ", pass, " before_", pass, ".txt\n"));
+  write_text(folder / cat("failed_", pass, ".sh"),
+             cat("weft-pass ", pass, " before_", pass, ".txt", words_for(context), "\n"));
   log(LogLevel::error, "pass ", pass, " failed; the program before it is ", program.string());
 }
 
@@ -49,7 +60,7 @@ void Pipeline::operator()(std::string_view name, const Pass& pass) {
     run_on_all(name, pass);
     if (is_debug_build || knobs().verify_passes) verify(program_, name);
   } catch (Error&) {
-    if (!folder.empty()) keep_failure(folder, name, before);
+    if (!folder.empty()) keep_failure(folder, name, before, context_);
     throw;
   }
   std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
@@ -73,7 +84,8 @@ void Pipeline::show(std::string_view name) {
     std::fprintf(stderr, "--- after %s\n%s", std::string(name).c_str(), print(program_).c_str());
   if (options_.dump_directory.empty()) return;
   std::filesystem::create_directories(options_.dump_directory);
-  write_text(options_.dump_directory / cat(seconds_.size() < 10 ? "0" : "", seconds_.size(), "_", name, ".txt"),
+  size_t number = options_.first_number + seconds_.size() - 1;
+  write_text(options_.dump_directory / cat(number < 10 ? "0" : "", number, "_", name, ".txt"),
              text_with_blobs(program_, options_.dump_directory));
 }
 

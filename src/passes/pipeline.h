@@ -3,9 +3,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/chip.h"
+#include "base/dtype.h"
 #include "ir/module.h"
 
 namespace weft {
@@ -15,9 +18,16 @@ using Pass = std::function<bool(Module&)>;
 /// How often each pass changed something.
 using PassCounts = std::map<std::string_view, int64_t>;
 
+/// What passes for one chip may ask besides the module.
+struct PassContext {
+  Chip chip = {};
+  DType precision = DType::f32;            ///< of matrix products and convolutions
+  std::vector<std::string> keep_f32 = {};  ///< nodes whose products stay f32; * and ? match
+};
+
 /// Runs passes over a program, every module of it, one call each:
 ///
-///     Pipeline run(program, {.dump_directory = folder});
+///     Pipeline run(program, {.dump_directory = folder}, {.chip = chip});
 ///     run("normalise", normalise);
 ///
 /// It times them, removes what nothing reads afterwards, verifies (WEFT_VERIFY_PASSES, debug builds), prints the
@@ -28,11 +38,14 @@ class Pipeline {
   struct Options {
     std::filesystem::path dump_directory = {};
     std::string_view stop_after = {};
+    size_t first_number = 1;  ///< of the files in the dump folder
   };
 
-  Pipeline(Program& program, Options options) : program_(program), options_(std::move(options)) {}
+  Pipeline(Program& program, Options options, PassContext context = {})
+      : program_(program), options_(std::move(options)), context_(std::move(context)) {}
   void operator()(std::string_view name, const Pass& pass);
 
+  const PassContext& context() const { return context_; }
   /// The pass named by stop_after has run; later ones are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
@@ -45,6 +58,7 @@ class Pipeline {
 
   Program& program_;
   Options options_;
+  PassContext context_;
   bool stopped_ = false;
   std::vector<std::pair<std::string, double>> seconds_;
   PassCounts changes_;

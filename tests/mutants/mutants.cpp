@@ -10,10 +10,7 @@
 #include "mutants/harness.h"
 #include "mutants/model_damage.h"
 #include "mutants/wire_tree.h"
-#include "passes/channels_last.h"
-#include "passes/expand_quantize.h"
 #include "passes/passes.h"
-#include "passes/rows_last.h"
 #include "targets/ref/ref.h"
 
 namespace {
@@ -64,11 +61,8 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
 std::string take(const test::Sound&, std::string_view bytes) {
   auto program = onnx::import_model(onnx::read_model(Bytes::copy(as_bytes(bytes)), {.source = "mutant"}));
   verify(*program, "import");
-  Pipeline run(*program, {});
-  add_passes(run);
-  run("expand_quantize", expand_quantize);
-  run("channels_last", channels_last);
-  run("rows_last", rows_last);
+  Pipeline run(*program, {}, {.chip = host_chip()});
+  for (PassGroup group : {PassGroup::shared, PassGroup::for_chip}) run_passes(run, group);
   verify(*program, "passes");
   lower(*program, host_chip());
   auto inputs = small_inputs(program->main());

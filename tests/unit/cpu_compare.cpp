@@ -105,15 +105,16 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases) {
   }
 }
 
-/// `products` makes integer products of what is quantised.
-static void compare_after(const char* products, const std::string& text, const InputSizes& cases) {
+/// Integer products as they are made for `chip`, whatever this processor is.
+static void compare_prepared_for(const char* chip, const std::string& text, const InputSizes& cases) {
   auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
-  for (const char* pass : {products, "fold_scales", "expand_quantize", "channels_last"}) {
-    find_pass(pass)(prepared->main());
+  PassContext context{.chip = chip_named(chip)};
+  for (const char* pass : {"integer_products", "fold_scales", "expand_quantize", "channels_last"}) {
+    find_pass(pass, context)(prepared->main());
     prepared->main().remove_dead();
   }
   auto executable = compile_text(*prepared, 2);
-  auto context = executable->new_context();
+  auto run = executable->new_context();
   std::mt19937 random(7);
   for (const auto& sizes : cases) {
     for (Fill fill : {Fill::any, Fill::lowest, Fill::highest}) {
@@ -121,9 +122,9 @@ static void compare_after(const char* products, const std::string& text, const I
       for (size_t i = 0; i < sizes.size(); ++i)
         inputs.push_back(random_tensor(executable->inputs()[i].type.shape.dtype, sizes[i], random, fill));
       auto wanted = evaluate(program->main(), inputs, bind_symbols(executable->inputs(), inputs));
-      auto got = context->run(inputs);
+      auto got = run->run(inputs);
       for (size_t i = 0; i < got.size(); ++i) {
-        INFO(products, " of ", text, " at ", inputs[0].dims, " fill ", static_cast<int>(fill));
+        INFO(chip, " of ", text, " at ", inputs[0].dims, " fill ", static_cast<int>(fill));
         CHECK(to_doubles(got[i]) == to_doubles(wanted[i]));
       }
     }
@@ -131,8 +132,8 @@ static void compare_after(const char* products, const std::string& text, const I
 }
 
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) {
-  for (const char* products : {"integer_products", "byte_products", "tile_products"})
-    compare_after(products, text, cases);
+  for (const char* chip : {"x86-64-v3", "x86-64-v4+avx512vnni", "x86-64-v4+avx512vnni+amx-int8"})
+    compare_prepared_for(chip, text, cases);
 }
 
 std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass; cases are divided by
+// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass and
+// what it is for ("# reduce_precision x86-64-v4 bf16"); cases are divided by
 // lines of `===`, a case into before and after by `---`. WEFT_UPDATE=1 rewrites what stands after.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -69,17 +70,26 @@ std::string after(const Pass& pass, const std::string& name, std::string_view be
   return unframed(*program);
 }
 
+/// The first line of a file: "# NAME [CHIP [PRECISION]]".
+std::pair<std::string, PassContext> asked_by(std::string_view header) {
+  std::vector<std::string_view> words = split(trim(header.substr(1)), ' ');
+  PassContext context{.chip = chip_named(words.size() > 1 ? std::string(words[1]) : "x86-64-v3")};
+  if (words.size() > 2) context.precision = *parse_dtype(words[2]);
+  return {std::string(words[0]), context};
+}
+
 void check_file(const std::filesystem::path& path, bool update) {
   Bytes file = map_file(path);
   std::vector<std::string> cases = pieces(as_text(file), "===");
   size_t end = cases[0].find('\n');
-  std::string header = cases[0].substr(0, end + 1), name(trim(std::string_view(header).substr(1)));
+  std::string header = cases[0].substr(0, end + 1);
+  auto [name, context] = asked_by(header);
   cases[0].erase(0, end + 1);
   std::string rewritten = header;
   for (size_t i = 0; i < cases.size(); ++i) {
     std::vector<std::string> halves = pieces(cases[i], "---");
     CAPTURE(halves[0]);
-    std::string result = after(find_pass(name), name, halves[0]);
+    std::string result = after(find_pass(name, context), name, halves[0]);
     if (!update) {
       REQUIRE(halves.size() == 2);
       CHECK(std::string(trim(halves[1])) == std::string(trim(result)));
@@ -112,7 +122,8 @@ TEST_CASE("passes: what a failing pass leaves can be run again, large constants 
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i) / 7;
   Tensor large = make_tensor(DType::f32, {100}, numbers);
   main.set_results({{"y", apply(main, Fn::add, {x, constant(main, large)})}});
-  Pipeline run(program, {.dump_directory = folder});
+  Pipeline run(program, {.dump_directory = folder},
+               {.chip = chip_named("x86-64-v4+avx512bf16"), .precision = DType::bf16});
   run("harmless", [](Module&) { return false; });
   auto broken = [](Module& module) -> bool {
     apply(module, Fn::neg, {module.parameters()[0]});
@@ -120,7 +131,8 @@ TEST_CASE("passes: what a failing pass leaves can be run again, large constants 
   };
   CHECK_THROWS_WITH_AS(run("broken", broken), doctest::Contains("this pass is broken"), Error);
   CHECK(std::filesystem::exists(folder / "01_harmless.txt"));
-  CHECK(as_text(map_file(folder / "failed_broken.sh")) == "weft-pass broken before_broken.txt\n");
+  CHECK(as_text(map_file(folder / "failed_broken.sh")) ==
+        "weft-pass broken before_broken.txt --chip 'x86-64-v4+avx512bf16' --precision bf16\n");
   auto kept = read_program(folder / "before_broken.txt");
   CHECK(kept->main().size() == 3);  // without what the pass had added
   std::vector<Tensor> inputs = {large};
@@ -129,7 +141,7 @@ TEST_CASE("passes: what a failing pass leaves can be run again, large constants 
 }
 
 TEST_CASE("passes: an unknown name is refused with the list") {
-  CHECK_THROWS_WITH_AS(find_pass("polish"), doctest::Contains("normalise"), Error);
+  CHECK_THROWS_WITH_AS(find_pass("polish", {}), doctest::Contains("normalise"), Error);
 }
 
 TEST_CASE("passes: few bytes of constants do not become many, nor take for ever") {

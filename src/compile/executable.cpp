@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a plan to something that runs: machine code, then the executable of the device.
+#include "base/error.h"
+#include "base/knobs.h"
+#include "base/log.h"
+#include "compile/stages.h"
+#include "compile/timer.h"
+#include "ir/core_ops.h"
+#include "runtime/codegen_loader.h"
+#include "runtime/cpu_executable.h"
+#include "runtime/gpu_executable.h"
+#include "runtime/kernel_build.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/show_plan.h"
+#include "targets/gpu/device.h"
+#include "targets/ref/ref.h"
+
+namespace weft {
+namespace {
+
+/// No run reads a file, which others may change: what it would read there is copied.
+void leave_files(Program& program) {
+  for (const auto& module : program.modules()) {
+    for (Instruction& i : *module) {
+      if (auto* constant = i.as<Constant>(); constant && !constant->tensor.data.empty()) {
+        Constant own = *constant;
+        own.tensor.data = own.tensor.data.in_memory();
+        i.op = std::move(own);
+      }
+    }
+  }
+  for (auto& [name, tensor] : program.defaults) tensor.data = tensor.data.in_memory();
+}
+
+/// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
+[[noreturn]] void blame(const Plan& plan, const Error& error) {
+  for (const PlanStep& step : plan.steps) {
+    const PlanKernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
+    if (kernel.kind != KernelKind::custom || error.info().what.find(kernel.name) == std::string::npos) continue;
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E217",
+                 .what = "the source of a custom operator does not compile",
+                 .where = step.source,
+                 .why = error.info().what});
+  }
+  throw error;
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
+                                               const CompileOptions& options, CompileReport report) {
+  const char* refused = options.precision != Precision::f32 && !place.has_passes ? "takes no other precision"
+                        : !options.donations.empty()                             ? "updates nothing in place"
+                                                                                 : nullptr;
+  if (refused)
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E502",
+                 .what = cat("the reference computes in float64 with memory of its own and ", refused)});
+  leave_files(*program);
+  return make_reference(std::move(program), std::move(report));
+}
+
+Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report) {
+  plan.compiler = codegen_build();
+  std::vector<KernelSource> sources;
+  for (const PlanKernel& kernel : plan.kernels) {
+    sources.push_back({.name = kernel.name,
+                       .code = kernel.code,
+                       .work_group = kernel.threads,
+                       .occupancy = kernel.occupancy,
+                       .checked = knobs().checked});
+  }
+  BuildCounts before = build_counts();
+  auto progress = [&](int done, int total) {
+    if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
+  };
+  Timer timer;
+  static KernelCache none({}, 0);
+  BuiltKernels built;
+  try {
+    built = build_kernels_or_throw(sources, plan.chip,
+                                   {.cache = options.use_cache ? nullptr : &none, .progress = progress});
+  } catch (const Error& error) {
+    blame(plan, error);
+  }
+  report.phase_seconds.emplace_back("kernels", timer.seconds());
+  BuildCounts after = build_counts();
+  report.kernels = static_cast<int64_t>(plan.kernels.size());
+  report.kernels_compiled = after.compiles - before.compiles;
+  report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
+  show_plan(plan, built.image);
+  return built.image;
+}
+
+std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report) {
+  auto& [plan, image] = program;
+  for (Port& port : plan.inputs) {
+    if (port.default_value) port.default_value->data = port.default_value->data.in_memory();
+  }
+  if (is_cpu(plan.chip.kind) && runs_code_for(host_chip(), plan.chip))
+    return make_cpu_executable(std::move(program), runner.host, std::move(origin), std::move(report));
+  if (!runner.gpu) return make_null_executable(std::move(program), std::move(origin), std::move(report));
+  Timer timer;
+  auto executable =
+      make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host.allocator);
+  log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
+  return executable;
+}
+
+}  // namespace weft
