@@ -163,7 +163,8 @@ int inspect_verb(Words words) {
   line.flag("--dot", s.dot, "the program as a graph for Graphviz");
   line.flag("--params", s.params, "the weights, largest first");
   line.flag("--support", s.support, "the nodes that --device does not run, and why; exit code 4 when there are any");
-  line.value("--stage", "PASS", s.stage, "the program after this pass (final: after all for the device), not as it was read");
+  line.value("--stage", "PASS", s.stage,
+             "the program after this pass (final: after all for the device), not as it was read");
   line.value("--json", "FILE", s.json, "write the summary as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
 
