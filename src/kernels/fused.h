@@ -136,7 +136,7 @@ WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
 /// The same for |x| < 2^31, clamped after rounding: fewer steps.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
-  constexpr int N = lanes_of<V>;
+  [[maybe_unused]] constexpr int N = lanes_of<V>;
 #if defined(__AVX512F__)
   if constexpr (is_same<Elem<V>, f64> && N >= 8) {
     const auto v = small_integers(x);

@@ -19,7 +19,11 @@ import run_cpu
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
 HERE = pathlib.Path(__file__).parent
-CPUS = ["x86-64-v3", "x86-64-v4", "aarch64"]
+# Every family of processors, whatever this one is; the features are those that kernels ask for.
+ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
+CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
+        "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
+CPU_SAMPLES = ["samples", "samples_f32", "samples_int8"]  # the others use what only GPUs have
 # The instruction that sample_gemm_f16_nk must hold.
 GPUS = {"gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma", "gfx1100": "v_wmma_f32_16x16x16_f16",
         "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
@@ -30,8 +34,18 @@ def compile_sample(name, chip, out, *options):
     """Builds an image; what weft-kc printed."""
     command = [KC, str(HERE / f"{name}.cpp"), "--chip", chip, "-o", str(out), *options]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    said = f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    assert done.returncode == 0 and "warning:" not in done.stderr, said
     return done.stdout
+
+
+def runs_here(chip):
+    """Whether this processor has all that code for the chip may use."""
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    has = {flag.replace("_", "") for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
+    level, *features = chip.replace("-", "").split("+")
+    needs = {"x8664v3": ["avx2", "fma"], "x8664v4": ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"]}
+    return level in needs and has.issuperset(needs[level] + features)
 
 
 def check_resources(text):
@@ -61,9 +75,14 @@ def test_gpu(chip, tmp_path):
             assert "Performance Loss" not in done.stderr  # wgmma would wait for each product
 
 
-@pytest.mark.parametrize("chip", CPUS)
-def test_cpu_compiles(chip, tmp_path):
-    compile_sample("samples", chip, tmp_path / "samples.so")
+@pytest.mark.parametrize("name", CPU_SAMPLES)
+@pytest.mark.parametrize("family", CPUS)
+def test_cpu_compiles(family, name, tmp_path):
+    """Without a warning; where the processor can run it, numpy judges the sample."""
+    chip, library = CPUS[family], tmp_path / f"{name}.so"
+    compile_sample(name, chip, library, "--warnings")
+    if name == "samples" and runs_here(chip):
+        assert cases.check(run_cpu.Cpu([library]), cases.all_cases(small=True)) == 0
 
 
 # Chip, its features, the register, and instructions of the innermost loop for bytes and for 16-bit integers.

@@ -10,7 +10,6 @@
 #include <random>
 #include <vector>
 
-#include "amx.h"
 #include "kernels/pack.h"
 
 using namespace weft::kernel;
@@ -242,7 +241,7 @@ TEST_CASE("conv of whole patches: converted pixels, patches that are no whole un
     }
     if (!has_whole_patches<MacInt16<i8>>(s)) continue;
     CHECK(worst_error<MacInt16<i8>, ConvMode::Patches, i8, i8>(s, i8(-3)) == 0);
-    CHECK(worst_error<MacBf16, ConvMode::Patches, f32, bf16>(s, 0.0f) < 1e-6);
+    if (has_whole_patches<MacBf16>(s)) CHECK(worst_error<MacBf16, ConvMode::Patches, f32, bf16>(s, 0.0f) < 1e-6);
     ++tested;
   }
   CHECK(tested >= 7);
@@ -272,7 +271,7 @@ TEST_CASE("conv int8 is exact, with a zero point as padding") {
 }
 
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
-TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32" * doctest::skip(!may_use_amx())) {
+TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32") {
   for (const ConvSizes& c : cases) {
     const ConvSizes s = sized(c);
     CAPTURE(s.channels_in);
@@ -292,7 +291,7 @@ TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32" * doctest::skip(!m
   }
 }
 
-TEST_CASE("conv on AMX of lines with their padding" * doctest::skip(!may_use_amx())) {
+TEST_CASE("conv on AMX of lines with their padding") {
   int tested = 0;
   for (ConvSizes s : cases) {
     if (s.transposed || s.in[0] > 1) continue;
