@@ -138,60 +138,72 @@ def against(row, peer):
 # What pages show
 
 
-def newest_machine(rows):
-    """Rows of batch 1 of the machine that was measured last."""
-    rows = [row for row in cpu_rows(rows) if first_sizes(row)]
-    last = max(rows, key=lambda row: row["date"])["machine"]
-    return list(best([row for row in rows if row["machine"] == last], by_case).values())
+def by_machine(rows):
+    """Machine -> its rows of batch 1, one for each case; the machine measured last comes first."""
+    rows, found = [row for row in cpu_rows(rows) if first_sizes(row)], collections.defaultdict(list)
+    for row in best(rows, lambda row: (row["machine"], *by_case(row))).values():
+        found[row["machine"]].append(row)
+    newest = sorted(found, key=lambda machine: max(row["date"] for row in found[machine]), reverse=True)
+    return {machine: sorted(found[machine], key=order) for machine in newest}
 
 
-def versions(rows, peer):
-    return " and ".join(sorted({row["peers"][peer]["version"].split("-")[0] for row in rows if peer in row["peers"]}))
+def short(machine):
+    """"Xeon with AMX" of a name with cores and features."""
+    maker = next((word for word in ("Xeon", "EPYC", "Ryzen", "Core") if word in machine), machine.split(",")[0])
+    level = next((name for word, name in (("amx", "AMX"), ("avx512", "AVX-512"), ("avx2", "AVX2")) if word in machine), "")
+    return f"{maker} with {level}" if level else maker
+
+
+def one_thread(rows):
+    return {machine: [row for row in mine if row["of"]["threads"] == 1] for machine, mine in by_machine(rows).items()}
 
 
 def cpu_short(rows, page):
-    rows = newest_machine(rows)
-    threads = sorted({row["of"]["threads"] for row in rows})
-    cells = {(row["of"]["model"], row["of"]["threads"]): row for row in rows}
+    found = one_thread(rows)
     head = ["time ratio, below 1 Weft is faster"]
-    head += [f"to {PEERS[peer]} {versions(rows, peer)}, {n} thread{'s' * (n > 1)}" for n in threads for peer in PEERS]
+    head += [f"{short(machine)}: to {name} {version(mine, peer)}" for machine, mine in found.items() for peer, name in PEERS.items()]
     lines = []
     for model in MODELS:
-        row = [model]
-        for n in threads:
-            row += [ratio(against(cells[model, n], peer)) if (model, n) in cells else "" for peer in PEERS]
-        lines.append(row)
-    return table(head, lines) + sources(sorted(rows, key=order), page)
+        ours = [next((row for row in mine if row["of"]["model"] == model), None) for mine in found.values()]
+        lines.append([model, *(ratio(against(row, peer)) if row else "" for row in ours for peer in PEERS)])
+    return table(head, lines) + sources([row for mine in found.values() for row in mine], page)
+
+
+def version(rows, peer):
+    return " and ".join(sorted({row["peers"][peer]["version"].split("-")[0] for row in rows if peer in row["peers"]}))
 
 
 def range_of(values):
     return f"{min(values):.2f} to {max(values):.2f}"
 
 
+def behind(found, peer):
+    slower = [f"{row['of']['model']} ({against(row, peer):.2f})" for row in found if against(row, peer) >= 1.005]
+    words = f"behind on {', '.join(slower)}" if slower else "behind on none"
+    return f"ahead or level on {len(found) - len(slower)} of {len(found)}, {words}"
+
+
 def cpu_headline(rows, page):
-    rows = newest_machine(rows)
-    words = []
-    for n in sorted({row["of"]["threads"] for row in rows}):
-        for peer, name in PEERS.items():
-            found = {row["of"]["model"]: against(row, peer) for row in rows if row["of"]["threads"] == n and against(row, peer)}
-            if not found:
-                continue
-            behind = [f"{model} ({value:.2f})" for model, value in found.items() if value >= 1.005]
-            slower = "behind on " + ", ".join(behind) if behind else "behind on none"
-            words.append(f"{n} thread{'s' * (n > 1)}, {name}: ahead or level on {len(found) - len(behind)} of {len(found)}, {slower}")
-    return "; ".join(words)
+    lines = []
+    for machine, mine in by_machine(rows).items():
+        for threads in sorted({row["of"]["threads"] for row in mine}):
+            for peer, name in PEERS.items():
+                found = [row for row in mine if row["of"]["threads"] == threads and against(row, peer)]
+                lines.append([short(machine), threads, name, behind(found, peer)])
+    return table(["machine", "threads", "beside", "Weft is"], lines) + "\n"
 
 
 def cpu_brief(rows, page):
-    rows = [row for row in newest_machine(rows) if row["of"]["threads"] == 1]
-    parts = [f"{range_of([against(row, peer) for row in rows if against(row, peer)])} of {name}'s time" for peer, name in PEERS.items()]
-    return f"{len(rows)} models, one thread: " + ", ".join(parts)
+    parts = []
+    for machine, mine in one_thread(rows).items():
+        ranges = [f"{range_of([against(row, peer) for row in mine])} of {name}'s time" for peer, name in PEERS.items()]
+        parts.append(f"{short(machine)}, one thread, {len(mine)} models: " + " and ".join(ranges))
+    return "; ".join(parts)
 
 
 def cpu_full(rows, page):
-    text, rows = "", [row for row in cpu_rows(rows) if first_sizes(row)]
-    for machine in sorted({row["machine"] for row in rows}):
-        mine = sorted(best([row for row in rows if row["machine"] == machine], by_case).values(), key=order)
+    text = ""
+    for machine, mine in by_machine(rows).items():
         head = ["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values()),
                 "first answer without, with cache, s", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order", "load"]
         lines = []
@@ -203,6 +215,19 @@ def cpu_full(rows, page):
                           *(ratio(against(row, peer)) for peer in PEERS), *starts, peaks, number(row["values"]["load"])])
         text += f"\n\n**{machine}**" + table(head, lines) + sources(mine, page)
     return text
+
+
+def cpu_errors(rows, page):
+    rows = sorted(best([row for row in rows if row["what"] == "error on a CPU"], by_case).values(), key=order)
+    if not rows:
+        return "\n\nNot kept yet: `./x bench peers --accuracy --engines weft,onnxruntime --results FILE`.\n\n"
+    lines = []
+    for row in rows:
+        both = [row["values"], row["peers"]["onnxruntime"]]
+        within = [f"{100 * one['within_one_step']:.2f} %" if "within_one_step" in one else "" for one in both]
+        lines.append([row["of"]["model"], sizes(row["of"]), *(error(one["error_l2_exact"]) for one in both), *within])
+    head = ["model", "sizes", "error of Weft", "error of ONNX Runtime", "within one step, Weft", "within one step, ONNX Runtime"]
+    return table(head, lines) + sources(rows, page)
 
 
 def cpu_batches(rows, page):
@@ -364,7 +389,7 @@ def node_cases(rows, page):
 
 
 def memory(rows, page):
-    rows = sorted([row for row in newest_machine(rows) if row["of"]["threads"] == 1], key=order)
+    rows = next(iter(one_thread(rows).values()))
     lines = [[row["of"]["model"], number(round(row["values"]["peak_mib"])),
               *(number(round(row["peers"][peer]["peak_mib"])) if peer in row["peers"] else "" for peer in PEERS)] for row in rows]
     return table(["model, peak memory of the process in MiB", "Weft", *PEERS.values()], lines) + sources(rows, page)
@@ -407,7 +432,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
 
 
