@@ -5,17 +5,17 @@
 #include "base/error.h"
 #include "base/file_reading.h"
 #include "base/watch.h"
+#include "compile/by_sizes.h"
 #include "compile/stages.h"
 #include "compile/timer.h"
 #include "compile/tune.h"
 #include "frontends/onnx/reader.h"
 
 namespace weft {
-namespace {
 
 /// A program -> passes -> plan -> machine code -> executable.
-std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const CompileOptions& options,
-                                        CompileReport report) {
+std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
+                                            CompileReport report) {
   heed_watch();
   Place place = find_place(options);
   if (place.has_passes) {
@@ -36,8 +36,6 @@ std::shared_ptr<Executable> compile_for(std::unique_ptr<Program> program, const 
   Origin origin{.source = std::move(source), .file = {}};
   return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
 }
-
-}  // namespace
 
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
   Place place = find_place(options);
@@ -60,8 +58,12 @@ namespace {
 std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
   find_place(options);  // before any work
   Timer timer;
-  std::unique_ptr<Program> program = import(read(), options);
-  return compile_for(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
+  auto model = std::make_shared<const onnx::Model>(read());
+  onnx::SizeDecisions decisions;
+  std::unique_ptr<Program> program = import(*model, options, nullptr, &decisions);
+  auto made = compile_program(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
+  if (decisions.made.empty()) return made;
+  return make_by_sizes(std::move(model), std::move(decisions), std::move(made), options);
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
                  .what = "sizes and constants can be asked for when a model file is read, not for a program that is "
                          "built already"});
   }
-  return reading_files([&] { return compile_for(std::move(program), options, {}); });
+  return reading_files([&] { return compile_program(std::move(program), options, {}); });
 }
 
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {

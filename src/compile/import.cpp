@@ -37,7 +37,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
   for (size_t axis = 0; axis < request.sizes.size(); ++axis) {
     auto [low, high, best] = request.sizes[axis];
     const onnx::Dimension& size = declared ? (*declared)[axis] : undeclared;
-    std::string name = size.name.empty() ? cat(request.input, "_", axis) : std::string(size.name);
+    std::string name = onnx::names_size(size.name) ? std::string(size.name) : cat(request.input, "_", axis);
     Symbol symbol{.name = name, .min = low, .max = high};
     if (size.value && low <= *size.value && *size.value <= high) symbol.min = symbol.max = *size.value;
     auto known = out.symbols.find(name);
@@ -51,9 +51,9 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
 }  // namespace
 
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
-                                std::vector<onnx::NodeFault>* faults) {
+                                std::vector<onnx::NodeFault>* faults, onnx::SizeDecisions* decisions) {
   onnx::ImportOptions wanted{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
-  wanted.faults = faults;
+  wanted.faults = faults, wanted.decisions = decisions;
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
   wanted.operators = &options.operators;

@@ -13,12 +13,18 @@ namespace weft {
 namespace onnx {
 struct Model;
 struct NodeFault;
+struct SizeDecisions;
 }  // namespace onnx
 
 /// A model -> the program that it means. With `faults` the nodes that cannot be translated are listed there and left
 /// out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
-                                std::vector<onnx::NodeFault>* faults = nullptr);
+                                std::vector<onnx::NodeFault>* faults = nullptr,
+                                onnx::SizeDecisions* decisions = nullptr);
+
+/// A program as the frontend gives it -> something that runs where the options say.
+std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
+                                            CompileReport report);
 
 /// What the passes for this chip may ask.
 PassContext context_of(const Chip& chip, const CompileOptions& options);

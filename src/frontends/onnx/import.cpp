@@ -166,7 +166,8 @@ std::string describe(const Node& node) {
 }
 
 Importer::Importer(const Model& model, const ImportOptions& options)
-    : model_(model), options_(options), program_(std::make_unique<Program>()) {
+    : model_(model), options_(options), program_(std::make_unique<Program>()), decisions_(*options.decisions) {
+  decisions_.made.clear();
   program_->name = model.source;
   for (const auto& [key, value] : model.metadata) program_->metadata.emplace(key, value);
   for (const auto& f : model.functions) functions_[function_key(f.domain, f.name, f.overload)] = &f;
@@ -338,9 +339,14 @@ Dim Importer::named_dim(std::string_view name) {
   return program_->symbol(bounds == options_.symbols.end() ? Symbol{.name = std::string(name)} : bounds->second);
 }
 
+bool names_size(std::string_view text) {
+  auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; };
+  return text != "None" && std::ranges::any_of(text, is_letter);
+}
+
 Dim Importer::declared_dim(const Dimension& dim) {
-  if (dim.value) return *dim.value < 0 ? program_->fresh_symbol("d") : Dim(*dim.value);
-  if (dim.name.empty()) return program_->fresh_symbol("d");
+  if (dim.value && *dim.value >= 0) return *dim.value;
+  if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
   // Exporters write sizes like "past + seq" for inputs too: a relation, if both are sizes of their own.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
@@ -450,6 +456,68 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
   scope.values[input.name] = program_->main().parameter(name, type);
 }
 
+// ---- What sizes decide ----
+
+std::string to_string(const SizeDecision& decision) {
+  return cat(decision.a, decision.kind == Guard::Kind::equal ? " == " : " <= ", decision.b);
+}
+
+bool Importer::decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what) {
+  bool is_equality = kind == Guard::Kind::equal;
+  if (is_equality ? known_equal(a, b) : known_less_equal(a, b)) return true;
+  if (is_equality ? known_different(a, b) : known_less_equal(b + 1, a)) return false;
+  SizeDecision decision{kind, a, b, guess};
+  std::string text = to_string(decision);
+  if (auto given = decisions_.given.find(text); given != decisions_.given.end()) decision.holds = given->second;
+  auto is_same = [&](const SizeDecision& made) { return to_string(made) == text; };
+  if (std::ranges::none_of(decisions_.made, is_same)) decisions_.made.push_back(decision);
+  GuardCollector guards(module);
+  std::string why = cat(what, ": compiled for sizes where ", text, decision.holds ? "" : " does not hold");
+  if (is_equality && decision.holds) require_equal(a, b, why);
+  else if (is_equality) require_less_equal(1, max(a - b, b - a), why);
+  else if (decision.holds) require_less_equal(a, b, why);
+  else require_less_equal(b + 1, a, why);
+  return decision.holds;
+}
+
+void Importer::forget_since(Program::Mark mark, size_t decisions) {
+  program_->forget_since(mark);
+  decisions_.made.resize(decisions);
+}
+
+namespace {
+
+/// Turns the last decision before the fault that was a guess, so that every combination has its turn; false when none
+/// is left. `turned`: the guesses that were turned before.
+bool turn_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
+  for (size_t i = before_fault; i-- > 0;) {
+    std::string text = to_string(decisions.made[i]);
+    if (decisions.given.try_emplace(text, !decisions.made[i].holds).second) return true;
+    if (!known.contains(text)) decisions.given.erase(text);
+  }
+  return false;
+}
+
+constexpr int most_tries = 64;  // of decisions, for one model
+
+std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
+  const std::map<std::string, bool> known = options.decisions->given;
+  std::optional<Error> first;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    Importer importer(model, options);
+    try {
+      return importer.run();
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+    if (!turn_last_guess(*options.decisions, importer.decisions_before_fault(), known)) break;
+  }
+  options.decisions->given = known;
+  throw Error(*first);
+}
+
+}  // namespace
+
 // ---- Graphs ----
 
 Value Importer::find(Scope& scope, std::string_view name) const {
@@ -532,6 +600,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
+      if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
       // What the node knows of a body in which something is wrong belongs to that, which is shown first.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
@@ -742,7 +811,20 @@ void Importer::throw_problems() const {
 }
 
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options) {
-  return Importer(model, options).run();
+  SizeDecisions own;
+  ImportOptions strict = options;
+  if (!strict.decisions) strict.decisions = &own;
+  if (!options.faults) return import_as_decided(model, strict);
+  auto program = Importer(model, strict).run();
+  if (options.faults->empty() || strict.decisions->made.empty()) return program;
+  strict.faults = nullptr;
+  try {
+    program = import_as_decided(model, strict);
+    options.faults->clear();
+  } catch (const Error&) {
+    // Whatever sizes decide, something is wrong; the faults say what.
+  }
+  return program;
 }
 
 }  // namespace weft::onnx

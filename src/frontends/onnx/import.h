@@ -18,6 +18,21 @@ struct NodeFault {
   std::string why;
 };
 
+/// What two sizes were taken to be because the ranks of values depend on it: which branch of an If is taken, whether
+/// Squeeze removes an axis. The program checks it (a guard).
+struct SizeDecision {
+  Guard::Kind kind = Guard::Kind::equal;
+  Dim a, b;
+  bool holds = false;
+};
+/// "batch == 1", "n <= 4".
+std::string to_string(const SizeDecision& decision);
+
+struct SizeDecisions {
+  std::map<std::string, bool> given = {};  ///< what the caller knows, by the decision's text
+  std::vector<SizeDecision> made = {};     ///< of the program, in the order of its nodes
+};
+
 struct ImportOptions {
   /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
@@ -28,8 +43,9 @@ struct ImportOptions {
   /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
-  int64_t max_nodes = 0;      ///< after functions are expanded; 0: 50,000 and 16 for each that is written
-  int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions
+  int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 and 16 for each that is written
+  int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
+  SizeDecisions* decisions = nullptr;  ///< gives what sizes decide, and receives what was decided
   /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };
@@ -40,7 +56,14 @@ struct ImportOptions {
 /// The model's faults are reported together: E120 and E121 list every operator that Weft lacks; E130-E134 are faults of
 /// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
 /// functions. Large weights stay in the model's file, which the program keeps mapped.
+///
+/// Where sizes decide the ranks of values and are not known, one way is tried, and the other when the rest of the model
+/// does not take that.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
+
+/// Whether a dim_param is a name, so that sizes that share it are equal. Exporters write "?", "-1" or "None" for sizes
+/// that have nothing to do with each other.
+bool names_size(std::string_view text);
 
 /// "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);

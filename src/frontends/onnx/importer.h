@@ -39,6 +39,7 @@ struct Scope {
 /// Translates a model; see import.h. Operators with bodies call back into it.
 class Importer {
  public:
+  /// `options` with a place for decisions.
   Importer(const Model& model, const ImportOptions& options);
   std::unique_ptr<Program> run();
 
@@ -53,6 +54,14 @@ class Importer {
   Type declared_type(const ValueInfo& value);
   /// The same inside a container, where sizes that are left open may be any.
   static Type declared_element(const TypeProto& type);
+  /// Whether `a` and `b` are as `kind` says. Where their symbols leave it open: what the caller says, else `guess`; the
+  /// program checks it. For what has no form that serves both.
+  bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
+  /// Forgets modules and decisions since the two were as given.
+  void forget_since(Program::Mark mark, size_t decisions);
+  size_t decisions_made() const { return decisions_.made.size(); }
+  /// How many decisions had been made when something was first found to be wrong.
+  size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
   /// A number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }
 
@@ -103,6 +112,8 @@ class Importer {
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
+  SizeDecisions& decisions_;
+  std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;
   int64_t most_nodes_ = 0;  ///< that functions may expand to
   int64_t node_limit_ = 0;  ///< what functions expand to, and what loops may add when they are written out

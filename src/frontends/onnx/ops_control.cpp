@@ -78,8 +78,6 @@ Branch branch(Call& c, std::string_view name) {
 Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
-  if (a.shape.rank() != b.shape.rank())
-    c.unsupported(cat("whose branches give ", a, " and ", b, " needs a condition known while compiling"));
   Type joined = a;
   for (size_t i = 0; i < joined.shape.dims.size(); ++i) {
     Dim& dim = joined.shape.dims[i];
@@ -92,10 +90,16 @@ Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::stri
   return joined;
 }
 
-Values either_branch(Call& c) {
-  Branch yes = branch(c, "then_branch"), no = branch(c, "else_branch");
-  if (yes.results.size() != no.results.size())
-    c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
+/// The first result whose rank the two branches do not agree on.
+std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
+  for (size_t i = 0; i < yes.size(); ++i) {
+    const Type &a = yes[i].type(), &b = no[i].type();
+    if (a.is_tensor() && b.is_tensor() && a.shape.rank() != b.shape.rank()) return i;
+  }
+  return std::nullopt;
+}
+
+Values joined(Call& c, const Branch& yes, const Branch& no) {
   auto inside = symbols_inside(*yes.body);
   inside.merge(symbols_inside(*no.body));
   If op{.first = std::ssize(yes.captured)};
@@ -105,6 +109,70 @@ Values either_branch(Call& c) {
   operands.insert(operands.end(), yes.captured.begin(), yes.captured.end());
   operands.insert(operands.end(), no.captured.begin(), no.captured.end());
   return results_of(c.module().append(std::move(op), std::move(operands), {yes.body, no.body}));
+}
+
+/// What a condition says of sizes alone: "a == b", "a <= b", or that this does not hold.
+struct SizeCondition {
+  Guard::Kind kind;
+  Dim a, b;
+  bool negated;
+};
+
+/// The operand behind changes of form and negations, which turn `negated`.
+Value plain_condition(Value value, bool& negated) {
+  for (const Instruction* i = value.def; !i->inputs.empty(); i = value.def) {
+    const auto* op = i->as<Elementwise>();
+    bool is_not = op && op->fn == Fn::logical_not, is_same = i->is<Reshape>() || i->is<Convert>() || i->is<Broadcast>();
+    if (!is_not && !(is_same && i->inputs[0].dtype() == DType::boolean)) break;
+    negated ^= is_not;
+    value = i->inputs[0];
+  }
+  return value;
+}
+
+std::optional<SizeCondition> size_condition(Value condition) {
+  bool negated = false;
+  condition = plain_condition(condition, negated);
+  const Instruction& i = *condition.def;
+  auto number = [](Value value) -> std::optional<Dim> {
+    auto contents = known_contents(value.def->is<Broadcast>() ? value.def->inputs[0] : value);
+    return contents && contents->size() == 1 ? std::optional((*contents)[0]) : std::nullopt;
+  };
+  auto a = i.inputs.empty() ? std::nullopt : number(i.inputs[0]);
+  if (!a) return std::nullopt;
+  if (i.is<Convert>()) return SizeCondition{Guard::Kind::equal, *a, 0, !negated};
+  const auto* op = i.as<Elementwise>();
+  auto b = op && i.inputs.size() == 2 ? number(i.inputs[1]) : std::nullopt;
+  if (!b) return std::nullopt;
+  switch (op->fn) {
+    case Fn::equal: return SizeCondition{Guard::Kind::equal, *a, *b, negated};
+    case Fn::less_equal: return SizeCondition{Guard::Kind::less_equal, *a, *b, negated};
+    case Fn::less: return SizeCondition{Guard::Kind::less_equal, *b, *a, !negated};
+    case Fn::greater: return SizeCondition{Guard::Kind::less_equal, *a, *b, !negated};
+    case Fn::greater_equal: return SizeCondition{Guard::Kind::less_equal, *b, *a, negated};
+    default: return std::nullopt;
+  }
+}
+
+/// Branches of different ranks have no common form, so the condition is decided while compiling.
+Values decided_branch(Call& c, const std::string& why) {
+  auto known = size_condition(c.input(0));
+  if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));
+  bool holds = c.importer().decide(c.module(), known->kind, known->a, known->b, !known->negated, "If");
+  return branch_in_place(c, holds != known->negated ? "then_branch" : "else_branch");
+}
+
+Values either_branch(Call& c) {
+  Program::Mark mark = c.program().mark();
+  size_t decisions = c.importer().decisions_made();
+  Branch yes = branch(c, "then_branch"), no = branch(c, "else_branch");
+  if (yes.results.size() != no.results.size())
+    c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
+  auto unequal = unequal_ranks(yes.results, no.results);
+  if (!unequal) return joined(c, yes, no);
+  std::string why = cat("whose branches give ", yes.results[*unequal].type(), " and ", no.results[*unequal].type());
+  c.importer().forget_since(mark, decisions);
+  return decided_branch(c, why);
 }
 
 /// Whoever knows the condition before the model runs needs one branch only, so what is wrong with either says which
@@ -503,7 +571,8 @@ Values scan(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "If", if_then_else, "branches that give tensors of different ranks need a condition known while compiling"},
+    {"", "If", if_then_else,
+     "branches that give tensors of different ranks need a condition that follows from sizes or constants"},
     {"", "Loop", loop},
     {"", "Scan", scan, "opset 8: no sequence lengths, a fixed batch of at most 4,096"},
     {"", "SequenceMap", sequence_map},

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "frontends/onnx/expr.h"
+#include "frontends/onnx/importer.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
 
@@ -110,13 +111,18 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
+/// Without axes, Squeeze removes those that the run finds to be of size 1.
+bool removes(Call& c, const Dim& size) {
+  return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
+}
+
 Values squeeze(Call& c) {
   Expr x = arg(c, 0);
   auto axes = c.axes(numbers_or(c, 1, "axes"), x.rank());
   bool all = !c.has_input(1) && !c.has("axes");
   Dims dims;
   for (int64_t a = 0; a < x.rank(); ++a) {
-    bool goes = all ? known_equal(x.dims()[at(a)], 1) : std::ranges::binary_search(axes, a);
+    bool goes = all ? removes(c, x.dims()[at(a)]) : std::ranges::binary_search(axes, a);
     if (!goes) {
       dims.push_back(x.dims()[at(a)]);
     } else if (known_different(x.dims()[at(a)], 1)) {

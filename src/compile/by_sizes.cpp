@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/by_sizes.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file_reading.h"
+#include "base/log.h"
+#include "base/watch.h"
+#include "compile/stages.h"
+#include "frontends/onnx/model.h"
+#include "runtime/bind.h"
+#include "runtime/saved.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t most_variants = 32;  // kept of one model
+constexpr size_t most_contexts = 4;   // kept of one context: each has working memory
+
+/// A program and what sizes were taken to be for it.
+struct Variant {
+  std::shared_ptr<const Executable> program;  ///< null: the model has none for such sizes
+  std::vector<onnx::SizeDecision> made = {};
+};
+
+/// Whether a decision holds for these sizes; nothing when only the run tells.
+std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
+  bool is_known = true;
+  auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };
+  decision.a.visit_symbols(look), decision.b.visit_symbols(look);
+  if (!is_known) return std::nullopt;
+  int64_t a = sizes.evaluate(decision.a), b = sizes.evaluate(decision.b);
+  return decision.kind == Guard::Kind::equal ? a == b : a <= b;
+}
+
+class BySizes final : public Executable, public std::enable_shared_from_this<BySizes> {
+ public:
+  BySizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions, std::shared_ptr<Executable> first,
+          const CompileOptions& options)
+      : model_(std::move(model)),
+        options_(options),
+        first_(std::move(first)),
+        likely_(std::make_shared<Variant>(first_, std::move(decisions.made))) {
+    options_.deadline = {}, options_.stop = {}, options_.progress = {}, options_.tune = {};
+  }
+
+  const std::vector<Port>& inputs() const override { return first_->inputs(); }
+  const std::vector<Port>& outputs() const override { return first_->outputs(); }
+  std::vector<StepInfo> steps() const override { return first_->steps(); }
+  const CompileReport& report() const override { return first_->report(); }
+  std::string device() const override { return first_->device(); }
+  const std::map<std::string, std::string>& metadata() const override { return first_->metadata(); }
+  SavedProgram saved() const override { return first_->saved(); }
+  std::unique_ptr<Context> new_context() const override;
+
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = first_->notes();
+    for (const auto& made : likely_->made)
+      notes.push_back(cat("sizes decide what there is to compile: here ", onnx::to_string(made),
+                          made.holds ? "" : " does not hold"));
+    std::lock_guard lock(mutex_);
+    notes.push_back(cat("the first run with other answers compiles their program; ", 1 + variants_.size(), " so far"));
+    return notes;
+  }
+
+  /// Programs that are compiled later would read what the caller takes back.
+  void detach() override {
+    std::lock_guard lock(mutex_);
+    model_ = nullptr;
+    first_->detach();
+  }
+
+  /// What updates inputs in place may have done so before it was refused.
+  bool may_run_again() const { return options_.donations.empty(); }
+  std::shared_ptr<const Variant> likely() const { return likely_; }
+
+  /// The program for the sizes of these inputs; null when there is none.
+  std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options) const {
+    SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
+    std::shared_ptr<const Variant> variant = likely_;
+    for (std::map<std::string, bool> known;;) {
+      size_t before = known.size();
+      bool fits = true;
+      for (const auto& made : variant->made) {
+        auto answer = holds(made, sizes);
+        if (answer) known[onnx::to_string(made)] = *answer;
+        fits = fits && answer.value_or(made.holds) == made.holds;
+      }
+      if (fits) return variant;
+      if (known.size() == before) return nullptr;
+      variant = variant_of(known, options);
+      if (!variant->program) return nullptr;
+    }
+  }
+
+ private:
+  std::shared_ptr<const Variant> variant_of(const std::map<std::string, bool>& known, const RunOptions& options) const {
+    std::string key;
+    for (const auto& [text, answer] : known) key += cat(key.empty() ? "" : ", ", answer ? "" : "not ", text);
+    std::lock_guard lock(mutex_);
+    if (auto found = variants_.find(key); found != variants_.end()) return found->second;
+    if (variants_.size() == most_variants) variants_.clear();
+    log(LogLevel::info, "compiling for sizes where ", key);
+    return variants_[key] = std::make_shared<Variant>(compiled(known, options));
+  }
+
+  Variant compiled(const std::map<std::string, bool>& known, const RunOptions& options) const {
+    Watch watch(options.deadline, options.stop);
+    WatchScope scope(&watch);
+    onnx::SizeDecisions decisions{.given = known};
+    return reading_files([&]() -> Variant {
+      std::unique_ptr<Program> program;
+      try {
+        if (model_) program = import(*model_, options_, nullptr, &decisions);
+      } catch (const Error& error) {
+        log(LogLevel::info, "the model has no program for these sizes: ", error.what());
+      }
+      if (!program) return {};
+      return {compile_program(std::move(program), options_, {}), std::move(decisions.made)};
+    });
+  }
+
+  std::shared_ptr<const onnx::Model> model_;
+  CompileOptions options_;
+  std::shared_ptr<Executable> first_;
+  std::shared_ptr<const Variant> likely_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<const Variant>> variants_ = {};
+};
+
+/// Runs the variant that ran last, until its sizes are refused.
+class BySizesContext final : public Context {
+ public:
+  explicit BySizesContext(std::shared_ptr<const BySizes> program) : program_(std::move(program)) {
+    use(program_->likely());
+  }
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) override {
+    try {
+      return contexts_.back().second->run(inputs, options);
+    } catch (const Error& error) {
+      if (error.info().code != "E312" || !program_->may_run_again()) throw;
+      auto other = program_->variant_for(inputs, options);
+      if (!other || other == contexts_.back().first) throw;
+      use(std::move(other));
+    }
+    return contexts_.back().second->run(inputs, options);
+  }
+
+  size_t memory_bytes() const override { return contexts_.back().second->memory_bytes(); }
+  size_t peak_memory_bytes() const override { return contexts_.back().second->peak_memory_bytes(); }
+  MemoryUse memory() const override { return contexts_.back().second->memory(); }
+
+ private:
+  void use(std::shared_ptr<const Variant> variant) {
+    auto known = std::ranges::find(contexts_, variant, [](const auto& entry) { return entry.first; });
+    if (known != contexts_.end()) {
+      std::rotate(known, known + 1, contexts_.end());
+      return;
+    }
+    auto context = variant->program->new_context();
+    if (contexts_.size() == most_contexts) contexts_.erase(contexts_.begin());
+    contexts_.emplace_back(std::move(variant), std::move(context));
+  }
+
+  std::shared_ptr<const BySizes> program_;
+  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // last used last
+};
+
+std::unique_ptr<Context> BySizes::new_context() const { return std::make_unique<BySizesContext>(shared_from_this()); }
+
+}  // namespace
+
+std::shared_ptr<Executable> make_by_sizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions,
+                                          std::shared_ptr<Executable> first, const CompileOptions& options) {
+  return std::make_shared<BySizes>(std::move(model), std::move(decisions), std::move(first), options);
+}
+
+}  // namespace weft

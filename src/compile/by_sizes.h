@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "compile.h"
+#include "frontends/onnx/import.h"
+
+/// Models of which sizes decide the ranks of values: Squeeze without axes, an If whose branches have different ranks.
+/// The program of each answer is compiled at the first run whose sizes give it, and kept.
+namespace weft {
+
+/// `first` is the program that `decisions` were made for; `options` say how the others are read and compiled.
+std::shared_ptr<Executable> make_by_sizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions,
+                                          std::shared_ptr<Executable> first, const CompileOptions& options);
+
+}  // namespace weft

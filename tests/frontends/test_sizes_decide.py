@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that decide the ranks of values: Squeeze without axes, If with branches of different ranks; and what a dim_param
+says of sizes. Judged by onnxruntime."""
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, parser
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import places  # noqa: E402,F401
+import weft  # noqa: E402
+
+DEVICES = ["cpu", "ref"]
+
+
+def model(text):
+    return parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text).SerializeToString()
+
+
+SQUEEZE = model("""
+main (float[b, 3, n] x) => (float y) {
+  gone = Squeeze(x)
+  y = Tanh(gone)
+}
+""")
+
+# As PyTorch writes squeeze(-1) where the size is not known; what follows takes either.
+EITHER_RANK = model("""
+main (float[b, n] x) => (float y) {
+  shape = Shape(x)
+  last = Constant <value = int64[1] {-1}> ()
+  one = Constant <value = int64[1] {1}> ()
+  size = Gather(shape, last)
+  is_one = Equal(size, one)
+  z = If (is_one) <
+    then_branch = then () => (float a) { a = Squeeze(x, last) },
+    else_branch = other () => (float e) { e = Identity(x) }
+  >
+  y = Exp(z)
+}
+""")
+
+# What follows takes rank 3 only, so nothing but n == 1 has a program. The other branch comes first.
+ONE_RANK = model("""
+main (float[b, 4, n] x) => (float y) {
+  two = Constant <value = int64 {2}> ()
+  most = Constant <value = int64 {1}> ()
+  shape = Shape(x)
+  size = Gather(shape, two)
+  is_more = Greater(size, most)
+  last = Constant <value = int64[1] {2}> ()
+  z = If (is_more) <
+    then_branch = then () => (float a) { a = Identity(x) },
+    else_branch = other () => (float e) { e = Squeeze(x, last) }
+  >
+  w = Constant <value = float[4, 2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}> ()
+  y = Gemm(z, w)
+}
+""")
+
+
+def array(*dims):
+    return np.random.default_rng(sum(dims)).standard_normal(dims).astype(np.float32)
+
+
+def check(compiled, source, x):
+    want, = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    got = compiled(x)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", [1, -1])
+def test_squeeze_of_any_size(device, order):
+    compiled = weft.compile(SQUEEZE, device=device)
+    for dims in [(2, 3, 5), (1, 3, 5), (2, 3, 1), (1, 3, 1), (7, 3, 5), (0, 3, 1), (1, 3, 9)][::order]:
+        check(compiled, SQUEEZE, array(*dims))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", [1, -1])
+def test_branches_of_different_ranks(device, order):
+    compiled = weft.compile(EITHER_RANK, device=device)
+    for dims in [(2, 1), (2, 5), (3, 1), (3, 4), (0, 1), (1, 0)][::order]:
+        check(compiled, EITHER_RANK, array(*dims))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_branch_that_the_rest_takes(device):
+    compiled = weft.compile(ONE_RANK, device=device)
+    for batch in 1, 3:
+        check(compiled, ONE_RANK, array(batch, 4, 1))
+    for _ in range(2):
+        with pytest.raises(weft.Error, match="If: compiled for sizes where n <= 1: 2 is more than 1"):
+            compiled(array(3, 4, 2))
+    check(compiled, ONE_RANK, array(5, 4, 1))
+
+
+def test_support_of_the_branch_that_the_rest_takes(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(ONE_RANK)
+    report = weft.support(tmp_path / "m.onnx", device="cpu")
+    assert report["supported"] == report["total"] == 9
+
+
+def test_a_program_of_other_sizes_is_compiled_once():
+    compiled = weft.compile(SQUEEZE, device="cpu")
+    assert any("b == 1 does not hold" in note for note in compiled.report()["notes"])
+    for dims in (2, 3, 5), (1, 3, 5), (1, 3, 6), (3, 3, 3), (1, 3, 2):
+        compiled(array(*dims))
+    assert "2 so far" in compiled.report()["notes"][-1]
+
+
+def test_a_saved_program_keeps_to_its_sizes(tmp_path):
+    compiled = weft.compile(SQUEEZE, device="cpu", symbols={"b": 1})
+    check(compiled, SQUEEZE, array(1, 3, 4))
+    compiled.save(tmp_path / "m.weft")
+    loaded = weft.load(tmp_path / "m.weft")
+    check(loaded, SQUEEZE, array(1, 3, 4))
+    with pytest.raises(weft.Error, match="Squeeze: compiled for sizes where n == 1 does not hold"):
+        loaded(array(1, 3, 1))
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "None", "*", "1", ""])
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_no_name_ties_no_sizes(name, device):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [name, 3, name, name])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    check(weft.compile(source, device=device), source, array(2, 3, 4, 5))
+    check(weft.compile(source, device=device, shapes={"x": [(1, 8), 3, (1, 8), 5]}), source, array(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("name", ["n", "p2o.DynamicDimension.0", "unk__7", "past + seq"])
+def test_a_name_ties_sizes(name):
+    inputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [name]) for x in "ab"]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Concat", ["a", "b"], ["y"], axis=0)], "g", inputs, [y])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    compiled = weft.compile(onnx.load_from_string(source).SerializeToString(), device="cpu")
+    assert compiled(array(4), array(4)).shape == (8,)
+    with pytest.raises(weft.Error, match="contradicts"):
+        compiled(array(4), array(5))
