@@ -113,8 +113,14 @@ def by_case(row):
     return row["of"]["model"], json.dumps(row["of"]["sizes"]), row["of"]["threads"]
 
 
+def place(row):
+    """Models in the order of MODELS, others behind them."""
+    name = row["of"].get("model") or row["of"].get("network")
+    return (MODELS.index(name) if name in MODELS else len(MODELS)), name
+
+
 def order(row):
-    return MODELS.index(row["of"]["model"]), row["of"]["threads"], row["file"]
+    return place(row), row["of"]["threads"], row["file"]
 
 
 def cpu_rows(rows, engine="weft", peers=("onnxruntime",)):
@@ -286,9 +292,9 @@ def fastest(torch):
 
 
 def gpu_rows(rows):
-    rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU"]
+    rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and "network" in row["of"] and "ms" in row["values"]]
     key = lambda row: (row["of"]["network"], row["of"]["batch"], row["of"].get("mode"))  # noqa: E731
-    return sorted(best(rows, key).values(), key=lambda row: (MODELS.index(row["of"]["network"]), row["of"]["batch"]))
+    return sorted(best(rows, key).values(), key=lambda row: (place(row), row["of"]["batch"]))
 
 
 def gpu_ratio(row):
@@ -304,6 +310,20 @@ def gpu_table(rows, page):
     return table(["model, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"], lines) + sources(rows, page)
 
 
+def gpu_kernels(rows, page):
+    """Single products and rows, beside PyTorch's."""
+    rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
+    rows = [row for row in best(rows, lambda row: json.dumps(row["of"])).values() if "ms" in row["values"]]
+    if not rows:
+        return "\n\nNot kept yet: `python bench/gpu_peers.py --only gemm,rows --out FILE`.\n\n"
+    lines = []
+    for row in rows:
+        name = row["of"].get("operator") or " x ".join(map(str, row["of"]["gemm"]))
+        torch = row["peers"]["pytorch"]["ms"]
+        lines.append([name, f"{row['values']['ms']:.4f}", f"{torch:.4f}", ratio(row["values"]["ms"] / torch)])
+    return table(["product or operator, f16", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
+
+
 def gpu_headline(rows, page):
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
@@ -311,7 +331,8 @@ def gpu_headline(rows, page):
 
 
 def gpu_decoder(rows, page):
-    rows = [row for row in rows if row["what"] == "token of a decoder on a GPU"]
+    rows = [row for row in rows if row["what"] == "token of a decoder on a GPU" and "peers" in row]
+    rows = list(best(rows, lambda row: (row["of"]["past"], row["of"]["room"])).values())
     lines = [[row["of"]["past"], number(row["values"]["ms"]), number(fastest(row["peers"]["pytorch"])[0])] for row in rows]
     return table(["tokens in the cache", "Weft ms", "PyTorch ms"], lines) + sources(rows, page)
 
@@ -327,7 +348,8 @@ def gpu_tiles(rows, page):
 
 def gpu_errors(rows, page):
     rows = [row for row in rows if row["what"] == "error on a GPU" and "batch_to_float64" in row["values"]]
-    rows.sort(key=lambda row: (MODELS.index(row["of"]["model"]), row["of"]["precision"]))
+    rows = list(best(rows, lambda row: (row["of"]["model"], row["of"]["precision"])).values())
+    rows.sort(key=lambda row: (place(row), row["of"]["precision"]))
     lines = [[row["of"]["model"], row["of"]["precision"], error(row["values"]["b1_to_float64"]),
               f"{error(row['values']['batch_to_float64'])} (batch {row['of']['batch']})", row["values"]["replays_equal"]] for row in rows]
     head = ["model", "precision", "error at batch 1", "error at a large batch", "replays with equal bits, of 100"]
@@ -335,14 +357,15 @@ def gpu_errors(rows, page):
 
 
 def gpu_sizes(rows, page):
-    rows = [row for row in rows if row["what"] == "random sizes on a GPU"]
-    rows.sort(key=lambda row: MODELS.index(row["of"]["model"]))
+    rows = [row for row in rows if row["what"] == "random sizes on a GPU" and "to_cpu" in row["values"]]
+    rows = sorted(best(rows, lambda row: row["of"]["model"]).values(), key=place)
     lines = [[row["of"]["model"], row["of"]["random_sizes"], row["values"]["compiles"], error(row["values"]["to_cpu"])] for row in rows]
     return table(["model, f32", "sizes", "kernels compiled for them", "error to the CPU's answer"], lines) + sources(rows, page)
 
 
 def cudnn(rows, page):
     rows = [row for row in rows if row["what"] == "cuDNN's convolutions on a GPU"]
+    rows = list(best(rows, lambda row: json.dumps(row["of"])).values())
     lines = [[*(row["of"][key] for key in ("precision", "sizes", "candidate")), error(row["values"]["to_reference"]),
               error(row["values"]["own_to_reference"]), row["values"]["replays_that_differ"]] for row in rows]
     head = ["precision", "sizes", "form", "error with cuDNN", "error of Weft's kernels", "replays that differ"]
@@ -432,7 +455,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
 
 
