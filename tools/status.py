@@ -256,7 +256,8 @@ def before(rows, page):
 
 
 def free_rows(rows):
-    return sorted(best(cpu_rows(rows, "weft_free", ["weft"]), by_case).values(), key=order)
+    rows = best(cpu_rows(rows, "weft_free", ["weft"]), lambda row: by_case(row)[:2])
+    return sorted(rows.values(), key=order)
 
 
 def cpu_free(rows, page):
