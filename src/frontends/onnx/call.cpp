@@ -43,14 +43,13 @@ constexpr AttributeKind kind_of<std::vector<TypeProto>> = AttributeKind::type;
 }  // namespace
 
 Call::Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs)
-    : importer_(importer),
+    : Builder(*scope.module),
+      importer_(importer),
       scope_(scope),
       node_(node),
       opset_(opset),
       inputs_(std::move(inputs)),
       used_(node.attributes.size()) {}
-
-Module& Call::module() const { return *scope_.module; }
 
 void Call::fail(std::string_view code, std::string what, std::string hint) const {
   throw Error({.kind = ErrorKind::model,
@@ -109,23 +108,6 @@ int64_t Call::integer_input(size_t i) const {
   auto all = numbers(i);
   if (all.size() != 1) fail("E140", cat("needs one number in input ", i, ", has ", all.size()));
   return all[0];
-}
-
-Dims Call::sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most) const {
-  std::vector<int64_t> open;
-  Dims sizes, bounds;
-  for (size_t k = 0; k < known.size(); ++k) {
-    sizes.push_back(known[k].value_or(0));
-    if (known[k]) continue;
-    open.push_back(static_cast<int64_t>(k));
-    if (!most.empty()) bounds.push_back(most[k]);
-  }
-  if (open.empty()) return sizes;
-  Value picked = emit(Gather{.axis = 0}, {computed, weft::constant(module(), make_i64_tensor(open))});
-  auto contents = known_contents(picked);
-  Dims bound = contents ? *contents : bind_sizes(module(), picked, 0, std::move(bounds));
-  for (size_t k = 0; k < open.size(); ++k) sizes[static_cast<size_t>(open[k])] = bound[k];
-  return sizes;
 }
 
 std::string model_input(const Program& program, Value value, size_t number, std::string_view op) {
@@ -261,62 +243,6 @@ void Call::check_attributes() const {
     if (!used_[i] && !is_hint)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].name), "' that it does not know"));
   }
-}
-
-namespace {
-
-constexpr int64_t small_constant = 4096;  // elements: more is left to the compiler, which can share and time it
-
-bool is_small_constant(Value value) {
-  auto* op = value.def->as<Constant>();
-  return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
-}
-
-/// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
-std::optional<Tensor> computed(const Instruction& i) {
-  bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
-  if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};
-  const Shape& shape = i.types[0].shape;
-  bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);
-  if (!is_small || !std::ranges::all_of(i.inputs, is_small_constant)) return {};
-  TextScope texts;
-  std::vector<Wide> in;
-  for (Value input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
-  return weft::to_tensor(i.op.info().evaluate(i.op, in).at(0));
-}
-
-}  // namespace
-
-Value Call::emit(Op op, Values inputs) const {
-  Value value = module().append(std::move(op), std::move(inputs));
-  if (value.type().is_tensor()) {
-    auto is_negative = [](const Dim& size) { return size.upper_bound() < 0; };
-    if (std::ranges::any_of(value.dims(), is_negative)) fail("E144", cat("gives a negative size: ", value.shape()));
-  }
-  auto tensor = computed(*value.def);
-  if (!tensor) return fold_sizes(module(), value);
-  module().erase(*value.def);
-  return weft::constant(module(), std::move(*tensor));
-}
-
-Values Call::emit_all(Op op, Values inputs) const {
-  Value first = module().append(std::move(op), std::move(inputs));
-  Values results;
-  for (uint32_t i = 0; i < first.def->types.size(); ++i) results.push_back({first.def, i});
-  return results;
-}
-
-int64_t Call::axis(int64_t axis, int64_t rank) const {
-  if (axis < -rank || axis >= rank) fail("E143", cat("axis ", axis, " is not in [", -rank, ", ", rank - 1, "]"));
-  return axis < 0 ? axis + rank : axis;
-}
-
-std::vector<int64_t> Call::axes(std::vector<int64_t> axes, int64_t rank) const {
-  for (int64_t& a : axes) a = axis(a, rank);
-  std::ranges::sort(axes);
-  if (auto twice = std::ranges::adjacent_find(axes); twice != axes.end())
-    fail("E143", cat("names axis ", *twice, " twice"));
-  return axes;
 }
 
 }  // namespace weft::onnx

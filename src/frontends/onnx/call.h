@@ -8,32 +8,31 @@
 #include <string_view>
 #include <vector>
 
+#include "frontends/common/builder.h"
 #include "frontends/onnx/constants.h"
 #include "frontends/onnx/model.h"
 #include "ir/module.h"
 
 namespace weft::onnx {
 
-using Values = std::vector<Value>;
+using frontend::Values;
 struct Scope;
 class Importer;
 
-/// One node being translated: what it reads, its attributes, and where its instructions go. An operator is a function
+/// One node being translated: what it reads and its attributes. An operator is a function
 /// from a Call to the values of the node's outputs:
 ///
 ///     Values concat(Call& c) { return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())},
 ///     c.inputs())}; }
 ///
 /// Attributes that no one asked for are an error afterwards, so that none is ignored by accident.
-class Call {
+class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs);
 
   const Node& node() const { return node_; }
   /// Version of the node's operator set.
   int64_t opset() const { return opset_; }
-  Module& module() const;
-  Program& program() const { return module().program(); }
 
   size_t input_count() const { return inputs_.size(); }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
@@ -53,10 +52,8 @@ class Call {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The one size in input `i` (E140).
   Dim size(size_t i, int64_t least = 0) const;
-  /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
-  /// at least 0 and at most `most[k]` (if there are any).
-  Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
-  /// The same as plain numbers; E159 when they are only known when the model runs, or depend on a symbol.
+  /// What integer input `i` holds as plain numbers; E159 when they are only known when the model runs, or depend on a
+  /// symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the one of input `i` (E140)
   /// The tensor in input `i`, when it is constant.
@@ -89,18 +86,9 @@ class Call {
   /// E141 naming the attributes that no one asked for.
   void check_attributes() const;
 
-  /// A new instruction; arithmetic on sizes is computed at once, so that it stays symbolic.
-  Value emit(Op op, Values inputs) const;
-  Values emit_all(Op op, Values inputs) const;  ///< every result
-
-  /// `axis` counted from the front; E143 when it is outside [-rank, rank).
-  int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted, E143 on repetition
-
-  /// Throws an error at this node.
-  [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const;
-  /// E122: valid ONNX that Weft cannot run.
-  [[noreturn]] void unsupported(std::string what) const;
+  std::string name() const override { return std::string(node_.op_type); }
+  [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
+  [[noreturn]] void unsupported(std::string what) const override;
 
   Importer& importer() const { return importer_; }
   Scope& scope() const { return scope_; }
@@ -156,7 +144,6 @@ std::span<const Operator> control_operators();
 std::span<const Operator> selection_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> signal_operators();
-std::span<const Operator> einsum_operators();
 std::span<const Operator> tree_operators();
 std::span<const Operator> classical_operators();
 std::span<const Operator> training_operators();

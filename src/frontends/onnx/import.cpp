@@ -44,7 +44,7 @@ const std::map<Key, Operator>& operators() {
                       control_operators(),
                       recurrent_operators(),
                       signal_operators(),
-                      einsum_operators(),
+
                       tree_operators(),
                       classical_operators(),
                       training_operators(),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/einsum.h"
 #include "frontends/onnx/loops.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
@@ -395,7 +396,14 @@ Values distances(Call& c) {
   return {metric == "euclidean" ? sqrt(d) : d};
 }
 
+Values einsum(Call& c) {
+  std::vector<Expr> operands;
+  for (size_t i = 0; i < c.input_count(); ++i) operands.push_back(arg(c, i));
+  return {frontend::einsum(c, c.text("equation"), operands)};
+}
+
 constexpr Operator table[] = {
+    {"", "Einsum", einsum},
     {"", "ReduceSum", [](Call& c) { return reduction(c, {ReduceFn::sum}); }},
     {"", "ReduceMean", [](Call& c) { return reduction(c, {ReduceFn::mean}); }},
     {"", "ReduceProd", [](Call& c) { return reduction(c, {ReduceFn::product}); }},

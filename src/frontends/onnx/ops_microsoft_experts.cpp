@@ -43,7 +43,7 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
   return k;
 }
 
-Expr softmax_of_rows(Expr x) { return {x.call, x.call->emit(Softmax{.axis = 1}, {x})}; }
+Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
 /// MoE prefers by the probabilities of all experts, which are what the preferred ones count.

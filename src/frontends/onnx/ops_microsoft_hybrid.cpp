@@ -22,7 +22,7 @@ Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims()
 /// x / rms(x) over the last axis cut into pieces of `size`, [.., n, size].
 Expr normalized(Expr x, const Dim& size, double epsilon) {
   Dims cut = x.dims();
-  if (cut.empty()) x.call->fail("E151", "needs rows to normalise, has a scalar");
+  if (cut.empty()) x.at->fail("E151", "needs rows to normalise, has a scalar");
   cut.back() = floordiv(cut.back(), size);
   cut.push_back(size);
   x = reshape(convert(x, DType::f32), cut);
@@ -124,15 +124,15 @@ Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);
   const Dims d = key.dims();
-  require_dims(c, c.input(1), d, "query");
-  require_dims(c, c.input(2), {d[0], d[1], d[3]}, "value");
+  c.require_dims(c.input(1), d, "query");
+  c.require_dims(c.input(2), {d[0], d[1], d[3]}, "value");
   double epsilon = c.number("epsilon", 1e-5f);
   auto unit = [&](Expr x) {
     x = convert(x, DType::f32);
     return x * rsqrt(reduce(ReduceFn::mean, x * x, {3}) + epsilon);
   };
   auto scale = [&](size_t i) {
-    require_dims(c, c.input(i), {d[2], d[3]}, "scales");
+    c.require_dims(c.input(i), {d[2], d[3]}, "scales");
     return convert(arg(c, i), DType::f32);
   };
   Expr root = sqrt(scalar(c, d[3], DType::f32));
@@ -176,7 +176,7 @@ Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
   wanted.push_back(is_each ? s.size : Dim(1));
   if (is_flat) gate = reshape(gate, wanted);
   else if (is_short) gate = with_last_axis(gate);
-  require_dims(c, gate, wanted, "gates");
+  c.require_dims(gate, wanted, "gates");
   return gate;
 }
 
@@ -191,11 +191,11 @@ Values post_mix(Call& c) {
   Streams s = streams_of(c);
   Dims single = s.before, square = s.before;
   single.push_back(s.size), square.insert(square.end(), {s.branches, s.branches});
-  require_dims(c, c.input(1), single, "block_output");
+  c.require_dims(c.input(1), single, "block_output");
   single.insert(single.end() - 1, 1);
   Expr y = s.x;
   if (c.has_input(3)) {
-    require_dims(c, c.input(3), square, "stream_mix");
+    c.require_dims(c.input(3), square, "stream_mix");
     std::vector<int64_t> turn;
     for (int64_t a = 0; a < y.rank(); ++a) turn.push_back(a);
     std::swap(turn[turn.size() - 1], turn[turn.size() - 2]);

@@ -42,7 +42,7 @@ Packed packed_of(Call& c) {
     if (state.rank() != 4) c.fail("E151", cat("needs a state of rank 4, has ", state.value.shape()));
     Dim heads = state.dims()[1], size_v = state.dims()[2], size = state.dims()[3];
     Dim q_heads = floordiv(q.dims().back() - heads * size_v, size * 2), width = q_heads * size;
-    require_same(c, width * 2 + heads * size_v, q.dims().back(), "heads of the state and the size of a packed row");
+    c.require_same(width * 2 + heads * size_v, q.dims().back(), "heads of the state and the size of a packed row");
     auto part = [&](const Dim& from, const Dim& count, const Dim& each) {
       return reshape(slice(q, rank, from, count * each), {tokens, count, each});
     };
@@ -51,12 +51,12 @@ Packed packed_of(Call& c) {
   auto flat = [&](size_t i) {
     Expr x = arg(c, i);
     if (x.rank() != q.rank()) c.fail("E151", cat("needs input ", i, " of rank ", q.rank(), ", has ", x.value.shape()));
-    for (size_t a = 0; a < leading.size(); ++a) require_same(c, x.dims()[a], leading[a], "tokens of its inputs");
+    for (size_t a = 0; a < leading.size(); ++a) c.require_same(x.dims()[a], leading[a], "tokens of its inputs");
     return reshape(x, {tokens, x.dims()[x.dims().size() - 2], x.dims().back()});
   };
   Packed p{flat(0), flat(1), flat(2), leading};
-  require_same(c, p.k.dims()[1], p.q.dims()[1], "heads of keys and queries");
-  require_same(c, p.k.dims()[2], p.q.dims()[2], "sizes of keys and queries");
+  c.require_same(p.k.dims()[1], p.q.dims()[1], "heads of keys and queries");
+  c.require_same(p.k.dims()[2], p.q.dims()[2], "sizes of keys and queries");
   return p;
 }
 
@@ -66,10 +66,10 @@ Expr gate_of(Call& c, size_t i, const Packed& p) {
   int64_t extra = x.rank() - static_cast<int64_t>(p.leading.size());
   if (extra != 1 && !(extra == 2 && i == 4))
     c.fail("E151", cat("needs gates of [tokens, heads], has ", x.value.shape(), " in input ", i));
-  for (size_t a = 0; a < p.leading.size(); ++a) require_same(c, x.dims()[a], p.leading[a], "tokens of gates");
+  for (size_t a = 0; a < p.leading.size(); ++a) c.require_same(x.dims()[a], p.leading[a], "tokens of gates");
   Dim width = extra == 1 ? Dim(1) : x.dims().back();
-  require_same(c, x.dims()[p.leading.size()], p.v.dims()[1], "heads of gates and values");
-  if (extra == 2) require_same(c, width, p.q.dims()[2], "sizes of decays and queries");
+  c.require_same(x.dims()[p.leading.size()], p.v.dims()[1], "heads of gates and values");
+  if (extra == 2) c.require_same(width, p.q.dims()[2], "sizes of decays and queries");
   return reshape(x, {p.v.dims()[0], p.v.dims()[1], width});
 }
 
@@ -79,7 +79,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   if (activation == "none") return g;
   Dim heads = g.dims()[1], width = g.dims()[2];
   Expr rate = exp(convert(arg(c, 7), DType::f32)), bias = convert(arg(c, 8), DType::f32);
-  require_same(c, rate.value.shape().elements(), heads, "heads of a_log");
+  c.require_same(rate.value.shape().elements(), heads, "heads of a_log");
   bool is_per_head = bias.rank() == 1 && known_equal(bias.dims()[0], heads);
   bias = reshape(bias, {heads, is_per_head ? Dim(1) : width});
   rate = reshape(rate, {heads, 1});
@@ -119,7 +119,7 @@ Rows rows_of(Call& c, const Packed& p, Value state) {
   if (!state && p.leading.size() == 1) c.fail("E140", "needs initial_state or cu_seqlens to tell the batch");
   Dim batch = state ? state.dims()[0] : p.leading[0], each = floordiv(tokens, batch);
   if (p.leading.size() == 2) each = p.leading[1];
-  require_same(c, batch * each, tokens, "sequences of one length and the tokens");
+  c.require_same(batch * each, tokens, "sequences of one length and the tokens");
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
@@ -162,11 +162,11 @@ Values gated_delta_net(Call& c) {
 
   Packed p = packed_of(c);
   Dim q_heads = p.q.dims()[1], heads = p.v.dims()[1], size = p.q.dims()[2], size_v = p.v.dims()[2];
-  require_same(c, floordiv(heads, q_heads) * q_heads, heads, "heads of values, a multiple of those of queries");
+  c.require_same(floordiv(heads, q_heads) * q_heads, heads, "heads of values, a multiple of those of queries");
   Rows rows = rows_of(c, p, c.optional_input(6));
   Expr state = full(c, DType::f32, {rows.batch, heads, size_v, size}, 0);
   if (c.has_input(6)) {
-    require_dims(c, c.input(6), state.dims(), "initial_state");
+    c.require_dims(c.input(6), state.dims(), "initial_state");
     state = convert(arg(c, 6), DType::f32);
   }
   bool has_unit_rows = c.flag("qk_l2_norm");
@@ -210,9 +210,9 @@ Values varlen_causal_conv(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1), past = arg(c, 4);
   Dim tokens = x.dims()[0], channels = x.dims()[1], taps = w.dims()[2];
   Ragged r = ragged_of(c, 2, tokens, 0);
-  require_same(c, w.dims()[0], channels, "channels of the weight and of the input");
-  require_same(c, w.dims()[1], 1, "channels of the input that a depthwise weight looks at");
-  require_dims(c, past, {r.batch, channels, (taps - 1) * Dim(dilation)}, "initial_state");
+  c.require_same(w.dims()[0], channels, "channels of the weight and of the input");
+  c.require_same(w.dims()[1], 1, "channels of the input that a depthwise weight looks at");
+  c.require_dims(past, {r.batch, channels, (taps - 1) * Dim(dilation)}, "initial_state");
   Continued rows(c, x, transpose(past, {0, 2, 1}));
   Expr back = (iota(c, taps) - scalar(c, taps - 1)) * static_cast<double>(dilation);
   Expr seen = rows.at(along(r.sequence, 0, 2), along(gathered(c, r.start, r.sequence), 0, 2),
@@ -254,7 +254,7 @@ Hashing hashing_of(Call& c, size_t eos) {
   Expr filler = convert({&c, constant(c.module(), make_i64_tensor(std::vector{pad}))}, type);
   filler = reshape(filler, {});
   bool has_eos = c.has_input(eos), resets = c.flag("reset_on_eos");
-  if (has_eos) require_dims(c, c.input(eos), {}, "eos_token_id");
+  if (has_eos) c.require_dims(c.input(eos), {}, "eos_token_id");
   return {longest, heads, has_eos, resets && has_eos, filler, has_eos ? arg(c, eos) : filler};
 }
 
@@ -288,8 +288,8 @@ Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(
     GuardCollector guards(c.module());
     require_less_equal(h.longest, c.input(1).dims()[0], cat(c.node().op_type, ": multipliers for max_ngram_size"));
   }
-  require_dims(c, c.input(2), {all}, "vocab_sizes");
-  if (c.has_input(offsets)) require_dims(c, c.input(offsets), {all}, "head_offsets");
+  c.require_dims(c.input(2), {all}, "vocab_sizes");
+  if (c.has_input(offsets)) c.require_dims(c.input(offsets), {all}, "head_offsets");
   auto multiplier = [&](int64_t i) { return reshape(slice(arg(c, 1), 0, i, 1), {}); };
   Expr mix = shifted(0) * multiplier(0);
   std::optional<Expr> cut;
@@ -315,13 +315,13 @@ Values ngram_hashes(Call& c) {
   Expr ids = arg(c, 0);
   Dim batch = ids.dims()[0], tokens = ids.dims()[1];
   int64_t reach = h.longest - 1;
-  if (c.has_input(3)) require_dims(c, c.input(3), {batch, reach}, "past_ids");
+  if (c.has_input(3)) c.require_dims(c.input(3), {batch, reach}, "past_ids");
   check_vocabularies(c, 4, true);
   auto continued = [&](Expr x, Expr before) { return concat(c, {broadcast(before, {batch, reach}), x}, 1); };
   Expr all = continued(ids, c.has_input(3) ? arg(c, 3) : h.fill);
   std::function<Expr(int64_t)> differs;
   if (c.has_input(6)) {  // what came before counts as the first segment
-    require_dims(c, c.input(6), ids.dims(), "segment_ids");
+    c.require_dims(c.input(6), ids.dims(), "segment_ids");
     Expr segments = continued(arg(c, 6), slice(arg(c, 6), 1, 0, 1));
     differs = [=](int64_t back) {
       return !equal(slice(segments, 1, reach - back, tokens), slice(segments, 1, reach - back + 1, tokens));
@@ -340,9 +340,9 @@ Values varlen_ngram_hashes(Call& c) {
   Dim tokens = ids.dims()[0];
   Ragged r = ragged_of(c, 3, tokens, 1);
   check_vocabularies(c, 5, false);
-  if (c.has_input(4)) require_dims(c, c.input(4), {r.batch, reach}, "past_ids");
-  if (c.has_input(7)) require_dims(c, c.input(7), {tokens}, "segment_ids");
-  if (c.has_input(8)) require_dims(c, c.input(8), {r.batch, reach}, "past_segment_ids");
+  if (c.has_input(4)) c.require_dims(c.input(4), {r.batch, reach}, "past_ids");
+  if (c.has_input(7)) c.require_dims(c.input(7), {tokens}, "segment_ids");
+  if (c.has_input(8)) c.require_dims(c.input(8), {r.batch, reach}, "past_segment_ids");
   if (!c.has_input(7) && (c.has_input(8) || c.wants_output(2)))
     c.fail("E140", "needs segment_ids for past_segment_ids and present_segment_ids");
   auto continued = [&](Expr x, Expr before) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontends/common/norms.h"
 #include "frontends/onnx/quantized.h"
 #include "frontends/onnx/window.h"
 #include "ops/dot.h"
@@ -272,7 +273,7 @@ Values lp_pool(Call& c) {
 /// Positions counted with the first spatial axis running fastest.
 Expr column_major(Expr position, const Dims& spatial) {
   Dim plane = product(spatial);
-  const Call& c = *position.call;
+  const Builder& c = *position.at;
   Expr image = apply(Fn::div, position, scalar(c, plane));
   Expr rest = position - image * scalar(c, plane), result = image * scalar(c, plane);
   Dim stride = plane;
@@ -419,22 +420,6 @@ Values col2im(Call& c) {
   return {y};
 }
 
-struct Moments {
-  Expr mean, variance;
-};
-Moments moments(Expr x, const std::vector<int64_t>& axes) {
-  Expr mean = reduce(ReduceFn::mean, x, axes), centred = x - mean;
-  return {mean, reduce(ReduceFn::mean, centred * centred, axes)};
-}
-
-/// y = x * a + b with a = scale / sqrt(variance + epsilon): two values for each channel, known while compiling.
-Expr batch_normalized(Expr x, Expr scale, Expr bias, Expr mean, Expr variance, double epsilon) {
-  Expr a = scale / sqrt(variance + epsilon), b = bias - mean * a;
-  int64_t rank = x.rank();
-  int64_t axis = rank > 1 ? 1 : 0;
-  return x * convert(along(a, axis, rank), x.dtype()) + convert(along(b, axis, rank), x.dtype());
-}
-
 Values batch_normalization(Call& c) {
   c.expect_inputs(5, 5);
   Expr x = arg(c, 0);
@@ -453,15 +438,11 @@ Values batch_normalization(Call& c) {
           mean * momentum + now_mean * (1 - momentum), variance * momentum + now_variance * (1 - momentum)};
 }
 
-Expr normalized(Call& c, Expr x, int64_t axis, double epsilon, bool centred = true) {
-  return {&c, c.emit(Normalize{.axis = axis, .epsilon = epsilon, .centred = centred}, {x})};
-}
-
 Values instance_normalization(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = arg(c, 0);
   spatial_dims(c, x);
-  Expr y = normalized(c, x, 2, c.number("epsilon", 1e-5f));
+  Expr y = normalized(x, 2, c.number("epsilon", 1e-5f));
   return {y * along(arg(c, 1), 1, x.rank()) + along(arg(c, 2), 1, x.rank())};
 }
 
@@ -473,7 +454,7 @@ Values layer_normalization(Call& c) {
   int64_t axis = c.axis(c.integer("axis", -1), x.rank());
   double epsilon = c.number("epsilon", 1e-5f);
   DType stash = c.element("stash_type", DType::f32);
-  Expr y = normalized(c, x, axis, epsilon) * arg(c, 1);
+  Expr y = normalized(x, axis, epsilon) * arg(c, 1);
   if (c.has_input(2)) y = y + arg(c, 2);
   Values out = {y};
   if (!c.wants_output(1) && !c.wants_output(2)) return out;
@@ -491,7 +472,7 @@ Values rms_normalization(Call& c) {
   int64_t axis = c.axis(c.integer("axis", -1), x.rank());
   DType stash = c.element("stash_type", DType::f32);
   double epsilon = c.number("epsilon", 1e-5f);
-  Values out = {convert(normalized(c, x, axis, epsilon, false), arg(c, 1).dtype()) * arg(c, 1)};
+  Values out = {convert(normalized(x, axis, epsilon, false), arg(c, 1).dtype()) * arg(c, 1)};
   if (!c.wants_output(1)) return out;
   std::vector<int64_t> axes;
   for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);
@@ -519,7 +500,7 @@ Values diffusion_group_norm(Call& c, bool has_skip) {
   // Groups become the second axis, all that they are normalised over lies behind it.
   Expr y = is_last ? transpose(reshape(x, {dims[0], dims[1], dims[2], groups, *size}), {0, 3, 1, 2, 4})
                    : reshape(x, {dims[0], groups, *size, dims[2], dims[3]});
-  y = normalized(c, y, 2, c.number("epsilon", 1e-5f));
+  y = normalized(y, 2, c.number("epsilon", 1e-5f));
   y = reshape(is_last ? transpose(y, {0, 2, 3, 1, 4}) : y, dims);
   y = convert(convert(y, c.dtype(1)) * as_channels(arg(c, 1)) + as_channels(arg(c, 2)), x.dtype());
   int64_t activation = c.integer("activation");
@@ -538,7 +519,7 @@ Values group_normalization(Call& c) {
   c.element("stash_type", DType::f32);
   Dims grouped = {dims[0], groups, floordiv(dims[1], groups)};
   grouped.insert(grouped.end(), spatial.begin(), spatial.end());
-  Expr y = normalized(c, reshape(x, grouped), 2, epsilon);
+  Expr y = normalized(reshape(x, grouped), 2, epsilon);
   Expr scale = arg(c, 1), bias = arg(c, 2);
   if (c.opset() < 21) {  // one scale for each group
     return {reshape(y * along(scale, 1, y.rank()) + along(bias, 1, y.rank()), dims)};
@@ -574,7 +555,7 @@ Values embedded(Call& c, Value position_ids, const Table& table) {
   Expr sum = rows(table(2), ids);
   sum = sum + (position_ids ? rows(positions, position_ids) : slice(positions, 0, 0, ids.dims()[1]));
   if (c.has_input(1) && c.has_input(4)) sum = sum + rows(table(4), c.input(1));
-  Expr y = normalized(c, sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
+  Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
   // How many tokens of each row count.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
@@ -599,7 +580,7 @@ Values skip_normalization(Call& c, bool centred) {
   Expr sum = arg(c, 0) + arg(c, 1);
   size_t beta = centred ? 3 : 0, bias = centred ? 4 : 3;
   if (c.has_input(bias)) sum = sum + arg(c, bias);
-  Expr y = normalized(c, sum, sum.rank() - 1, c.number("epsilon", 1e-12f), centred) * arg(c, 2);
+  Expr y = normalized(sum, sum.rank() - 1, c.number("epsilon", 1e-12f), centred) * arg(c, 2);
   if (beta && c.has_input(beta)) y = y + arg(c, beta);
   if (c.wants_output(1) || c.wants_output(2))
     c.unsupported("with outputs 1 and 2 (mean and deviation) is not supported");

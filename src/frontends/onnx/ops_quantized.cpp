@@ -28,13 +28,13 @@ Parameters laid_out(Call& c, Value x, Value scale, Value zero, int64_t axis, int
   return {scale, zero, c.axis(axis, x.rank()), block};
 }
 
-Value quantized(const Call& c, Value x, const Parameters& p, DType to, bool saturate = true) {
+Value quantized(const Builder& c, Value x, const Parameters& p, DType to, bool saturate = true) {
   Values in = {x, p.scale};
   if (p.zero && is_integer(to)) in.push_back(p.zero);
   return c.emit(Quantize{.to = to, .axis = p.axis, .block = p.block, .saturate = saturate}, in);
 }
 
-Value dequantized(const Call& c, Value x, const Parameters& p, DType to) {
+Value dequantized(const Builder& c, Value x, const Parameters& p, DType to) {
   Values in = {x, p.scale};
   if (p.zero && is_integer(x.dtype())) in.push_back(p.zero);
   return c.emit(Dequantize{.to = to, .axis = p.axis, .block = p.block}, in);
@@ -390,7 +390,7 @@ constexpr Operator table[] = {
 
 Expr in_dynamic_steps(Expr x) {
   DynamicParameters p = dynamic_parameters(x);
-  const Call& c = *x.call;
+  const Builder& c = *x.at;
   return {&c, dequantized(c, quantized(c, x, {p.scale, p.zero}, DType::u8), {p.scale, p.zero}, DType::f32)};
 }
 

@@ -13,10 +13,10 @@ namespace weft::onnx {
 namespace {
 
 Expr zeros(const Call& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
-Expr gather(Expr x, Expr indices) { return {x.call, x.call->emit(Gather{.axis = 0}, {x, indices})}; }
-Expr running_sum(Expr x) { return {x.call, x.call->emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {x})}; }
+Expr gather(Expr x, Expr indices) { return {x.at, x.at->emit(Gather{.axis = 0}, {x, indices})}; }
+Expr running_sum(Expr x) { return {x.at, x.at->emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {x})}; }
 Expr scatter(Expr x, Expr indices, Expr updates, ScatterFn fn = ScatterFn::replace) {
-  return {x.call, x.call->emit(ScatterElements{.axis = 0, .fn = fn}, {x, indices, updates})};
+  return {x.at, x.at->emit(ScatterElements{.axis = 0, .fn = fn}, {x, indices, updates})};
 }
 
 /// Where a vector of booleans is true, in order. Each place is written at the number of true elements before it; the
@@ -66,8 +66,8 @@ struct Ordered {
 };
 /// A vector in rising order, and where its elements were; equal ones keep their order.
 Ordered sorted(Expr x) {
-  Values results = x.call->emit_all(TopK{.k = x.dims()[0], .axis = 0, .largest = false}, {x});
-  return {{x.call, results[0]}, {x.call, results[1]}};
+  Values results = x.at->emit_all(TopK{.k = x.dims()[0], .axis = 0, .largest = false}, {x});
+  return {{x.at, results[0]}, {x.at, results[1]}};
 }
 
 /// The order of the rows of x [rows, columns]: by the first column, then the second and so on. Sorting by one column

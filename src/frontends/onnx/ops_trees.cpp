@@ -65,7 +65,7 @@ Expr table(Call& c, DType type, std::vector<int64_t> dims, const std::vector<dou
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-Expr picked(Expr from, Expr index) { return {from.call, from.call->emit(Gather{.axis = 0}, {from, index})}; }
+Expr picked(Expr from, Expr index) { return {from.at, from.at->emit(Gather{.axis = 0}, {from, index})}; }
 
 /// Whether each x[rows, trees] takes the branch of the node it stands at.
 Expr takes_branch(Call& c, const Forest& f, Expr x, Expr node, Expr value) {

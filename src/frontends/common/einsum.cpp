@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Einsum: operands are multiplied two at a time, each pair as one batched matrix product.
+#include "frontends/common/einsum.h"
+
 #include <algorithm>
 #include <map>
 
-#include "frontends/onnx/expr.h"
+#include "base/error.h"
 
-namespace weft::onnx {
+namespace weft::frontend {
 namespace {
 
 /// A value whose axes carry labels: letters, and for "..." characters from 128 on, the last axis being 128.
@@ -30,11 +31,11 @@ std::string with_ellipsis(std::string term, int64_t count) {
   return term.replace(dots, 3, labels);
 }
 
-void check_term(Call& c, const std::string& term) {
+void check_term(const Builder& at, const std::string& term) {
   std::string rest = term;
   size_t dots = rest.find("...");
   if (dots != rest.npos) rest.erase(dots, 3);
-  if (!std::ranges::all_of(rest, is_letter)) c.fail("E145", cat("equation has the term '", printable(term), "'"));
+  if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("equation has the term '", printable(term), "'"));
 }
 
 /// Labels that stand once, in alphabetical order, after those of the ellipsis: the output when none is given.
@@ -52,8 +53,7 @@ std::string implied_output(const std::vector<std::string>& inputs) {
   return ellipsis + letters;
 }
 
-Equation read_equation(Call& c) {
-  std::string text = c.text("equation");
+Equation read_equation(const Builder& at, std::string text, const std::vector<Expr>& operands) {
   std::erase(text, ' ');
   size_t arrow = text.find("->");
   Equation e;
@@ -63,23 +63,23 @@ Equation read_equation(Call& c) {
     e.inputs.push_back(left.substr(start, comma - start));
     start = comma + 1;
   }
-  if (e.inputs.size() != c.input_count())
-    c.fail("E140", cat("equation has ", e.inputs.size(), " terms, the node ", c.input_count(), " inputs"));
+  if (e.inputs.size() != operands.size())
+    at.fail("E140", cat("equation has ", e.inputs.size(), " terms, the node ", operands.size(), " inputs"));
   int64_t most = 0;
   for (size_t i = 0; i < e.inputs.size(); ++i) {
-    check_term(c, e.inputs[i]);
+    check_term(at, e.inputs[i]);
     bool has_dots = e.inputs[i].find("...") != std::string::npos;
-    int64_t letters = std::ssize(e.inputs[i]) - (has_dots ? 3 : 0), rank = c.input(i).rank();
+    int64_t letters = std::ssize(e.inputs[i]) - (has_dots ? 3 : 0), rank = operands[i].rank();
     if (has_dots ? rank < letters : rank != letters)
-      c.fail("E151", cat("term '", e.inputs[i], "' does not fit ", c.input(i).shape()));
-    if (rank - letters > 64) c.unsupported("with more than 64 axes is not supported");
+      at.fail("E151", cat("term '", e.inputs[i], "' does not fit ", operands[i].value.shape()));
+    if (rank - letters > 64) at.unsupported("with more than 64 axes is not supported");
     most = std::max(most, rank - letters);
     e.inputs[i] = with_ellipsis(e.inputs[i], rank - letters);
   }
   if (arrow == text.npos) {
     e.output = implied_output(e.inputs);
   } else {
-    check_term(c, text.substr(arrow + 2));
+    check_term(at, text.substr(arrow + 2));
     e.output = with_ellipsis(text.substr(arrow + 2), most);
   }
   return e;
@@ -92,10 +92,10 @@ Labelled without_repeats(Labelled x) {
   for (size_t i = 0; i < x.labels.size(); ++i) {
     size_t other = x.labels.find(x.labels[i], i + 1);
     if (other == x.labels.npos) continue;
-    const Call& c = *x.value.call;
+    const Builder& at = *x.value.at;
     int64_t rank = x.value.rank(), a = static_cast<int64_t>(i), b = static_cast<int64_t>(other);
     Expr is_diagonal =
-        equal(along(iota(c, x.value.dims()[i]), a, rank), along(iota(c, x.value.dims()[other]), b, rank));
+        equal(along(iota(at, x.value.dims()[i]), a, rank), along(iota(at, x.value.dims()[other]), b, rank));
     x.value = reduce(ReduceFn::sum, select(is_diagonal, x.value, 0), {b}, false);
     x.labels.erase(other, 1);
     --i;
@@ -158,28 +158,24 @@ Labelled multiplied(Labelled a, Labelled b, const std::string& needed) {
   return {reshape(y, dims), batch + left + right};
 }
 
-Values einsum(Call& c) {
-  Equation e = read_equation(c);
+}  // namespace
+
+Expr einsum(const Builder& at, const std::string& equation, const std::vector<Expr>& operands) {
+  Equation e = read_equation(at, equation, operands);
   for (char l : e.output) {
     auto is_known = [l](const std::string& term) { return holds(term, l); };
     if (std::ranges::none_of(e.inputs, is_known))
-      c.fail("E145", cat("equation's output has '", printable({&l, 1}), "', which no input has"));
+      at.fail("E145", cat("equation's output has '", printable({&l, 1}), "', which no input has"));
   }
   std::vector<Labelled> parts;
-  for (size_t i = 0; i < e.inputs.size(); ++i) parts.push_back(without_repeats({arg(c, i), e.inputs[i]}));
+  for (size_t i = 0; i < operands.size(); ++i) parts.push_back(without_repeats({operands[i], e.inputs[i]}));
   Labelled result = parts[0];
   for (size_t i = 1; i < parts.size(); ++i) {
     std::string needed = e.output;
     for (size_t j = i + 1; j < parts.size(); ++j) needed += parts[j].labels;
     result = multiplied(result, parts[i], needed);
   }
-  return {permuted(summed(result, e.output), e.output).value};
+  return permuted(summed(result, e.output), e.output).value;
 }
 
-constexpr Operator table[] = {{"", "Einsum", einsum}};
-
-}  // namespace
-
-std::span<const Operator> einsum_operators() { return table; }
-
-}  // namespace weft::onnx
+}  // namespace weft::frontend

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/module.h"
+
+/// What the frontends of all frameworks share: how an operator of a model becomes instructions.
+namespace weft::frontend {
+
+using Values = std::vector<Value>;
+
+/// One operator of a model while it is translated: where its instructions go and how its errors are told. Each
+/// frontend derives what it calls a node from this.
+class Builder {
+ public:
+  explicit Builder(Module& module) : module_(module) {}
+  virtual ~Builder() = default;
+
+  Module& module() const { return module_; }
+  Program& program() const { return module_.program(); }
+
+  /// What messages call the operator: "Conv", "aten.linear.default".
+  virtual std::string name() const = 0;
+  /// Throws an error at this operator; `what` follows its name.
+  [[noreturn]] virtual void fail(std::string_view code, std::string what, std::string hint = {}) const = 0;
+  /// E122: valid in the framework, and nothing that Weft can run.
+  [[noreturn]] virtual void unsupported(std::string what) const = 0;
+
+  /// A new instruction. Arithmetic on sizes and small constants is computed at once, so that it stays symbolic. E144
+  /// for a negative size.
+  Value emit(Op op, Values inputs) const;
+  Values emit_all(Op op, Values inputs) const;  ///< every result
+
+  /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
+  /// at least 0 and at most `most[k]` (if there are any).
+  Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
+
+  /// `axis` counted from the front; E143 when it is outside [-rank, rank).
+  int64_t axis(int64_t axis, int64_t rank) const;
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted, E143 on repetition
+  /// Two sizes that must be equal: refused now or, where only the run tells, by the run.
+  void require_same(const Dim& a, const Dim& b, std::string_view what) const;
+  /// A tensor that must have these sizes (E151 for another rank).
+  void require_dims(Value x, const Dims& dims, std::string_view what) const;
+
+ private:
+  Module& module_;
+};
+
+}  // namespace weft::frontend

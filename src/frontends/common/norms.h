@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "frontends/common/expr.h"
+
+/// Normalisations. x is [batch, channels, spatial...] where channels are named.
+namespace weft::frontend {
+
+/// Mean and variance over `axes`, which stay as axes of size 1.
+struct Moments {
+  Expr mean, variance;
+};
+Moments moments(Expr x, const std::vector<int64_t>& axes);
+
+/// (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on; without the mean where it is not `centred`.
+Expr normalized(Expr x, int64_t axis, double epsilon, bool centred = true);
+
+/// y = x * a + b with a = scale / sqrt(variance + epsilon): two values for each channel, known while compiling.
+Expr batch_normalized(Expr x, Expr scale, Expr bias, Expr mean, Expr variance, double epsilon);
+
+}  // namespace weft::frontend
