@@ -286,7 +286,7 @@ node("39 scale of 0", "QuantizeLinear", "x", "s", weights={"s": np.float32(0)})
 bad("47 infinity in an output")(lambda f: save(f, graph_of([
     helper.make_node("Log", ["x"], ["y"], name="n")])) + ["--device", "ref", "--fill", "zeros", "--check-numerics"])  # fmt: skip
 bad("49 GGUF file")(lambda f: plain(f, b"GGUF\x03\0\0\0" + b"\xff" * 16, "m.gguf"))
-bad("49 safetensors file")(lambda f: plain(f, b"\xff" * 8 + b'{"w":', "m.safetensors"))
+bad("49 safetensors file")(lambda f: plain(f, (9).to_bytes(8, "little") + b'{"w":{}} ', "m.safetensors"))
 bad("44 no GPU")(lambda f: relu(f) + ["--device", "hip"])
 
 

@@ -170,8 +170,35 @@ TEST_CASE("onnx reader: files that are no model") {
             "E105]: the model is an HTML page (\"404 Not Found\")"));
   CHECK(has(error_in(std::string("\x80\x02}q\x00.", 6)), "error[E107]"));
   CHECK(has(error_in("PK\x03\x04....archive/data.pkl"), "error[E107]"));
+  CHECK(has(error_in("PK\x03\x04" + std::string(100'000, ' ') + "archive/data.pkl"), "torch.onnx.export(model,"));
   CHECK(has(error_of([] { onnx::read_model("no/such/file.onnx"); }), "error[E106]"));
   CHECK(has(error_of([] { onnx::read_model("/"); }), "error[E106]"));
+}
+
+TEST_CASE("onnx reader: files of other frameworks: what they are, and how they become ONNX") {
+  const std::string weights = std::string("\x40\0\0\0\0\0\0\0", 8) + "{\"w\":{\"dtype\":\"F32\"}}";
+  const struct {
+    std::string file, what, remedy;
+  } files[] = {
+      {"PK\x03\x04....m/archive_format", "is a program of torch.export (.pt2)", "torch.export.load(FILE)"},
+      {"PK\x03\x04....serialized_exported_program.json....data.pkl", "(.pt2)", "dynamo=True"},
+      {weights, "is a safetensors file, weights without a model", "optimum-cli export onnx"},
+      {"\x08" + weights.substr(1), "is a safetensors file", "optimum-cli"},  // as ONNX begins
+      {Message().message(1, Message().text(1, "x").text(2, "Placeholder")).data, "is a frozen TensorFlow graph",
+       "--graphdef"},
+      {Message().number(1, 1).message(2, Message().message(1, Message().text(4, "serve"))).data,
+       "is a TensorFlow SavedModel", "--saved-model"},
+      {"GGUF\x03", "is a GGUF file", "onnxruntime_genai.models.builder"},
+      {std::string("\x1c\0\0\0TFL3", 8), "is a TensorFlow Lite model", "--tflite"},
+      {"\x89HDF\r\n", "is an HDF5 file", "format='onnx'"},
+  };
+  for (const auto& [file, what, remedy] : files) {
+    const std::string error = error_in(file);
+    CAPTURE(error);
+    CHECK(has(error, "error[E102]"));
+    CHECK(has(error, what));
+    CHECK(has(error, remedy));
+  }
 }
 
 TEST_CASE("onnx reader: models cut short name the innermost field") {

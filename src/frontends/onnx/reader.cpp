@@ -384,7 +384,7 @@ void check_opset(OpsetImport& opset, const ReadOptions& options) {
   if (options.assume_opset) opset.version = options.assume_opset;
   if (opset.version > newest_opset) {
     fail("E112", cat("opset ", opset.version, " is newer than ", newest_opset, ", the newest that Weft knows"),
-         "convert the model to an older opset, or read it as one with --assume-opset");
+         "convert the model to an older opset with onnx.version_converter, or update Weft");
   }
   if (opset.version < oldest_opset) {
     fail("E113", cat("opset ", opset.version, " is older than ", oldest_opset, ", the oldest that Weft knows"),
