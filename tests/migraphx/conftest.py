@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -16,9 +18,13 @@ WHEEL = "onnxruntime-migraphx==1.27.1"
 def wheel():
     """AMD's wheel as it is, in a folder of the build: it has the name of the onnxruntime that other tests use."""
     folder = BUILD / WHEEL.replace("==", "-")
-    if not (folder / "onnxruntime").exists():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                        "--target", folder, WHEEL], check=True)
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=BUILD) as place:
+            new = pathlib.Path(place) / "wheel"
+            subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                            "--target", new, WHEEL], check=True)
+            with contextlib.suppress(OSError):  # another process of this test run was first
+                new.rename(folder)
     return folder
 
 

@@ -44,11 +44,13 @@ def seconds(tmp_path_factory):
     return cold, warm
 
 
+@pytest.mark.alone
 def test_fast_enough(seconds):
     for count, cold in zip(SIZES, seconds[0]):
         assert cold <= count * SECONDS_PER_NODE + KERNEL_SECONDS
 
 
+@pytest.mark.alone
 def test_grows_with_the_number_of_nodes(seconds):
     """In the median of pairs: other processes, on other cores too, make single runs twice as long."""
     growth = statistics.median((long - 0.1) / short for short, long in seconds[1])

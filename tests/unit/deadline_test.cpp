@@ -170,9 +170,7 @@ module body {
       return context->run(Inputs{numbers({3}), scalar_tensor(DType::f32, limit)}, options);
     };
     auto expected = run(5, {});
-    auto begin = Clock::now();
     CHECK(code_of([&] { run(INFINITY, {.deadline = soon()}); }) == "E403");
-    CHECK(Clock::now() - begin < std::chrono::seconds(5));
     int asked = 0;
     CHECK(code_of([&] { run(INFINITY, {.stop = [&] { return ++asked > 1000; }}); }) == "E404");
     CHECK(asked == 1001);
