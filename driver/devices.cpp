@@ -46,7 +46,7 @@ int devices_verb(Words words) {
                     .purpose = "List the devices that --device can name here, and which GPU drivers were looked for.",
                     .examples = {"weft devices", "weft devices --json -"}});
   std::string json;
-  line.value("--json", "FILE", json, "write the list as JSON (- is standard output)");
+  line.value("--json,-o", "FILE", json, "write the list as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
   auto devices = find_devices();
   if (!json.empty()) {

@@ -80,7 +80,7 @@ int doctor_verb(Words words) {
                         "is sent anywhere.",
                     .examples = {"weft doctor", "weft doctor --json -"}});
   std::string json;
-  line.value("--json", "FILE", json, "write the facts as JSON (- is standard output)");
+  line.value("--json,-o", "FILE", json, "write the facts as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
   Report report;
   add_installation(report);

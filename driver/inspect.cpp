@@ -19,7 +19,7 @@ namespace {
 struct InspectSettings {
   ModelOptions model;
   bool ir = false, dot = false, params = false, support = false;
-  std::string stage, json;
+  std::string stage, json, output;
 };
 
 std::map<std::string, int64_t> count_ops(const Program& program) {
@@ -161,6 +161,7 @@ int inspect_verb(Words words) {
   line.group("What is shown");
   line.flag("--ir", s.ir, "the program as text");
   line.flag("--dot", s.dot, "the program as a graph for Graphviz");
+  line.value("--output,-o", "FILE", s.output, "the program as text goes there, or the graph with --dot");
   line.flag("--params", s.params, "the weights, largest first");
   line.flag("--support", s.support, "the nodes that --device does not run, and why; exit code 4 when there are any");
   line.value("--stage", "PASS", s.stage,
@@ -173,10 +174,10 @@ int inspect_verb(Words words) {
     auto program = import_file(s.model.model, s.model.compile);
     if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage);
     if (!s.json.empty()) write_result_file(s.json, json_text(*program));
-    if (s.ir) write_result_file("-", print(*program));
-    if (s.dot) write_result_file("-", dot_text(*program));
+    if (s.ir || s.dot || !s.output.empty())
+      write_result_file(s.output.empty() ? "-" : s.output, s.dot ? dot_text(*program) : print(*program));
     if (s.params) print_weights(*program);
-    if (!s.ir && !s.dot && !s.params && s.json.empty()) print_summary(*program);
+    if (!s.ir && !s.dot && !s.params && s.json.empty() && s.output.empty()) print_summary(*program);
     return exit_done;
   });
 }

@@ -28,7 +28,7 @@ int knobs_verb(Words words) {
                     .purpose = "List the environment variables that Weft reads, with their values here.",
                     .examples = {"weft knobs", "WEFT_THREADS=1 weft knobs --json -"}});
   std::string json;
-  line.value("--json", "FILE", json, "write the list as JSON (- is standard output)");
+  line.value("--json,-o", "FILE", json, "write the list as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
   auto knobs = knob_list();
   if (!json.empty()) return write_result_file(json, json_text(knobs)), exit_done;

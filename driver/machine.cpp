@@ -181,10 +181,16 @@ int64_t peak_memory_bytes() {
   return 0;
 }
 
+static bool has_vnni(const Chip& chip) { return has_feature(chip, "avx512vnni") || has_feature(chip, "avxvnni"); }
+
 Peaks measure_peaks(int threads) {
   constexpr size_t bytes_per_thread = 64 << 20;
+  const Chip& chip = host_chip();
   Peaks peaks;
-  peaks.gflops = 1e-9 * on_threads(threads, [] { return best_rate([] { return multiply_adds(200'000); }); });
+  peaks.f32 = 1e-9 * on_threads(threads, [] { return best_rate([] { return multiply_adds(200'000); }); });
+  peaks.f64 = peaks.f32 / 2;
+  peaks.f16 = peaks.f32 * (has_feature(chip, "amx-bf16") ? 16 : has_feature(chip, "avx512bf16") ? 2 : 1);
+  peaks.i8 = peaks.f32 * (has_feature(chip, "amx-int8") ? 32 : has_vnni(chip) ? 4 : 2);
   peaks.gbytes = 1e-9 * on_threads(threads, [] {
                    std::vector<uint64_t> data(bytes_per_thread / sizeof(uint64_t), 1);
                    return best_rate([&] {

@@ -24,11 +24,13 @@ double load_average();
 double cpu_seconds();
 int64_t peak_memory_bytes();
 
-/// What the chip can do with `threads` threads: measured in about 0.1 s by loops of multiply-adds and of reads.
+/// The most that a device can do: products of each type in GFLOP/s (f16: bf16 too), GB/s of its memory.
 struct Peaks {
-  double gflops = 0;  ///< f32
-  double gbytes = 0;  ///< of memory per second
+  double f64 = 0, f32 = 0, f16 = 0, i8 = 0;
+  double gbytes = 0;
 };
+/// Of this CPU with `threads` threads: measured in about 0.1 s by loops of multiply-adds in f32 and of reads, the other
+/// types by what its instructions do more.
 Peaks measure_peaks(int threads);
 
 }  // namespace weft::driver

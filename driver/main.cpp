@@ -28,8 +28,6 @@ constexpr Verb all_verbs[] = {
     {"ops", ops_verb, "list the operators"},
     {"knobs", knobs_verb, "list the environment variables"},
     {"cache", cache_verb, "list or clear the cache of compiled kernels"},
-    {"chat", nullptr, ""},
-    {"serve", nullptr, ""},
 };
 
 std::string general_help() {
@@ -37,7 +35,7 @@ std::string general_help() {
       "Weft compiles a model into one fast program for the machine in front of you.\n\nusage: weft VERB "
       "[arguments]\n\n";
   for (const Verb& verb : all_verbs) {
-    if (verb.call) text += cat("  ", verb.name, std::string(10 - verb.name.size(), ' '), verb.purpose, "\n");
+    text += cat("  ", verb.name, std::string(10 - verb.name.size(), ' '), verb.purpose, "\n");
   }
   return text +
          "\nweft VERB --help says more about one; weft --version prints the version.\n\n"
@@ -50,9 +48,7 @@ std::string general_help() {
 
 [[noreturn]] void refuse_verb(const std::string& word) {
   std::vector<std::string> names;
-  for (const Verb& verb : all_verbs) {
-    if (verb.call) names.emplace_back(verb.name);
-  }
+  for (const Verb& verb : all_verbs) names.emplace_back(verb.name);
   std::string near = nearest_names(word, names);
   throw Error({.kind = ErrorKind::usage,
                .code = "E202",
@@ -69,12 +65,7 @@ int dispatch(Words words) {
     return dispatch(std::vector<std::string>{words[1], "--help"});
   }
   for (const Verb& verb : all_verbs) {
-    if (verb.name != word) continue;
-    if (verb.call) return verb.call(words.subspan(1));
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E214",
-                 .what = cat("weft ", word, " is not in this version"),
-                 .hint = "the name is kept for it; weft --help lists what there is"});
+    if (verb.name == word) return verb.call(words.subspan(1));
   }
   refuse_verb(word);
 }

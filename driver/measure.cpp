@@ -86,7 +86,9 @@ nlohmann::ordered_json to_json(const StepFigures& step) {
           {"milliseconds", step.seconds * 1e3},
           {"share", step.share},
           {"flops", step.flops},
-          {"bytes", step.bytes}};
+          {"bytes", step.bytes},
+          {"peak_gflops", step.peak_gflops},
+          {"roofline", step.roofline}};
 }
 
 nlohmann::ordered_json milliseconds(const Latency& l) {
@@ -168,7 +170,7 @@ nlohmann::ordered_json to_json(const Measurement& m, const Executable& executabl
           {"constant_bytes", report.constant_bytes},
           {"load_before", m.load_before},
           {"load_after", m.load_after},
-          {"peak_gflops", m.peaks.gflops},
+          {"peak_gflops", {{"f64", m.peaks.f64}, {"f32", m.peaks.f32}, {"f16", m.peaks.f16}, {"i8", m.peaks.i8}}},
           {"peak_gbytes_per_second", m.peaks.gbytes},
           {"compile",
            {{"phases", phases},

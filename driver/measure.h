@@ -24,6 +24,8 @@ struct StepFigures {
   double seconds = 0;  ///< median over the runs
   double share = 0;    ///< of the whole
   int64_t flops = 0, bytes = 0;
+  double peak_gflops = 0;  ///< of the device, in the step's type
+  double roofline = 0;     ///< the least time that it takes on such a device, to the time that it took; 0: not known
 };
 
 struct Measurement {

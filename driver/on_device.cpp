@@ -7,7 +7,7 @@
 
 namespace weft::driver {
 
-static std::shared_ptr<gpu::Device> device_of(const Executable& executable) {
+std::shared_ptr<gpu::Device> device_of(const Executable& executable) {
   std::string name = executable.device();
   return gpu::open_device(name.substr(0, name.find(' ')));
 }

@@ -7,6 +7,8 @@
 
 namespace weft::driver {
 
+std::shared_ptr<gpu::Device> device_of(const Executable& executable);
+
 /// A program on a GPU with its inputs and outputs there too: runs cost no copies and are timed by the device's clock.
 class OnDevice {
  public:

@@ -9,6 +9,7 @@
 #include "driver/measure.h"
 #include "driver/model_options.h"
 #include "driver/program_graph.h"
+#include "driver/roofline.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
 
@@ -59,16 +60,9 @@ void warn_about_noise(const Measurement& m) {
 
 /// Steps of one kernel name together.
 struct KernelRow {
-  double seconds = 0, share = 0;
+  double seconds = 0, share = 0, least_seconds = 0;
   int64_t calls = 0, flops = 0, bytes = 0;
 };
-
-double roofline_share(const KernelRow& row, const Peaks& peaks) {
-  if (row.seconds <= 0 || peaks.gflops <= 0) return 0;
-  double least = std::max(static_cast<double>(row.flops) / (peaks.gflops * 1e9),
-                          static_cast<double>(row.bytes) / (peaks.gbytes * 1e9));
-  return least / row.seconds;
-}
 
 std::string rate(int64_t work, double seconds) {
   return work > 0 && seconds > 0 ? show_number(static_cast<double>(work) * 1e-9 / seconds) : "";
@@ -79,6 +73,7 @@ void print_kernels(const Measurement& m, int most) {
   for (const StepFigures& step : m.steps) {
     KernelRow& row = kernels[step.info.kernel];
     row.seconds += step.seconds, row.share += step.share, row.flops += step.flops, row.bytes += step.bytes, ++row.calls;
+    row.least_seconds += step.roofline * step.seconds;
   }
   std::vector<std::pair<std::string, KernelRow>> order(kernels.begin(), kernels.end());
   std::ranges::sort(order, std::greater(),
@@ -88,7 +83,7 @@ void print_kernels(const Measurement& m, int most) {
     if (most-- == 0) break;
     rows.push_back({show_number(row.share * 100), milliseconds(row.seconds), cat(row.calls),
                     rate(row.flops, row.seconds), rate(row.bytes, row.seconds),
-                    row.flops + row.bytes > 0 ? show_number(roofline_share(row, m.peaks) * 100) : "", name});
+                    row.least_seconds > 0 ? show_number(row.least_seconds / row.seconds * 100) : "", name});
   }
   if (rows.size() > 1) print(cat("\n", table(rows)));
 }
@@ -96,6 +91,18 @@ void print_kernels(const Measurement& m, int most) {
 int threads_of(const ModelOptions& model) {
   int most = std::max(describe_machine().processors, 1);
   return model.compile.threads > 0 ? std::min(model.compile.threads, most) : most;
+}
+
+/// The file that is of the kind of this one's ending.
+std::string* file_of_kind(PerfSettings& s, std::string_view file) {
+  if (file.ends_with(".json")) return &s.json;
+  if (file.ends_with(".csv")) return &s.csv;
+  if (file.ends_with(".trace")) return &s.trace;
+  if (file.ends_with(".html")) return &s.html;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E203",
+               .what = cat("-o '", printable(file), "' ends in none of .json, .csv, .trace and .html"),
+               .hint = "--json, --csv, --trace and --html take any name"});
 }
 
 void add_perf_options(CommandLine& line, PerfSettings& s) {
@@ -106,6 +113,9 @@ void add_perf_options(CommandLine& line, PerfSettings& s) {
   line.flag("--on-device", s.measure.on_device, "GPUs: inputs and outputs stay on the device, and its clock counts");
   line.group("Results");
   line.value("--kernels", "N", s.kernels, "kernels to list, slowest first (8; -1: all)");
+  line.value(
+      "--output,-o", "FILE", [&](std::string_view file) { *file_of_kind(s, file) = file; },
+      "one of the files below by its ending: .json, .csv, .trace or .html; repeatable");
   line.value("--json", "FILE", s.json, "all figures as JSON (- is standard output)");
   line.value("--csv", "FILE", s.csv, "time of each step as CSV");
   line.value("--trace", "FILE", s.trace, "a timeline for Perfetto or chrome://tracing");
@@ -133,7 +143,8 @@ int perf_verb(Words words) {
   auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
   s.measure.donations = s.model.compile.donations;
   Measurement m = measure(*executable, inputs, s.measure);
-  m.peaks = measure_peaks(threads_of(s.model));
+  m.peaks = peaks_of(*executable, threads_of(s.model));
+  for (StepFigures& step : m.steps) compare_with_peaks(step, m.peaks, s.model.compile.precision);
   if (s.json != "-") {
     print_figures(m, *executable);
     print_kernels(m, s.kernels);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "api/c/options_text.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -34,7 +35,7 @@ namespace fs = std::filesystem;
 struct ReduceSettings {
   ModelOptions model;
   InputOptions input;
-  std::string out, against = "ref", python = "python3";
+  std::string out = "reduced", against = "ref", python = "python3";
   int64_t seconds = 120;
 };
 
@@ -121,6 +122,7 @@ class Reduction {
       }
     }
     failure(nodes);  // leaves its files
+    note(cat("wrote ", printable(s_.out), ": model.onnx and its inputs"));
     print(cat(s_.out, ": ", nodes.size(), " of ", parts_.node_count(), " nodes; ", wanted_, " (", tries_, " tries)"));
   }
 
@@ -156,6 +158,8 @@ class Reduction {
   void find_values_of(size_t count) {
     CompileOptions compile = s_.model.compile;
     compile.device = "ref";
+    compile.precision = Precision::f32;
+    compile.keep_f32.clear();
     std::string nodes = parts_.first_nodes(count);
     auto executable = compile_bytes(Bytes::copy(as_bytes(nodes)), compile, fs::path(s_.model.model).parent_path());
     auto inputs = make_inputs(*executable, s_.input);
@@ -176,8 +180,20 @@ class Reduction {
       return {};
     fs::path model = folder_ / "model.onnx";
     write_file(model, as_bytes(part.bytes));
-    std::vector<std::string> words = {"weft",      "verify",   model.string(), "--device", s_.model.compile.device,
-                                      "--against", s_.against, "--python",     s_.python};
+    std::vector<std::string> words = {"weft",
+                                      "verify",
+                                      model.string(),
+                                      "--device",
+                                      s_.model.compile.device,
+                                      "--against",
+                                      s_.against,
+                                      "--python",
+                                      s_.python,
+                                      "--precision",
+                                      std::string(name(s_.model.compile.precision)),
+                                      "--threads",
+                                      cat(s_.model.compile.threads)};
+    for (const std::string& node : s_.model.compile.keep_f32) words.insert(words.end(), {"--keep-f32", node});
     for (size_t i = 0; fs::exists(folder_ / cat("input_", i, ".pb")); ++i)
       fs::remove(folder_ / cat("input_", i, ".pb"));
     for (size_t i = 0; i < part.inputs.size(); ++i) {
@@ -209,13 +225,14 @@ int reduce_verb(Words words) {
       {.name = "reduce",
        .purpose = "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to the\n"
                   "few nodes that fail alike. Writes model.onnx and input_N.pb into a folder.",
-       .examples = {"weft reduce model.onnx small --device cpu",
-                    "weft reduce model.onnx small --against onnxruntime --input test_data_set_0"}});
+       .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
+                    "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
   ReduceSettings s;
   s.model.compile.device = "cpu";
   add_model_options(line, s.model);
-  line.positional("FOLDER", s.out, "where the small model goes");
   add_input_options(line, s.input);
+  line.group("Results");
+  line.value("--output,-o", "FOLDER", s.out, "where the small model and its inputs go (reduced)");
   line.group("What fails");
   line.value("--against", "WHAT", s.against, "ref, or onnxruntime (by a Python that has it)");
   line.value("--python", "PATH", s.python, "the Python for onnxruntime");

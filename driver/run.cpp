@@ -130,7 +130,9 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
     if (equals == std::string::npos || ports[i].name == text.substr(0, equals))
       chosen.emplace_back(ports[i].name, tensors[i]);
   }
-  write_tensors(equals == std::string::npos ? text : text.substr(equals + 1), chosen);
+  std::string file = equals == std::string::npos ? text : text.substr(equals + 1);
+  write_tensors(file, chosen);
+  note_written(file);
 }
 
 /// Warns of the first value that is not finite, and of no other.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -107,8 +108,15 @@ void print_error(std::string_view message, std::string_view code) {
 }
 
 void write_result_file(const std::string& file, std::string_view text) {
-  if (file == "-") std::fwrite(text.data(), 1, text.size(), stdout);
-  else write_file(file, as_bytes(text));
+  if (file == "-") return static_cast<void>(std::fwrite(text.data(), 1, text.size(), stdout));
+  write_file(file, as_bytes(text));
+  note_written(file);
+}
+
+void note_written(const std::string& file) {
+  std::error_code none;
+  const auto size = std::filesystem::file_size(file, none);
+  note(cat("wrote ", printable(file), none ? "" : cat(": ", show_bytes(static_cast<double>(size)))));
 }
 
 std::string show_number(double value, int digits) {

@@ -27,8 +27,10 @@ void detail(std::string_view text);  ///< a line on standard error with -v
 /// The error in the common form, with the line that names `weft explain`.
 void print_error(std::string_view message, std::string_view code);
 
-/// Writes a whole file; "-" is standard output.
+/// Writes a whole file and says so; "-" is standard output.
 void write_result_file(const std::string& file, std::string_view text);
+/// A line on standard error: what was written where.
+void note_written(const std::string& file);
 
 /// "12.3 ms", "1.20 s", "450 us"
 std::string show_seconds(double seconds);

@@ -69,7 +69,7 @@ int tune_verb(Words words) {
   line.value("--seconds", "S", model.compile.tune.seconds,
              "how long to measure at most (30); again goes on from there");
   line.flag("--list", lists, "list what was measured");
-  line.value("--export", "FILE", exported, "write what was measured (JSON; - is standard output)");
+  line.value("--export,-o", "FILE", exported, "write what was measured (JSON; - is standard output)");
   line.value("--import", "FILE", imported, "take in what another machine with such a chip exported");
   line.flag("--clear", clears, "forget what was measured");
   if (!line.parse(words)) return exit_done;

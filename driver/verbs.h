@@ -27,7 +27,7 @@ int tune_verb(Words words);
 
 struct Verb {
   std::string_view name;
-  int (*call)(Words words);  ///< null: the name is kept for a later version
+  int (*call)(Words words);
   std::string_view purpose;
 };
 std::span<const Verb> verbs();

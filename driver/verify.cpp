@@ -239,7 +239,7 @@ int verify_verb(Words words) {
   double no_norm = -1;
   Tolerance given{.norm = no_norm};
   add_tolerance_options(line, given);
-  line.value("--json", "FILE", s.json, "write the figures as JSON (- is standard output)");
+  line.value("--json,-o", "FILE", s.json, "write the figures as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
   s.tolerance = default_tolerance(s.model.compile.precision);
   if (given.norm >= 0) s.tolerance.norm = given.norm, s.tolerance.peak = 10 * given.norm;

@@ -284,7 +284,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   void damage(const PlanStep& step, std::span<std::byte* const> memory) const {
     for (int id : step.outputs) {
       const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-      if (buffer.shape.dtype == DType::f32) *reinterpret_cast<float*>(memory[static_cast<size_t>(id)]) += 1000;
+      auto width = static_cast<size_t>(bits(buffer.shape.dtype) / 8);
+      if (is_float(buffer.shape.dtype)) std::memset(memory[static_cast<size_t>(id)], 0x42, width);
     }
   }
 
@@ -670,6 +671,7 @@ class CpuContext final : public Context {
 
   void show(size_t index, const PlanStep& step, const RunOptions& options) {
     for (int id : step.outputs) {
+      if (!is_whole_after(plan(), index, id)) continue;
       const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
       if (host_.is_container(static_cast<size_t>(id))) {
         options.observe(index, buffer.value, host_.container(static_cast<size_t>(id)));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/outputs.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "targets/cpu/memory.h"
 
@@ -51,6 +53,17 @@ MutableTensor place_output(const RunOptions& options, size_t index, const Port& 
   auto memory = std::make_shared<AlignedMemory>(static_cast<int64_t>(bytes), allocator);
   std::byte* data = memory->data();
   return over(data, bytes, std::move(memory), dtype, std::move(dims));
+}
+
+bool is_whole_after(const Plan& plan, size_t step, int buffer) {
+  for (size_t i = step + 1; i < plan.steps.size();) {
+    const PlanStep& later = plan.steps[i];
+    if (std::ranges::find(later.outputs, buffer) != later.outputs.end()) return false;
+    if (later.kind != StepKind::jump) ++i;
+    else if (later.target > static_cast<int>(i)) i = static_cast<size_t>(later.target);
+    else break;  // the next trip of a loop writes all of it again
+  }
+  return true;
 }
 
 }  // namespace weft

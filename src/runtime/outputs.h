@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "base/plan.h"
 #include "runtime/executable.h"
 
 namespace weft {
@@ -11,5 +12,9 @@ namespace weft {
 /// or not aligned to the element, E400 or E401 when there is none.
 MutableTensor place_output(const RunOptions& options, size_t index, const Port& port, std::vector<int64_t> dims,
                            const HostAllocator& allocator = {});
+
+/// Whether the buffer is whole once this step has run: no later step on its way writes another part of it, as those of
+/// a concatenation do.
+bool is_whole_after(const Plan& plan, size_t step, int buffer);
 
 }  // namespace weft
