@@ -59,12 +59,7 @@ bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
 }
 
 /// The strides of an operator's weights along its taps as one axis, or none.
-std::optional<Dim> tap_stride(const View& weights) {
-  Dims taps(weights.dims.begin() + 2, weights.dims.end());
-  std::vector<Dims> strides{{weights.strides.begin() + 2, weights.strides.end()}};
-  collapse_axes(taps, strides);
-  return taps.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
-}
+std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
 /// Whether few pixels beyond a picture's line, and few lines beyond a block of them, are copied with it.
 bool has_short_reach(const Window& w) {
@@ -162,10 +157,8 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
 /// [out, 1, taps...] as [taps][channels].
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
-  View turned{from.buffer, from.dtype, {w.taps(), w.groups}, {}, from.offset};
-  auto taps = tap_stride(from);
-  check(taps.has_value(), "weights of a convolution lie in row-major order");
-  turned.strides = {*taps, from.strides[0]};
+  if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
+  View turned{from.buffer, from.dtype, {w.taps(), w.groups}, {*tap_stride(from), from.strides[0]}, from.offset};
   return lowering.copy_of(turned, value, "depthwise weights with channels last");
 }
 
@@ -354,7 +347,7 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
   if (lowering.on_gpu() && !sum) return lower_convolution_on_gpu(lowering, region, w);
   View x = lowering.pixel_view_of(i.inputs[0]);
-  w.pixel = x.strides[x.dims.size() - 2];
+  w.pixel = pixel_stride(x);
   if (sum) return lower_depthwise(lowering, region, w, x, *sum);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);

@@ -160,7 +160,7 @@ GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w
   } else {
     x = lowering.pixel_view_of(i.inputs[0]);
   }
-  w.pixel = x.strides[x.dims.size() - 2];
+  w.pixel = pixel_stride(x);
   bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   bool direct = whole && x.dtype == type && weights.dtype == type;
   return {std::move(w), {type, x, weights}, whole, direct, outside_vector(lowering, i, lanes)};

@@ -14,9 +14,10 @@ namespace weft {
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type) {
   int64_t lanes = 128 / bits(type);
   auto aligned = [&](const Dim& d) { return d.is_multiple_of(lanes); };
-  Dims strides = leading(view, batch_axes).strides;
-  return view.dtype == type && known_equal(inner, 1) && aligned(rows) && aligned(view.offset) &&
-         std::ranges::all_of(strides, aligned);
+  bool direct = view.dtype == type && known_equal(inner, 1) && aligned(rows) && aligned(view.offset);
+  for (size_t axis = 0; axis < batch_axes; ++axis)
+    direct &= aligned(view.strides[axis]) || known_equal(view.dims[axis], 1);
+  return direct;
 }
 
 /// direct_rows where it can be, else along_k or along_rows of a lambda that loads `stage_lanes<T>` elements.

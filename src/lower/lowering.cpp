@@ -250,6 +250,14 @@ void Lowering::pack(const View& wide, int output, Value value) {
   add_step(std::move(step), "elements narrower than a byte are packed", false);
 }
 
+/// Nobody steps along an axis of size 1: in checked programs its stride is absurd, so that a kernel that does is found.
+static void mislead(View& view) {
+  constexpr int64_t absurd = int64_t{3} << 16;
+  for (size_t axis = 0; axis < view.dims.size(); ++axis) {
+    if (known_equal(view.dims[axis], 1)) view.strides[axis] = absurd;
+  }
+}
+
 /// Views may stand on each other without end, so this goes down the chain and up again without calling itself.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
@@ -267,6 +275,7 @@ View Lowering::view_of(Value value) {
     auto next = apply_view(view, i);
     if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
     view = *next;
+    if (knobs().checked) mislead(view);
     views_[&i] = {view};
   }
   return view;
@@ -279,7 +288,9 @@ View Lowering::whole_view_of(Value value) {
 
 View Lowering::contiguous_view_of(Value value) {
   View view = view_of(value);
-  return is_contiguous(view) ? view : copy_of(view, value, "its reader needs elements in row-major order");
+  if (!is_contiguous(view)) return copy_of(view, value, "its reader needs elements in row-major order");
+  view.strides = contiguous_strides(view.dims);  // those of axes of size 1 may be anything
+  return view;
 }
 
 View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type,
@@ -330,10 +341,9 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
 
 View Lowering::pixel_view_of(Value value) {
   View view = view_of(value);
-  size_t rank = view.dims.size();
-  bool even = known_equal(view.strides[rank - 1], 1);
-  for (size_t i = rank - 2; i > 0; --i) even &= known_equal(view.strides[i - 1], view.strides[i] * view.dims[i]);
-  if (even || is_contiguous(view)) return view;
+  size_t channels = view.dims.size() - 1;
+  bool is_dense = known_equal(view.strides[channels], 1) || known_equal(view.dims[channels], 1);
+  if (is_dense && even_stride(view, 0, channels)) return view;
   // A processor that keeps values in 16 bits reads these pixels once for each tap: the copy is narrow already.
   return copy_of(view, value, "its reader needs channels side by side",
                  on_gpu() ? view.dtype : stored_type(view.dtype));

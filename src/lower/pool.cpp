@@ -63,7 +63,7 @@ PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
   PoolKernel k{.window = window_of(i), .acc = compute_type(i.inputs[0].dtype())};
   check_spatial_rank(k.window.in.size(), "pooling");
   View x = lowering.pixel_view_of(i.inputs[0]);
-  k.window.pixel = x.strides[x.dims.size() - 2];
+  k.window.pixel = pixel_stride(x);
   std::string a = k.kernel.buffer(x.buffer, x.dtype, false);
   k.kernel.line("constexpr int W = ", op.indices ? "native_lanes" : cat("whole_lanes<", kernel_type(k.acc), ">"), ";");
   k.kernel.line("const PoolSizes p{.window = ", window_text(k.kernel, k.window),

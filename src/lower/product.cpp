@@ -36,12 +36,7 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
 }
 
 /// True when one stride leads from each row to the next, over all leading axes.
-bool rows_are_even(const View& a) {
-  Batch rows = leading(a, a.dims.size() - 1);
-  std::vector<Dims> strides{rows.strides};
-  collapse_axes(rows.dims, strides);
-  return rows.dims.size() == 1;
-}
+bool rows_are_even(const View& a) { return even_stride(a, 0, a.dims.size() - 1).has_value(); }
 
 /// Turns the axes of A so that its rows follow each other, if they do in any order.
 static void walk_as_stored(Product& p) {
@@ -81,14 +76,7 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
 }
 
 /// The row stride of A when rows of all row axes follow each other evenly.
-Dim row_stride(const Product& p) {
-  Batch rows = leading(p.a, p.a.dims.size() - 1);
-  auto first = static_cast<std::ptrdiff_t>(p.batch_axes);
-  Dims dims(rows.dims.begin() + first, rows.dims.end());
-  std::vector<Dims> strides{{rows.strides.begin() + first, rows.strides.end()}};
-  collapse_axes(dims, strides);
-  return strides[0].back();
-}
+Dim row_stride(const Product& p) { return *even_stride(p.a, p.batch_axes, p.a.dims.size() - 1); }
 
 Iteration result_iteration(const Dims& dims, size_t batch_axes) {
   Iteration iteration{.dims = dims, .group_begin = {batch_axes, dims.size() - 1}, .coordinates = {"row", "col"}};

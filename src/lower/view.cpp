@@ -128,6 +128,16 @@ bool is_fixed(const View& view) {
 
 bool is_whole(const View& view) { return known_equal(view.offset, 0) && is_contiguous(view); }
 
+std::optional<Dim> even_stride(const View& view, size_t begin, size_t end) {
+  auto part = [&](const Dims& list) {
+    return Dims(list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  Dims dims = part(view.dims);
+  std::vector<Dims> strides{part(view.strides)};
+  collapse_axes(dims, strides);
+  return dims.size() == 1 ? std::optional(strides[0][0]) : std::nullopt;
+}
+
 View permuted(const View& view, const std::vector<size_t>& order) {
   View turned = view;
   for (size_t i = 0; i < order.size(); ++i) {

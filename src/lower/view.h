@@ -28,6 +28,11 @@ bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 
+/// The distance from each element to the next over axes [begin, end) walked as one; nothing where it is not the same
+/// everywhere. Axes of size 1 have no say: nobody steps along them, so their strides may be anything. 0 where there is
+/// one element.
+std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
+
 /// The same elements with axes in another order: axis i was axis order[i].
 View permuted(const View& view, const std::vector<size_t>& order);
 

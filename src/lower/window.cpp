@@ -6,6 +6,12 @@
 
 namespace weft {
 
+Dim pixel_stride(const View& x) {
+  size_t channels = x.dims.size() - 1;
+  bool is_one = known_equal(product({x.dims.begin(), x.dims.end() - 1}), 1);
+  return is_one ? x.dims[channels] : *even_stride(x, 0, channels);
+}
+
 void check_spatial_rank(size_t spatial, std::string_view op) {
   if (spatial <= 3) return;
   throw Error({.kind = ErrorKind::unsupported,

@@ -20,6 +20,9 @@ struct Window {
 
 inline Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
 
+/// The distance of neighbouring pixels of a channels-last view that Lowering::pixel_view_of gave.
+Dim pixel_stride(const View& x);
+
 /// Refuses more than three spatial axes (E402).
 void check_spatial_rank(size_t spatial, std::string_view op);
 /// Text of three run-time sizes, ones in front: `{1, s4, s5}`; `fill` stands in front of pads.
