@@ -55,7 +55,8 @@ WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U 
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
       const i64 at = place(i);
       if (at < 0) continue;
-      for (i64 col = first; col < last; ++col) to[at + col] = scattered<Fn>(to[at + col], updates[i * length + col]);
+      for (i64 col = first; col < last; ++col)
+        to[at + col] = scattered<Fn, Pointee<P>>(to[at + col], convert<Pointee<P>>(updates[i * length + col]));
     }
   });
 }

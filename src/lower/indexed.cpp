@@ -83,8 +83,8 @@ void lower_gather_elements(Lowering& lowering, const Region& region) {
   open_lines(lowering, kernel, y.dims, axis);
   kernel.line("  const i64 place = place_of(", kernel.launch_noting_faults(), ", ",
               element(kernel, indices, false, axis, "at"), ", ", kernel.size(x.dims[axis]), ");");
-  kernel.line("  if (place >= 0) ", element(kernel, y, true, axis, "at"), " = ",
-              element(kernel, x, false, axis, "place"), ";");
+  std::string to = element(kernel, y, true, axis, "at"), from = element(kernel, x, false, axis, "place");
+  kernel.line("  if (place >= 0) ", to, " = ", converted(from, x.dtype, y.dtype), ";");
   close_lines(kernel);
   lowering.add_step(kernel.finish(lowering.plan(), "gather_elements"), "element by element");
 }
@@ -93,7 +93,6 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   auto batch_axes = static_cast<size_t>(i.as<GatherNd>()->batch);
   View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
-  x.strides = contiguous_strides(x.dims);
   int64_t count = *indices.dims.back().constant();
   size_t slice = batch_axes + static_cast<size_t>(count);
   std::string batches, lookups, length, image;
@@ -103,8 +102,8 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   image = kernel.size(size_of(x.dims, batch_axes, x.dims.size()));
   length = kernel.size(size_of(x.dims, slice, x.dims.size()));
   std::string lanes = length == "1" ? "1" : cat(lowering.tile().lanes);
-  std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, x.dtype, true),
-              data = kernel.buffer(x.buffer, x.dtype, false),
+  View result = lowering.new_result({region.anchor, 0});
+  std::string y = kernel.buffer(result.buffer, result.dtype, true), data = kernel.buffer(x.buffer, x.dtype, false),
               index = kernel.buffer(indices.buffer, indices.dtype, false);
   kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("pointwise<W>(WEFT_LAUNCH, Space<3>{{", batches, ", ", lookups, ", ", length,
@@ -112,8 +111,9 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   kernel.line("  const i64 row = at[0] * ", lookups, " + at[1];");
   kernel.line("  i64 from = at[0] * ", image, ";");
   emit_places(kernel, x, batch_axes, count, cat(index, "[", kernel.size(indices.offset), " + row * ", count));
-  kernel.line("  if (from >= 0) store(", y, " + row * ", length, " + at[2], load<W>(", data, " + ",
-              kernel.size(x.offset), " + from + at[2], lanes), lanes);");
+  std::string load = cat("load<W>(", data, " + ", kernel.size(x.offset), " + from + at[2], lanes)");
+  kernel.line("  if (from >= 0) store(", y, " + row * ", length, " + at[2], ", converted(load, x.dtype, result.dtype),
+              ", lanes);");
   kernel.line("});");
   lowering.set_loop(kernel,
                     {size_of(x.dims, 0, batch_axes), size_of(indices.dims, batch_axes, indices.dims.size() - 1)},
@@ -135,7 +135,8 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
               element(kernel, indices, false, axis, "at"), ", ", kernel.size(y.dims[axis]), ");");
   kernel.line("  if (place < 0) continue;");
   kernel.line("  auto& to = ", element(kernel, y, true, axis, "place"), ";");
-  kernel.line("  to = scattered<", fn_text(op.fn), ">(to, ", element(kernel, updates, false, axis, "at"), ");");
+  std::string update = element(kernel, updates, false, axis, "at");
+  kernel.line("  to = scattered<", fn_text(op.fn), ">(to, ", converted(update, updates.dtype, y.dtype), ");");
   close_lines(kernel);
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
 }

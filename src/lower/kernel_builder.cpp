@@ -27,6 +27,10 @@ DType compute_type(DType type) {
   return is_float(type) && bits(type) < 32 ? DType::f32 : type;
 }
 
+std::string converted(const std::string& text, DType from, DType to) {
+  return from == to ? text : cat("convert<", kernel_type(to), ">(", text, ")");
+}
+
 int PlanDraft::size_number(const Dim& dim) {
   std::vector<int>& numbers = size_numbers_[to_string(dim)];
   auto same = [&](int number) { return sizes[static_cast<size_t>(number)] == dim; };
@@ -115,7 +119,17 @@ bool KernelBuilder::uses(int buffer) const {
   return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
 }
 
+/// A kernel that took 16 bits for 32 would read past the end of the buffer, and what it read would be garbage.
+void KernelBuilder::check_types(const PlanDraft& plan) const {
+  for (const Argument& argument : buffers_) {
+    DType stored = plan.buffers[static_cast<size_t>(argument.buffer)].shape.dtype;
+    bool same = is_packed_type(stored) ? argument.type == DType::u8 : kernel_type(stored) == kernel_type(argument.type);
+    if (!same) internal_error(cat("a kernel takes a buffer of ", stored, " for one of ", argument.type));
+  }
+}
+
 PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
+  check_types(plan);
   std::string name = cat(stem, words_, "_", to_string(hash128(text(""))).substr(0, 6));
   PlanKernel kernel{.name = name,
                     .code = {},

@@ -15,6 +15,9 @@ std::string kernel_type(DType type);
 /// itself.
 DType compute_type(DType type);
 
+/// C++ text that converts what `text` loads, elements of `from`, to `to`.
+std::string converted(const std::string& text, DType from, DType to);
+
 /// Several elements to a byte; programs may read such inputs and constants, which are unpacked first.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
@@ -108,6 +111,7 @@ class KernelBuilder {
     bool written;
   };
   std::string text(const std::string& name) const;
+  void check_types(const PlanDraft& plan) const;
 
   std::string header_, shared_, prelude_, ahead_, head_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;

@@ -508,15 +508,6 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
   (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
 }
 
-/// Families that write through FusedBody, or convert on their own.
-static bool converts_stores(const Region& region) {
-  if (!region.anchor) return true;
-  const Instruction& i = *region.anchor;
-  return i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>() ||
-         i.is<Gather>() || i.is<Concat>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Reduce>() ||
-         (i.is<Pool>() && !i.as<Pool>()->indices);
-}
-
 bool Lowering::is_kept(const Region& region) const {
   bool kept = false;
   for_each_member(region, [&](const Instruction& i) {
@@ -565,12 +556,22 @@ void Lowering::lower_region(const Region& region) {
   may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<BlockDot>() ||
                region.anchor->is<Convolution>() || region.anchor->is<Concat>() ||
                (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
-  may_narrow_ = options_.storage != DType::f32 && converts_stores(region) && !is_kept(region) &&
+  Family family = region.anchor ? family_of(*region.anchor) : Family{lower_pointwise, Narrow::read_and_written};
+  check(family.lower != nullptr, "operators without a kernel were refused before");
+  may_narrow_ = options_.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
                 std::ranges::none_of(region.outputs, [&](Value value) { return huge_.contains(value); });
-  if (!region.anchor) return lower_pointwise(*this, region);
-  LowerFn lower = lowering_of(*region.anchor);
-  check(lower != nullptr, "operators without a kernel were refused before");
-  lower(*this, region);
+  if (family.narrow == Narrow::never) widen_operands(*region.anchor);
+  family.lower(*this, region);
+}
+
+/// Operands that lie in memory narrower than their type are copied, for a reader that takes nothing else.
+void Lowering::widen_operands(const Instruction& reader) {
+  for (const Value& operand : reader.inputs) {
+    if (!operand.type().is_tensor() || operand.dtype() != DType::f32) continue;
+    View view = view_of(operand);
+    if (view.dtype == DType::f32) continue;
+    set_view(operand, copy_of(view, operand, "its reader takes elements of the whole type", DType::f32));
+  }
 }
 
 /// Constants that are the same for all rows, such as a bias, are on their way before the kernel waits.
@@ -697,38 +698,39 @@ void Lowering::lower_body(const Module& body, const std::vector<View>& parameter
   lower_module(body, slots);
   --depth_;
   region_source_ = source;
-  region_load_time_ = may_place_ = false;
+  region_load_time_ = may_place_ = may_narrow_ = false;
 }
 
-LowerFn lowering_of(const Instruction& anchor) {
-  if (anchor.is<Dot>()) return is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot;
-  if (anchor.is<GroupedDot>()) return lower_dot;
-  if (anchor.is<BlockDot>()) return lower_block_dot;
-  if (anchor.is<QuantizeRows>()) return lower_quantize_rows;
-  if (anchor.is<Convolution>()) return lower_convolution;
-  if (anchor.is<Pool>()) return lower_pool;
-  if (anchor.is<Attention>()) return lower_attention;
-  if (anchor.is<Gather>()) return lower_gather;
-  if (anchor.is<Concat>()) return lower_concat;
-  if (anchor.is<Pad>()) return lower_pad;
-  if (anchor.is<Iota>()) return lower_iota;
-  if (anchor.is<Sizes>()) return lower_sizes;
-  if (anchor.is<Resize>()) return lower_resize;
-  if (anchor.is<ArgReduce>()) return lower_arg_reduce;
-  if (anchor.is<Scan>()) return lower_scan;
-  if (anchor.is<TopK>()) return lower_top_k;
-  if (anchor.is<GatherElements>()) return lower_gather_elements;
-  if (anchor.is<GatherNd>()) return lower_gather_nd;
-  if (anchor.is<ScatterElements>()) return lower_scatter_elements;
-  if (anchor.is<ScatterNd>()) return lower_scatter_nd;
-  if (anchor.is<Custom>()) return lower_custom;
-  if (anchor.is<NonMaxSuppression>()) return lower_non_max_suppression;
-  if (anchor.is<Bind>()) return lower_bind;
-  if (anchor.is<If>()) return lower_if;
-  if (anchor.is<Loop>()) return lower_loop;
-  if (anchor.is<HostOp>()) return lower_host;
-  if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return lower_rows;
-  return nullptr;
+Family family_of(const Instruction& anchor) {
+  using enum Narrow;
+  if (anchor.is<Dot>()) return {is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot, read_and_written};
+  if (anchor.is<GroupedDot>()) return {lower_dot, read_and_written};
+  if (anchor.is<BlockDot>()) return {lower_block_dot, read_and_written};
+  if (anchor.is<QuantizeRows>()) return {lower_quantize_rows, read};
+  if (anchor.is<Convolution>()) return {lower_convolution, read_and_written};
+  if (anchor.is<Pool>()) return {lower_pool, anchor.as<Pool>()->indices ? read : read_and_written};
+  if (anchor.is<Attention>()) return {lower_attention, read_and_written};
+  if (anchor.is<Gather>()) return {lower_gather, read_and_written};
+  if (anchor.is<Concat>()) return {lower_concat, read_and_written};
+  if (anchor.is<Pad>()) return {lower_pad, read};
+  if (anchor.is<Iota>()) return {lower_iota};
+  if (anchor.is<Sizes>()) return {lower_sizes};
+  if (anchor.is<Resize>()) return {lower_resize, read};
+  if (anchor.is<ArgReduce>()) return {lower_arg_reduce, read};
+  if (anchor.is<Scan>()) return {lower_scan, read};
+  if (anchor.is<TopK>()) return {lower_top_k, read};
+  if (anchor.is<GatherElements>()) return {lower_gather_elements, read};
+  if (anchor.is<GatherNd>()) return {lower_gather_nd, read};
+  if (anchor.is<ScatterElements>()) return {lower_scatter_elements, read};
+  if (anchor.is<ScatterNd>()) return {lower_scatter_nd, read};
+  if (anchor.is<Custom>()) return {lower_custom};
+  if (anchor.is<NonMaxSuppression>()) return {lower_non_max_suppression};
+  if (anchor.is<Bind>()) return {lower_bind};
+  if (anchor.is<If>()) return {lower_if, read};
+  if (anchor.is<Loop>()) return {lower_loop, read};
+  if (anchor.is<HostOp>()) return {lower_host};
+  if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return {lower_rows, read_and_written};
+  return {};
 }
 
 /// The instruction of main that runs a module, whose node in the model its bodies belong to.

@@ -136,6 +136,7 @@ class Lowering {
   std::optional<View> direct_part_of_concat(Value value);
 
   bool is_kept(const Region& region) const;
+  void widen_operands(const Instruction& reader);
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
   /// A constant of f64 as f32, with each element once.
   View narrow_copy_of(Value value, double less);
@@ -167,9 +168,16 @@ class Lowering {
 /// Of a dense tensor.
 Dim bytes_of(const Shape& shape);
 
-/// How an operator with a kernel of its own is lowered; null when there is none.
-using LowerFn = void (*)(Lowering&, const Region&);
-LowerFn lowering_of(const Instruction& anchor);
+/// What the kernels of a family know to do with values of f32 that lie in memory in 16 bits (LowerOptions::storage): a
+/// family that says nothing gets copies of the whole type, and its results have that.
+enum class Narrow : uint8_t { never, read, read_and_written };
+
+/// How operators with kernels of their own are lowered; without `lower` when there are none.
+struct Family {
+  void (*lower)(Lowering&, const Region&) = nullptr;
+  Narrow narrow = Narrow::never;
+};
+Family family_of(const Instruction& anchor);
 
 /// Why the cpu target cannot run an instruction; empty if it can.
 std::string why_unsupported(const Instruction& instruction);

@@ -80,9 +80,10 @@ void lower_scan(Lowering& lowering, const Region& region) {
   KernelBuilder kernel("scan.h");
   Along a = along_axis(lowering, kernel, i, op.axis);
   DType acc = is_float(a.x.dtype) ? DType::f64 : compute_type(a.x.dtype);
-  std::string type = kernel_type(acc), stored = kernel_type(a.x.dtype),
+  View to = lowering.new_result({region.anchor, 0});
+  std::string type = kernel_type(acc), stored = kernel_type(to.dtype),
               lanes = a.is_last ? "1" : register_lanes_text(acc);
-  std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, a.x.dtype, true);
+  std::string y = kernel.buffer(to.buffer, to.dtype, true);
   std::string offset = cat("(outer * ", a.n, " + at) * ", a.inner, " + col");
   kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("scan<", combine_text(op.fn), ", ", type, ", W, ", op.exclusive ? "true" : "false", ", ",
@@ -102,9 +103,10 @@ void lower_top_k(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<TopK>();
   KernelBuilder kernel("top_k.h");
   Along a = along_axis(lowering, kernel, i, op.axis);
-  std::string type = kernel_type(compute_type(a.x.dtype)), stored = kernel_type(a.x.dtype), k = kernel.size(op.k),
+  View best = lowering.new_result({region.anchor, 0});
+  std::string type = kernel_type(compute_type(a.x.dtype)), stored = kernel_type(best.dtype), k = kernel.size(op.k),
               rows = cat(a.outer, " * ", a.inner);
-  std::string values = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, a.x.dtype, true),
+  std::string values = kernel.buffer(best.buffer, best.dtype, true),
               indices = kernel.buffer(lowering.new_result({region.anchor, 1}).buffer, DType::i64, true);
   auto offset = [&](const std::string& n) {
     return a.is_last ? cat("row * ", n, " + at")

@@ -99,7 +99,7 @@ void pad_with_itself(Lowering& lowering, const Region& region) {
   if (!groups.back().is_alone && stride == "1") load = cat("load<W>(", data, " + from + at[", last, "], lanes)");
   kernel.line("  Vec<", kernel_type(x.dtype), ", W> v{};");
   kernel.line("  if (!empty) v = ", load, ";");
-  kernel.line("  store(", out, " + ", flat, ", v, lanes);");
+  kernel.line("  store(", out, " + ", flat, ", ", converted("v", x.dtype, y.dtype), ", lanes);");
   kernel.line("});");
   lowering.set_loop(kernel, outer_sizes(groups), groups.back().size, lowering.tile().lanes);
   lowering.add_step(kernel.finish(lowering.plan(), cat("pad_", names(op.mode)[static_cast<size_t>(op.mode)])),

@@ -70,7 +70,7 @@ std::string why_unsupported(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;
   if (is_pointwise(i)) return {};
-  if (!lowering_of(i)) return "no kernel for this operator";
+  if (!family_of(i).lower) return "no kernel for this operator";
   if (const auto* dot = i.as<Dot>()) return why_no_product(i, dot->type);
   if (const auto* dot = i.as<GroupedDot>()) return why_no_product(i, dot->type);
   if (const auto* convolution = i.as<Convolution>()) return why_no_product(i, convolution->type);

@@ -60,8 +60,8 @@ std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> input
   return results;
 }
 
-std::shared_ptr<Executable> compile_text(const Program& program, int threads) {
-  Plan plan = lower(program, host_chip());
+std::shared_ptr<Executable> compile_text(const Program& program, int threads, DType storage = DType::f32) {
+  Plan plan = lower(program, host_chip(), {.storage = storage});
   plan_lifetimes(plan);
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) sources.push_back({.name = kernel.name, .code = kernel.code});
@@ -87,10 +87,10 @@ void check_close(const Tensor& got, const Tensor& wanted, const std::string& wha
 
 }  // namespace
 
-void compare_on_cpu(const std::string& text, const InputSizes& cases) {
+void compare_on_cpu(const std::string& text, const InputSizes& cases, DType storage) {
   auto program = parse_program(text, make_op);
   for (int threads : {1, 2}) {
-    auto executable = compile_text(*program, threads);
+    auto executable = compile_text(*program, threads, storage);
     auto context = executable->new_context();
     std::mt19937 random(7);
     for (const auto& sizes : cases) {
@@ -136,8 +136,8 @@ void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases) 
     compare_prepared_for(chip, text, cases);
 }
 
-std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs) {
-  auto executable = compile_text(*parse_program(text, make_op), 2);
+std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs, DType storage) {
+  auto executable = compile_text(*parse_program(text, make_op), 2, storage);
   return executable->new_context()->run(inputs);
 }
 
