@@ -335,7 +335,9 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   PlanStep step = kernel.finish(plan_, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
-  if (is_same_place(from, to)) step.moves = from.buffer;
+  bool is_read =
+      std::ranges::find(step.buffers, from.buffer) != step.buffers.end();  // or its one number is in the text
+  if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
 
@@ -746,11 +748,12 @@ static std::map<const Module*, const Instruction*> owners_of(const Program& prog
 
 std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
   auto owners = owners_of(program);
+  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
   std::vector<Unsupported> list;
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       std::string why = why_unsupported(i);
-      bool is_hosts = i.is<HostOp>() || std::ranges::any_of(i.types, is_text);
+      bool is_hosts = i.is<HostOp>() || std::ranges::any_of(i.types, is_of_host);
       bool is_bound_later = sets_symbols(i) && !input_bound_by(i);
       if (!is_cpu(chip.kind) && (is_bound_later || is_hosts || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
       if (why.empty()) continue;

@@ -257,6 +257,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   /// Constants that only packing reads are on the device just while it runs.
   void load() {
     for (const PlanStep& step : plan_.steps) {
+      check(step.kind == StepKind::kernel || step.kind == StepKind::library || step.kind == StepKind::sizes,
+            "a program of a GPU has no steps of the host");
       if (step.kind == StepKind::library && !step.call.has_symbols()) work_of(step, {});  // refused at once
     }
     persistent_.resize(plan_.buffers.size());

@@ -142,6 +142,15 @@ TEST_CASE("saved: a program comes back with equal outputs, and saves to the same
   check_same_outputs(*compiled, *from_bytes);
 }
 
+TEST_CASE("saved: a result that is a constant of one number comes back") {
+  constexpr const char* ones =
+      "program \"p\"\nmodule main {\n  %c = constant {value=f32[2]{1, 1}}\n  return \"c\"=%c\n}";
+  Folder folder;
+  compile(parse_program(ones, make_op), {.device = "cpu"})->save(folder.path / "ones.weft");
+  auto got = compile_file(folder.path / "ones.weft")->new_context()->run(std::vector<Tensor>());
+  CHECK(to_doubles(got[0]) == std::vector<double>{1, 1});
+}
+
 TEST_CASE("saved: weights stay where the file is mapped") {
   Folder folder;
   write_saved(folder.path / "p.weft", program_of({plan_for(host_chip())}));
