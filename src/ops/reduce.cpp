@@ -104,8 +104,9 @@ void identity(Combine how, DType type, int64_t& out) {
 
 double mean(DType, double sum, int64_t count) { return sum / static_cast<double>(count); }
 int64_t mean(DType type, int64_t sum, int64_t count) {
+  if (count == 0) return 0;  // as integers divide by zero (reference::divide)
   if (type == DType::u64) return static_cast<int64_t>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(count));
-  return count == 0 ? 0 : sum / count;
+  return sum / count;
 }
 
 /// The sizes and steps of the axes that a reduction keeps and of those that it takes.

@@ -208,6 +208,7 @@ def i64(*dims):
     ("Expand", "", [f32(3, 1), i64(2**63 - 1)], {}, "E122"),
     ("GridSample", "", [f32(28, 1, 4, 4), f32(1, 6, 6, 2)], {}, "E151"),
     ("NonMaxSuppression", "", [f32(1, 4, 4), f32(1, 4)], {}, "E151"),
+    ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
 ])  # fmt: skip
 def test_refused(op, domain, ports, attributes, code):
     """Sizes that mutants found: all were crashes, or errors of the standard library."""

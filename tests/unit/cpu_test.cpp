@@ -78,6 +78,19 @@ module main {
                  {{{2, 6, 37}, {2, 6, 37}}, {{1, 6, 37}, {1, 6, 37}}, {{5, 6, 37}, {5, 6, 37}}});
 }
 
+TEST_CASE("cpu: reductions of nothing give what their function begins with") {
+  for (const char* type : {"f32", "f64", "bf16", "i64", "u64", "i8", "u8"}) {
+    for (const char* fn : {"sum", "mean", "product", "min", "max"}) {
+      compare_on_cpu(
+          cat("program \"p\"\nsymbol n min=0\nmodule main {\n  %x = parameter {name=\"x\", type=", type,
+              "[3,n,5]}\n  %t = parameter {name=\"t\", type=", type, "[4,0]}\n  %y = reduce %x {fn=", fn,
+              ", axes=[1], keep=false}\n  %z = reduce %x {fn=", fn, ", axes=[1, 2], keep=true}\n",
+              "  %u = reduce %t {fn=", fn, ", axes=[1], keep=false}\n", "  return \"y\"=%y, \"z\"=%z, \"u\"=%u\n}\n"),
+          {{{3, 0, 5}, {4, 0}}});
+    }
+  }
+}
+
 TEST_CASE("cpu: convolution and pooling, channels last") {
   compare_on_cpu(
       R"(program "c"

@@ -65,6 +65,9 @@ Values reduce_log_sum_exp(Call& c) {
 
 Values arg_reduction(Call& c, bool largest) {
   int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
+  const Dim& size = c.input(0).dims()[static_cast<size_t>(axis)];
+  GuardCollector guards(c.module());
+  require_less_equal(1, size, cat("elements to choose from along axis ", axis));
   bool keep = c.flag("keepdims", true);
   return {c.emit(ArgReduce{.largest = largest, .axis = axis, .keep = keep, .last = c.flag("select_last_index")},
                  {c.input(0)})};
