@@ -388,7 +388,9 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
   Value whole{*user, 0};
   if (!std::ranges::all_of(whole.dims(), [&](const Dim& dim) { return has_value(dim); })) return std::nullopt;
+  bool narrow = std::exchange(may_narrow_, may_narrow_ && !huge_.contains(whole) && !is_kept({.anchor = *user}));
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
+  may_narrow_ = narrow;
   auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
   for (const Value& input : (*user)->inputs) {
     if (input == value) break;

@@ -94,6 +94,19 @@ TEST_CASE("storage: pictures read 16 bits") {
 )");
 }
 
+TEST_CASE("storage: a concatenation with a part that f16 has not lies in f32, whichever part comes first") {
+  compare_narrow(R"(  %lowest = constant {value=f32[]{-3.4028234663852886e+38}}
+  %l = broadcast %lowest {dims=[n, 6]}
+  %m = add %a, %l
+  %p = neg %x
+  %b = concat %p, %m {axis=1}
+  %zero = constant {value=f32[]{0}}
+  %z = broadcast %zero {dims=[n, 11]}
+  %y = mul %b, %z
+  return "y"=%y
+)");
+}
+
 TEST_CASE("storage: kernels that only take the whole type get copies") {
   compare_narrow(R"(  %b = slice %a {starts=[0, 0], sizes=[5, 4], steps=[1, 1]}
   %boxes = reshape %b {dims=[1, 5, 4]}
