@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's node cases of reductions of nothing and of containers on an emulated AMD GPU: right, or refused for what only the CPU does."""
+"""ONNX's node cases of reductions of nothing and of containers on an emulated AMD GPU: right, or refused for what only the CPU does.
+And readers of values that a product stores in 16 bits."""
 import re
 import sys
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import emulated
 
@@ -30,3 +34,33 @@ def test_nothing_and_containers(cases, tmp_path):
     assert {name: what for name, what in found.items() if NOTHING.match(name) and what != "right"} == {}
     refused = [what for name, what in found.items() if CONTAINERS.match(name) and not what.startswith("right")]
     assert refused and all("E402" in what for what in refused)
+
+
+def readers_of_a_product():
+    """A product, and what reads it at places that the run gives or in an order."""
+    constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
+                 "pads": np.array([1, 2, 0, 3], np.int64)}
+    nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),
+             ("ScatterND", "d rows a", "slices", {"reduction": "add"}), ("ScatterElements", "a columns u", "written", {"axis": 1}),
+             ("CumSum", "a one", "sums", {}), ("TopK", "a three", "best places", {}), ("Pad", "a pads", "padded", {"mode": "reflect"})]
+    shapes = {"x": [4, 16], "d": [9, 24], "u": [4, 3], "at": [3, 2], "columns": [4, 3], "rows": [4, 1]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT if name in "xdu" else TensorProto.INT64, dims)
+              for name, dims in shapes.items()]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+               for name in ("picked", "elements", "slices", "written", "sums", "best", "padded")]
+    graph = helper.make_graph([helper.make_node(op, ins.split(), outs.split(), **attributes) for op, ins, outs, attributes in nodes],
+                              "readers", inputs, outputs, [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+@pytest.mark.parametrize("precision", ["f16", "bf16"])
+def test_readers_of_16_bits(precision, tmp_path):
+    onnx.save(readers_of_a_product(), tmp_path / "readers.onnx")
+    places = {"at": [[0, 1], [3, 5], [2, 23]], "columns": [[0, 1, 2], [3, 5, 6], [23, 4, 1], [7, 8, 9]], "rows": [[0], [3], [8], [3]]}
+    arguments = []
+    for name, values in places.items():
+        np.save(tmp_path / f"{name}.npy", np.array(values, np.int64))
+        arguments += ["--input", f"{name}={tmp_path / name}.npy"]
+    done = emulated.run("gfx1100", "weft", "verify", tmp_path / "readers.onnx", "--device", "amd:0", "--precision", precision,
+                        "--norm", "1e-2", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
