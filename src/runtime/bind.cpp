@@ -112,7 +112,9 @@ bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, Symb
 
 std::string known_values(const SymbolValues& values) {
   std::string text;
-  for (const auto& [name, value] : values.all()) text += cat(text.empty() ? "" : ", ", name, " = ", value);
+  for (const auto& [name, value] : values.all()) {
+    if (name != run_seed) text += cat(text.empty() ? "" : ", ", name, " = ", value);
+  }
   return text;
 }
 
