@@ -82,38 +82,47 @@ WEFT_INLINE Division divide_index(i64 a, i64 b) {
   return {a / b, a % b};
 }
 
-#ifdef WEFT_CHECKED
-/// Notes the first wrong access.
-WEFT_INLINE void raise_fault(WEFT_GLOBAL KernelFault* fault, i32 buffer, i64 offset, i64 size, i64 bytes,
-                             i32 kind = 1) {
+/// Notes the first fault of a launch.
+WEFT_INLINE void note_fault(WEFT_GLOBAL KernelFault* fault, FaultKind kind, i64 offset, i64 size = 0, i32 buffer = 0,
+                            i64 bytes = 0) {
   i32 none = 0;
-  if (!__atomic_compare_exchange_n(&fault->raised, &none, kind, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  if (!fault) return;
+  if (!__atomic_compare_exchange_n((WEFT_GLOBAL i32*)&fault->kind, &none, i32(kind), false, __ATOMIC_RELAXED,
+                                   __ATOMIC_RELAXED))
+    return;
   fault->buffer = buffer, fault->offset = offset, fault->size = size, fault->bytes = bytes;
 }
 
-/// What a checked kernel knows of the bytes of a buffer: who wrote each (launch.h). On GPUs nothing is followed.
+#ifdef WEFT_CHECKED
+
+/// What a checked kernel knows of the bytes of a buffer: who wrote each (launch.h). On GPUs a block is a task.
 struct Writers {
-#ifdef WEFT_CPU
-  u32* stamps = nullptr;
+  WEFT_GLOBAL u32* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// The fault of reading these bytes, 0 if it is none.
-  WEFT_INLINE i32 reads(i64 offset, i64 size) const {
+  /// What is wrong with reading these bytes.
+  WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
     for (i64 i = offset; stamps && i < offset + size; i++) {
-      if (stamps[i] == 0) return 4;
-      if (is_others(stamps[i])) return 3;
+      const u32 writer = __atomic_load_n(&stamps[i], __ATOMIC_RELAXED);
+      if (writer == 0) return FaultKind::unwritten;
+      if (is_others(writer)) return FaultKind::race;
     }
-    return 0;
+    return FaultKind::none;
   }
   /// The same for writing them, which is noted.
-  WEFT_INLINE i32 writes(i64 offset, i64 size) const {
-    i32 fault = 0;
+  WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
+    FaultKind fault = FaultKind::none;
     for (i64 i = offset; stamps && i < offset + size; i++) {
-      if (is_others(stamps[i])) fault = 3;
-      stamps[i] = stamp;
+      if (is_others(put(i))) fault = FaultKind::race;
     }
     return fault;
+  }
+#ifdef WEFT_CPU
+  /// Who wrote the byte before this task does.
+  WEFT_INLINE u32 put(i64 at) const {
+    const u32 before = stamps[at];
+    return stamps[at] = stamp, before;
   }
   /// Code that goes around the checks may write any of them.
   WEFT_INLINE void forget(i64 bytes) const {
@@ -121,9 +130,8 @@ struct Writers {
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
   }
 #else
-  WEFT_INLINE i32 reads(i64, i64) const { return 0; }
-  WEFT_INLINE i32 writes(i64, i64) const { return 0; }
-  WEFT_INLINE void forget(i64) const {}
+  WEFT_INLINE u32 put(i64 at) const { return __atomic_exchange_n(&stamps[at], stamp, __ATOMIC_RELAXED); }
+  WEFT_INLINE void forget(i64) const {}  // the host does that for all results of such a kernel
 #endif
 };
 
@@ -142,7 +150,7 @@ struct CheckedPointer {
   WEFT_INLINE bool valid(i64 first, i64 count) const {
     i64 offset = (at - base + first) * i64(sizeof(T)), size = count * i64(sizeof(T));
     if (count == 0 || (offset >= 0 && offset + size <= bytes)) return true;
-    raise_fault(fault, buffer, offset, size, bytes);
+    note_fault(fault, FaultKind::out_of_bounds, offset, size, buffer, bytes);
     return false;
   }
   WEFT_INLINE bool readable(i64 first, i64 count) const {
@@ -155,8 +163,9 @@ struct CheckedPointer {
     note(first, count, writers.writes((at - base + first) * i64(sizeof(T)), count * i64(sizeof(T))));
     return true;
   }
-  WEFT_INLINE void note(i64 first, i64 count, i32 kind) const {
-    if (kind) raise_fault(fault, buffer, (at - base + first) * i64(sizeof(T)), count * i64(sizeof(T)), bytes, kind);
+  WEFT_INLINE void note(i64 first, i64 count, FaultKind kind) const {
+    if (kind == FaultKind::none) return;
+    note_fault(fault, kind, (at - base + first) * i64(sizeof(T)), count * i64(sizeof(T)), buffer, bytes);
   }
   WEFT_INLINE CheckedPointer moved(WEFT_GLOBAL T* to) const {
     CheckedPointer p = *this;
@@ -446,13 +455,17 @@ template <class T, class L>
 WEFT_INLINE Global<T> buffer(const L& launch, int i) {
   auto at = (WEFT_GLOBAL T*)buffer_at(launch, i);
 #ifdef WEFT_CHECKED
-  auto bytes = (const WEFT_GLOBAL i64*)checks(launch).buffer_bytes;
+  const auto& args = checks(launch);
   Writers writers;
 #ifdef WEFT_CPU
-  const LaunchArgs& args = checks(launch);
+  const i64 bytes = args.buffer_bytes[i];
   if (args.stamps) writers = {args.stamps[i], args.earlier, args.stamp};
+#else
+  auto watched = (const WEFT_GLOBAL i64*)args.watched;
+  const i64 bytes = watched[1 + 2 * i];
+  writers = {(WEFT_GLOBAL u32*)watched[2 + 2 * i], u32(watched[0]), u32(watched[0] + 1 + block_id())};
 #endif
-  return {at, at, bytes[i], i, (WEFT_GLOBAL KernelFault*)checks(launch).fault, writers};
+  return {at, at, bytes, i, (WEFT_GLOBAL KernelFault*)args.fault, writers};
 #else
   return at;
 #endif

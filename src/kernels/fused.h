@@ -213,11 +213,7 @@ template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);
   if (at >= 0 && at < limit) return at;
-  auto* fault = (WEFT_GLOBAL KernelFault*)checks(launch).fault;
-  i32 none = 0;
-  if (fault && __atomic_compare_exchange_n(&fault->raised, &none, 2, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    fault->offset = index, fault->size = limit;
-  }
+  note_fault((WEFT_GLOBAL KernelFault*)checks(launch).fault, FaultKind::index, index, limit);
   return 0;
 }
 /// Matrix number `which` of `count` that are `elements` apart, null for a negative number; one out of range is noted.

@@ -14,11 +14,19 @@ using u16 = __UINT16_TYPE__;
 using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 
-/// The first wrong access that a checked kernel met. One outside its buffer was dropped (a load gave zero).
+/// What a kernel may meet. The numbers are in saved programs.
+enum class FaultKind : i32 {
+  none = 0,
+  out_of_bounds = 1,  // an access outside its buffer, which was dropped (a load gave zero)
+  index = 2,          // an index (`offset`) out of an axis of `size` elements
+  race = 3,           // another task of the step wrote these bytes
+  unwritten = 4,      // nobody wrote the bytes that are read
+  host_function = 5,  // the host's function of a custom operator failed with `offset`
+};
+
+/// The first fault of a launch. Indices and host functions are always watched, the rest in checked kernels only.
 struct KernelFault {
-  // 0: none; 1: an access out of bounds; 2: an index (offset) out of an axis of `size` elements; 3: another task of the
-  // step wrote these bytes; 4: nobody wrote the bytes that are read
-  i32 raised = 0;
+  FaultKind kind = FaultKind::none;
   i32 buffer = 0;  // index into the kernel's buffers
   i64 offset = 0;  // first byte of the access, from the start of the buffer; may be negative
   i64 size = 0;    // bytes of the access
@@ -32,7 +40,7 @@ struct LaunchArgs {
   void* scratch = nullptr;  // private to the running thread, 64-byte aligned
   i64 scratch_bytes = 0;
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
-  KernelFault* fault = nullptr;       // written by checked kernels only
+  KernelFault* fault = nullptr;
   // A stamp for each byte of the buffers that are followed: 0 while nobody wrote it, then that of the task that did.
   // Stamps up to `earlier` are those of the steps before this one. Checked kernels only.
   u32* const* stamps = nullptr;
@@ -46,7 +54,9 @@ template <int Buffers>
 struct DeviceArgs {
   void* buffers[Buffers];
   const i64* sizes;
-  const i64* buffer_bytes;
+  // Checked kernels only: the last stamp of the steps before, then for each buffer its bytes and the address of its
+  // stamps (0: not followed). A block is a task, whose stamp is that of the steps before + 1 + its number.
+  const i64* watched;
   KernelFault* fault;
 };
 

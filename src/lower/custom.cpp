@@ -99,8 +99,8 @@ void emit_host_call(Lowering& lowering, const Region& region, KernelBuilder& ker
   kernel.line("const i64* const held = ", address, ";");
   kernel.line("using Call = i32 (*)(void*, const char*, void* const*, const i64*);");
   kernel.line("const i32 failed = ((Call)held[0])((void*)held[1], (const char*)(held + 2), buffers, sizes);");
-  kernel.line("if (failed && ", kernel.launch_noting_faults(),
-              ".args->fault) *WEFT_LAUNCH.args->fault = {3, 0, failed, 0, 0};");
+  kernel.line("if (failed) note_fault(", kernel.launch_noting_faults(),
+              ".args->fault, FaultKind::host_function, failed);");
 }
 
 }  // namespace
@@ -111,7 +111,8 @@ void lower_custom(Lowering& lowering, const Region& region) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E402",
                  .what = cat("custom operator ", printable(op.op), " runs on the cpu target only"),
-                 .where = region.anchor->source});
+                 .where = region.anchor->source,
+                 .hint = "--device cpu runs all of it"});
   }
   Types types;
   for (const Value& input : region.anchor->inputs) types.push_back(input.type());

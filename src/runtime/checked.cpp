@@ -43,7 +43,7 @@ KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> 
   args.stamps = stamps.data();
   args.fault = &fault;
   args.earlier = last_;
-  for (int64_t task = 0; task < tasks && !fault.raised; ++task) {
+  for (int64_t task = 0; task < tasks && fault.kind == FaultKind::none; ++task) {
     args.stamp = ++last_;
     entry(&args, task, task + 1);
   }

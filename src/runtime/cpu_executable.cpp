@@ -16,6 +16,7 @@
 #include "runtime/bind.h"
 #include "runtime/blocks.h"
 #include "runtime/checked.h"
+#include "runtime/faults.h"
 #include "runtime/host_values.h"
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
@@ -204,7 +205,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     } else {
       launcher.workers.run(bound.tasks, &StepRun::run, &run);
     }
-    if (fault.raised) report_fault(step, fault);
+    if (fault.kind != FaultKind::none) report_fault(plan_, step, step.kernel, fault);
     if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos) {
       damage(step, memory);
     }
@@ -257,27 +258,6 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       sizes[static_cast<size_t>(size)] = dim.value();
     }
     return bind(step, sizes);
-  }
-
-  [[noreturn]] void report_fault(const PlanStep& step, const KernelFault& fault) const {
-    if (fault.raised == 2) {
-      throw Error({.kind = ErrorKind::usage,
-                   .code = "E301",
-                   .what = cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"),
-                   .where = step.source});
-    }
-    if (fault.raised == 3) {
-      throw Error({.kind = ErrorKind::usage,
-                   .code = "E302",
-                   .what = cat("the host's function for a custom operator failed with ", fault.offset),
-                   .where = step.source});
-    }
-    int buffer = step.buffers[static_cast<size_t>(fault.buffer)];
-    const char* what = fault.raised == 3   ? ", which another task of the step has written"
-                       : fault.raised == 4 ? ", which nobody has written"
-                                           : ", which is outside it";
-    internal_error(cat("kernel ", kernel_name(step), " touches bytes ", fault.offset, " to ", fault.offset + fault.size,
-                       " of the ", fault.bytes, " of '", plan_.buffers[static_cast<size_t>(buffer)].value, "'", what));
   }
 
   /// Testing aid: see the WEFT_BREAK_KERNEL knob.

@@ -17,6 +17,8 @@
 #include "base/watch.h"
 #include "kernels/launch.h"
 #include "runtime/buckets.h"
+#include "runtime/faults.h"
+#include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
@@ -110,31 +112,74 @@ class Code {
   mutable std::vector<gpu::Handle> functions_;
 };
 
+/// What a kernel gets besides its buffers: memory of the device.
+struct Extras {
+  const void* sizes = nullptr;
+  const void* watched = nullptr;  ///< of checked kernels
+  const void* fault = nullptr;
+};
+
 /// A kernel's one argument, as kernels/launch.h: DeviceArgs lays it out.
-std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const void* sizes, const void* fault) {
+std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const Extras& extras) {
   std::vector<const void*> words(buffers.begin(), buffers.end());
-  words.insert(words.end(), {sizes, nullptr, fault});
+  words.insert(words.end(), {extras.sizes, extras.watched, extras.fault});
   auto bytes = std::as_bytes(std::span(words));
   return {bytes.begin(), bytes.end()};
 }
 
-/// The sizes that each step passes, one after another: what one copy brings to the device.
+/// The sizes that each step passes, one after another: what one copy brings to the device. Those of checked kernels are
+/// followed by what they watch (DeviceArgs::watched).
 struct SizeBlock {
   std::vector<int64_t> values;
-  std::vector<size_t> first;  ///< of each step
+  std::vector<size_t> first, first_watched;  ///< of each step
+};
+
+/// What checked kernels of a run watch: the memory for stamps of each buffer, and the blocks of each step.
+struct Watched {
+  std::vector<std::byte*> stamps = {};  ///< null: not followed
+  std::vector<int64_t> blocks = {};
 };
 
 /// `variants`: as of BucketPlan; without any all steps launch their own kernels.
 SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
-                     const std::vector<int>& variants = {}) {
+                     const std::vector<int>& variants = {}, const Watched& watched = {}) {
   SizeBlock block;
+  int64_t last_stamp = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     block.first.push_back(block.values.size());
     int variant = variants.empty() ? -1 : variants[i];
     const auto& sizes = variant < 0 ? steps[i].sizes : steps[i].variants[static_cast<size_t>(variant)].sizes;
     for (int id : sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
+    block.first_watched.push_back(block.values.size());
+    if (!knobs().checked) continue;
+    block.values.push_back(last_stamp);
+    if (!watched.blocks.empty()) last_stamp += watched.blocks[i];
+    for (int id : steps[i].buffers) {
+      auto buffer = static_cast<size_t>(id);
+      block.values.push_back(values.evaluate(plan.buffers[buffer].bytes));
+      block.values.push_back(watched.stamps.empty() ? 0 : reinterpret_cast<int64_t>(watched.stamps[buffer]));
+    }
   }
   return block;
+}
+
+/// The extras of step `i`, whose block lies at `sizes`; `faults` may be null.
+Extras extras_of(const SizeBlock& block, size_t i, const std::byte* sizes, const std::byte* faults) {
+  return {.sizes = sizes + block.first[i] * sizeof(int64_t),
+          .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
+          .fault = faults ? faults + i * sizeof(KernelFault) : nullptr};
+}
+
+/// Waits for the stream, then throws the first fault that a launch noted; `kernel_of(i)` is what step `i` launched.
+template <class KernelOf>
+void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Plan& plan,
+                  const std::vector<PlanStep>& steps, const KernelOf& kernel_of) {
+  std::vector<KernelFault> noted(faults.data() ? steps.size() : 0);
+  stream.copy_to_host(noted.data(), faults.data(), faults.bytes());
+  stream.synchronize();
+  for (size_t i = 0; i < noted.size(); ++i) {
+    if (noted[i].kind != FaultKind::none) report_fault(plan, steps[i], kernel_of(i), noted[i]);
+  }
 }
 
 // --- the program -----------------------------------------------------------------------------------------------------
@@ -142,12 +187,13 @@ SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const
 class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
  public:
   GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report,
-                const HostAllocator& allocator)
+                const Host& host)
       : plan_(std::move(program.plan)),
         image_(std::move(program.image)),
         origin_(std::move(origin)),
         device_(std::move(device)),
-        allocator_(allocator),
+        allocator_(host.allocator),
+        memory_limit_(limit_of(host, device_->info().memory)),
         code_(device_, image_, plan_),
         report_(std::move(report)) {
     load();
@@ -185,7 +231,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   const Plan& plan() const { return plan_; }
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   const HostAllocator& allocator() const { return allocator_; }
-  bool notes_faults() const { return std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
+  int64_t memory_limit() const { return memory_limit_; }
+  bool notes_faults() const { return knobs().checked || std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
   int64_t packed_bytes() const { return packed_.bytes(); }
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
@@ -215,7 +262,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
   void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
-              std::span<std::byte* const> memory, const void* sizes, const void* fault, bool overlap) const {
+              std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
     for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
     const PlanKernel& k = plan_.kernels[static_cast<size_t>(kernel)];
@@ -225,7 +272,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
                    .shared_bytes = k.shared_bytes,
                    .cluster = k.cluster,
                    .overlap = overlap && may_overlap_},
-                  pack_arguments(buffers, sizes, fault));
+                  pack_arguments(buffers, extras));
   }
 
  private:
@@ -254,6 +301,12 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return used;
   }
 
+  /// What is asked for, else all of the device's memory.
+  static int64_t limit_of(const Host& host, int64_t whole) {
+    if (host.memory_limit > 0) return host.memory_limit;
+    return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;
+  }
+
   /// Constants that only packing reads are on the device just while it runs.
   void load() {
     for (const PlanStep& step : plan_.steps) {
@@ -264,6 +317,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     persistent_.resize(plan_.buffers.size());
     std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
     for (size_t i = 0; i < once.size(); ++i) once[i] = once[i] && !run[i];
+    check_device_weights(plan_, run, memory_limit_);
     packed_ = reserve(BufferKind::persistent, std::vector<bool>(plan_.buffers.size(), true));
     constants_ = reserve(BufferKind::constant, run);
     gpu::Memory temporary = reserve(BufferKind::constant, once);
@@ -283,12 +337,14 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     SizeBlock block = size_block(plan_, plan_.load_steps, none);
     gpu::Memory sizes(device_, static_cast<int64_t>(block.values.size() * sizeof(int64_t)));
     stream.copy_to_device(sizes.data(), block.values.data(), sizes.bytes());
-    for (size_t i = 0; i < plan_.load_steps.size(); ++i) {
-      const PlanStep& step = plan_.load_steps[i];
-      launch(stream, step, step.kernel, none.evaluate(step.blocks), persistent_,
-             sizes.data() + block.first[i] * sizeof(int64_t), nullptr, false);
+    const auto& steps = plan_.load_steps;
+    gpu::Memory faults(device_, knobs().checked ? static_cast<int64_t>(steps.size() * sizeof(KernelFault)) : 0);
+    stream.fill(faults.data(), 0, faults.bytes());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      launch(stream, steps[i], steps[i].kernel, none.evaluate(steps[i].blocks), persistent_,
+             extras_of(block, i, sizes.data(), faults.data()), false);
     }
-    stream.synchronize();
+    check_faults(stream, faults, plan_, steps, [&](size_t i) { return steps[i].kernel; });
   }
 
   Plan plan_;
@@ -296,6 +352,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   Origin origin_;
   std::shared_ptr<gpu::Device> device_;
   HostAllocator allocator_;
+  int64_t memory_limit_;
   Code code_;
   CompileReport report_;
   bool may_overlap_ = knobs().gpu_overlap && plan_.chip.arch.starts_with("sm_90");  // kernels wait: kernels/device.h
@@ -310,7 +367,8 @@ class GpuContext final : public Context {
   explicit GpuContext(std::shared_ptr<const GpuExecutable> program)
       : program_(std::move(program)), stream_(program_->gpu()) {
     size_t words = 0;
-    for (const PlanStep& step : plan().steps) words += step.sizes.size();
+    for (const PlanStep& step : plan().steps)
+      words += step.sizes.size() + (knobs().checked ? 1 + 2 * step.buffers.size() : 0);
     auto bytes = static_cast<int64_t>(words * sizeof(int64_t));
     host_sizes_ = gpu::PinnedMemory(program_->gpu(), bytes);
     sizes_ = gpu::Memory(program_->gpu(), bytes);
@@ -328,10 +386,13 @@ class GpuContext final : public Context {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     program_->gpu()->use();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
+    bool in_steps = options.profile || options.observe || options.deadline || options.stop || knobs().checked;
+    queue_behind(options, in_steps);
     bind(inputs, options);
+    if (knobs().checked) begin_watching();
     place_inputs(inputs, options);
     std::vector<Tensor> outputs = place_outputs(inputs, options);
-    if (options.profile || options.observe || options.deadline || options.stop) run_steps(options);
+    if (in_steps) run_steps(options);
     else run_graph(options);
     fetch(options);
     check_read(inputs);
@@ -423,11 +484,13 @@ class GpuContext final : public Context {
     Bucket& bucket = buckets_[bound.all()];
     if (!bucket.plan.holds(bytes_, step_work(plan(), values_))) {
       BucketPlan planned = plan_bucket(plan(), values_, bound);
+      check_device_memory(plan(), planned.bytes, planned.arena_bytes,
+                          program_->packed_bytes() + program_->constant_bytes(), program_->memory_limit());
       program_->load_variants(planned.variants);
       bucket = {std::move(planned), {}};
     }
     if (arena_.bytes() < bucket.plan.arena_bytes) grow(bucket.plan.arena_bytes);
-    upload_sizes(bucket.plan.variants);
+    upload_sizes(bucket.plan);
     memory_.assign(plan().buffers.size(), nullptr);
     for (size_t i = 0; i < memory_.size(); ++i) {
       std::byte* fixed = program_->persistent(i);
@@ -436,6 +499,14 @@ class GpuContext final : public Context {
     works_.clear();
     for (const PlanStep& step : plan().steps) works_.push_back(program_->work_of(step, values_));
     bucket_ = &bucket;
+  }
+
+  /// The work of this run begins when that of the run before has ended, on whatever stream that was queued: both use
+  /// the context's memory. Single steps, which run on the context's own stream, wait for the caller's too.
+  void queue_behind(const RunOptions& options, bool in_steps) {
+    const gpu::Stream queue = stream_of(options);
+    if (queued_.get()) queue.wait(queued_);
+    if (options.stream && in_steps) queue.synchronize();
   }
 
   /// Waits for all that earlier runs have queued.
@@ -452,12 +523,45 @@ class GpuContext final : public Context {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  void upload_sizes(const std::vector<int>& variants) {
-    SizeBlock block = size_block(plan(), plan().steps, values_, variants);
-    first_size_ = std::move(block.first);
+  /// Stamps for the bytes that steps write: of working memory and results.
+  void place_stamps(const BucketPlan& bucket) {
+    int64_t total = 0;
+    watched_ = {.stamps = std::vector<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
+    auto is_followed = [&](size_t i) {
+      return plan().buffers[i].kind == BufferKind::arena || plan().buffers[i].kind == BufferKind::output;
+    };
+    for (size_t i = 0; i < bytes_.size(); ++i) total += is_followed(i) ? bytes_[i] * stamp_bytes : 0;
+    if (stamps_.bytes() < total) settle(), stamps_ = gpu::Memory(program_->gpu(), total, program_->allocator());
+    std::byte* next = stamps_.data();
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      if (is_followed(i)) watched_.stamps[i] = std::exchange(next, next + bytes_[i] * stamp_bytes);
+    }
+  }
+
+  /// Nobody has written anything, and working memory holds NaNs.
+  void begin_watching() const {
+    stream_.fill(arena_.data(), 0xff, arena_.bytes());
+    stream_.fill(stamps_.data(), 0, stamps_.bytes());
+  }
+
+  /// What a step writes that no check sees: a library, a kernel that takes raw pointers, an operand that lies there.
+  void forget_writes(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    bool is_seen = step.kind == StepKind::kernel && !is_needless(i) &&
+                   plan().kernels[static_cast<size_t>(kernel_of(i))].code.find("raw(") == std::string::npos;
+    for (int id : step.outputs) {
+      auto buffer = static_cast<size_t>(id);
+      if (!is_seen && watched_.stamps[buffer])
+        stream_.fill(watched_.stamps[buffer], 0xff, bytes_[buffer] * stamp_bytes);
+    }
+  }
+
+  void upload_sizes(const BucketPlan& bucket) {
+    if (knobs().checked) place_stamps(bucket);
+    block_ = size_block(plan(), plan().steps, values_, bucket.variants, watched_);
     settle();  // the block may still be read by the run before
-    if (!block.values.empty())
-      std::memcpy(host_sizes_.data(), block.values.data(), static_cast<size_t>(host_sizes_.bytes()));
+    if (!block_.values.empty())
+      std::memcpy(host_sizes_.data(), block_.values.data(), static_cast<size_t>(host_sizes_.bytes()));
     stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
     stream_.synchronize();
   }
@@ -544,9 +648,8 @@ class GpuContext final : public Context {
 
   void launch_step(size_t i, bool overlap) const {
     if (plan().steps[i].kind == StepKind::library) return call_library(i);
-    const void* fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr;
     program_->launch(stream_, plan().steps[i], kernel_of(i), bucket_->plan.blocks[i], memory_,
-                     sizes_.data() + first_size_[i] * sizeof(int64_t), fault, overlap);
+                     extras_of(block_, i, sizes_.data(), faults_.data()), overlap);
     if (!knobs().break_kernel.empty()) damage(i);
   }
 
@@ -597,6 +700,7 @@ class GpuContext final : public Context {
     for (size_t i = 0; i < steps.size(); ++i) {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
+      if (knobs().checked) forget_writes(i);
       if (!is_needless(i)) launch_step(i, false);
       if (options.observe) show(i, options);
       if (watch.is_needed()) stream_.synchronize();
@@ -647,35 +751,25 @@ class GpuContext final : public Context {
     if (options.stream) {
       if (!queued_.get()) queued_ = gpu::Event(program_->gpu());
       queue.record(queued_);
-      return;
+      if (!knobs().checked) return;
     }
-    std::vector<KernelFault> faults(faults_.data() ? plan().steps.size() : 0);
-    stream_.copy_to_host(faults.data(), faults_.data(), faults_.bytes());
-    stream_.synchronize();
-    for (size_t i = 0; i < faults.size(); ++i) {
-      if (faults[i].raised) report_fault(plan().steps[i], faults[i]);
-    }
-  }
-
-  [[noreturn]] static void report_fault(const PlanStep& step, const KernelFault& fault) {
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E301",
-                 .what = cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"),
-                 .where = step.source});
+    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
   }
 
   std::shared_ptr<const GpuExecutable> program_;
   gpu::Stream stream_;
   gpu::Event queued_;  // the end of the last run on a stream of the caller's
   gpu::PinnedMemory host_sizes_;
-  gpu::Memory sizes_, faults_, arena_;
+  static constexpr int64_t stamp_bytes = sizeof(uint32_t);
+  gpu::Memory sizes_, faults_, arena_, stamps_;
+  Watched watched_;
   std::map<std::map<std::string, int64_t, std::less<>>, Bucket> buckets_;
   Bucket* bucket_ = nullptr;  // of the sizes that are bound
   std::vector<std::vector<int64_t>> input_sizes_;
   std::vector<int64_t> sizes_in_inputs_;
   SymbolValues values_;
   std::vector<int64_t> bytes_;      // of each buffer in this run
-  std::vector<size_t> first_size_;  // of each step, in the block of sizes
+  SizeBlock block_;                 // that lies on the device
   std::vector<std::byte*> memory_;  // address of each buffer in this run
   Works works_;                     // of this run
   std::vector<Fetched> fetched_;
@@ -722,9 +816,9 @@ class NullExecutable final : public Executable {
 }  // namespace
 
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
-                                                CompileReport report, const HostAllocator& allocator) {
+                                                CompileReport report, const Host& host) {
   return std::make_shared<GpuExecutable>(std::move(program), std::move(device), std::move(origin), std::move(report),
-                                         allocator);
+                                         host);
 }
 
 std::shared_ptr<Executable> make_null_executable(ChipProgram program, Origin origin, CompileReport report) {

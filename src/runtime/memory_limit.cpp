@@ -21,7 +21,7 @@ int64_t control_group_limit() {
   return limit > 0 ? limit : INT64_MAX;
 }
 
-std::string in_mebibytes(int64_t bytes) { return cat(bytes >> 20, " MiB"); }
+std::string in_mebibytes(int64_t bytes) { return bytes >> 20 ? cat(bytes >> 20, " MiB") : cat(bytes, " bytes"); }
 
 [[noreturn]] void refuse(std::string what, const PlanBuffer& largest, int64_t bytes) {
   refuse_memory(std::move(what), largest.value, cat("the largest piece has ", in_mebibytes(bytes)));
@@ -49,21 +49,37 @@ int64_t default_memory_limit() {
   return whole;
 }
 
+namespace {
+
+/// Names the largest of the buffers that the run takes.
+[[noreturn]] void refuse_run(const Plan& plan, std::span<const int64_t> bytes, const std::string& total,
+                             int64_t weights, int64_t limit) {
+  size_t largest = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (!takes_memory(plan.buffers[i])) continue;
+    if (bytes[i] > bytes[largest] || !takes_memory(plan.buffers[largest])) largest = i;
+  }
+  std::string with = weights > 0 ? cat(", ", in_mebibytes(weights), " of them for weights") : "";
+  refuse(cat("the run needs ", total, with, ", the limit is ", in_mebibytes(limit)), plan.buffers[largest],
+         bytes[largest]);
+}
+
+}  // namespace
+
 void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
   int64_t total = arena + packed;
-  size_t largest = 0;
   bool overflows = false;
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (!takes_memory(plan.buffers[i])) continue;
     if (plan.buffers[i].kind == BufferKind::output) overflows |= __builtin_add_overflow(total, bytes[i], &total);
-    if (bytes[i] > bytes[largest] || !takes_memory(plan.buffers[largest])) largest = i;
   }
-  if (!overflows && total <= limit) return;
-  std::string with = packed > 0 ? cat(", ", in_mebibytes(packed), " of them for packed weights") : "";
-  refuse(cat("the run needs ", overflows ? "more than 2^63 bytes" : in_mebibytes(total), with, ", the limit is ",
-             in_mebibytes(limit)),
-         plan.buffers[largest], bytes[largest]);
+  if (overflows || total > limit)
+    refuse_run(plan, bytes, overflows ? "more than 2^63 bytes" : in_mebibytes(total), packed, limit);
+}
+
+void check_device_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t weights,
+                         int64_t limit) {
+  if (arena > limit - weights) refuse_run(plan, bytes, in_mebibytes(arena + weights), weights, limit);
 }
 
 namespace {
@@ -89,16 +105,40 @@ void check_container_memory(Tensor& container, int64_t limit) {
       cat("a list of ", container.items->size(), " values takes more than the memory limit of ", in_mebibytes(limit)));
 }
 
+namespace {
+
+[[noreturn]] void refuse_weights(const char* what, int64_t bytes, const PlanBuffer& largest, int64_t limit) {
+  refuse(cat("the ", what, " need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), largest,
+         largest.bytes.value());
+}
+
+/// The greatest of the buffers that are wanted; there is one.
+template <class Wanted>
+const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
+  const PlanBuffer* largest = nullptr;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[i];
+    if (is_wanted(i) && (!largest || buffer.bytes.value() > largest->bytes.value())) largest = &buffer;
+  }
+  return *largest;
+}
+
+}  // namespace
+
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
-  if (bytes <= limit) return;
-  const PlanBuffer* largest = nullptr;
-  for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.kind != BufferKind::persistent) continue;
-    if (!largest || buffer.bytes.value() > largest->bytes.value()) largest = &buffer;
-  }
-  refuse(cat("the packed weights need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), *largest,
-         largest->bytes.value());
+  auto is_packed = [&](size_t i) { return plan.buffers[i].kind == BufferKind::persistent; };
+  if (bytes > limit) refuse_weights("packed weights", bytes, largest_buffer(plan, is_packed), limit);
+}
+
+void check_device_weights(const Plan& plan, const std::vector<bool>& is_read, int64_t limit) {
+  auto stays = [&](size_t i) {
+    BufferKind kind = plan.buffers[i].kind;
+    return kind == BufferKind::persistent || (kind == BufferKind::constant && is_read[i]);
+  };
+  int64_t total = 0;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) total += stays(i) ? plan.buffers[i].bytes.value() : 0;
+  if (total > limit) refuse_weights("weights", total, largest_buffer(plan, stays), limit);
 }
 
 }  // namespace weft

@@ -221,3 +221,28 @@ def test_two_chips_in_one_process():
     assert "gfx1100" in done.stdout and "gfx942" in done.stdout, done.stdout + done.stderr
     done = emulated.run("gfx1100,gfx942", "weft", "verify", *DIGITS, "--device", "amd:1")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+@pytest.mark.parametrize("model", ["digits", "text"])
+def test_checked_kernels_run_right(model, chip, monkeypatch):
+    monkeypatch.setenv("WEFT_CHECKED", "1")
+    done = emulated.run(chip, "weft", "verify", *MODELS[model], "--device", "amd:0")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize("fault, words", [
+    ("none", "40"),
+    ("store", "kernel planted touches bytes 160 to 164 of the 160 of buffer 1 (y), which lie outside it"),
+    ("load", "kernel planted touches bytes -4 to 0 of the 160 of buffer 0 (x), which lie outside it"),
+    ("lanes", "kernel planted touches bytes 132 to 164 of the 160 of buffer 0 (x), which lie outside it"),
+    ("race", "which another task of the step has written"),
+    ("unwritten", "kernel planted touches bytes 28 to 32 of the 160 of buffer 1 (y), which nobody has written"),
+    ("index", "index 40 is outside [-40, 39]")])
+def test_a_checked_kernel_that_leaves_its_memory_is_named(chip, fault, words, monkeypatch):
+    monkeypatch.setenv("WEFT_CHECKED", "1")
+    done = emulated.run(chip, "weft-gpu-checked", "amd:0", fault)
+    assert words in done.stdout, done.stdout + done.stderr
+    assert fault == "none" or "node 0 'plant' (Planted)" in done.stdout
+    assert done.returncode == (fault != "none")

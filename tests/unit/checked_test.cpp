@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+#include "base/error.h"
+#include "runtime/faults.h"
 #include "runtime/kernel_build.h"
 #include "targets/cpu/object.h"
 
@@ -41,7 +43,7 @@ class TwoSteps {
     run.begin(1, memory(y));
     run.begin(2, memory(z));
     KernelFault fault = step(run, object, "first", {0, 1}, {x.data(), y.data()});
-    if (!fault.raised) fault = step(run, object, "copy", {1, 2}, {y.data(), z.data()});
+    if (fault.kind == FaultKind::none) fault = step(run, object, "copy", {1, 2}, {y.data(), z.data()});
     return fault;
   }
 
@@ -64,34 +66,81 @@ KernelFault fault_of(const std::string& write) { return TwoSteps(write).run(); }
 }  // namespace
 
 TEST_CASE("checked: right kernels have no fault") {
-  CHECK(fault_of("to[task] = from[task];").raised == 0);
-  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task, Full{}), Full{});").raised == 0);
+  CHECK(fault_of("to[task] = from[task];").kind == FaultKind::none);
+  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task, Full{}), Full{});").kind == FaultKind::none);
   // What goes around the checks is not watched.
-  CHECK(fault_of("raw(to)[task] = raw(from)[task];").raised == 0);
+  CHECK(fault_of("raw(to)[task] = raw(from)[task];").kind == FaultKind::none);
 }
 
 TEST_CASE("checked: an access outside the buffer") {
   KernelFault fault = fault_of("to[task + 1] = from[task];");
-  CHECK(fault.raised == 1);
+  CHECK(fault.kind == FaultKind::out_of_bounds);
   CHECK(fault.buffer == 1);
   CHECK(fault.offset == TwoSteps::n * 4);
-  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task + 1, Full{}), Full{});").raised == 1);
+  CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task + 1, Full{}), Full{});").kind ==
+        FaultKind::out_of_bounds);
   CHECK(fault_of("to[task] = from[task - 1];").offset == -4);
 }
 
 TEST_CASE("checked: two tasks that touch the same bytes") {
   KernelFault fault = fault_of("to[task / 2] = from[task];");
-  CHECK(fault.raised == 3);
+  CHECK(fault.kind == FaultKind::race);
   CHECK(fault.offset == 0);
   // Part of a vector of the next task.
-  CHECK(fault_of("if (task % 4 == 0) store(to + task, load<8>(from + task, Part{5}), Part{5});").raised == 3);
+  CHECK(fault_of("if (task % 4 == 0) store(to + task, load<8>(from + task, Part{5}), Part{5});").kind ==
+        FaultKind::race);
   // Reading what another task of the same step wrote.
-  CHECK(fault_of("store(to + task, task ? load<1>(to + (task - 1), Full{}) : 1.0f, Full{});").raised == 3);
+  CHECK(fault_of("store(to + task, task ? load<1>(to + (task - 1), Full{}) : 1.0f, Full{});").kind == FaultKind::race);
 }
 
 TEST_CASE("checked: a read of what nobody wrote") {
   KernelFault fault = fault_of("if (task != 7) to[task] = from[task];");
-  CHECK(fault.raised == 4);
+  CHECK(fault.kind == FaultKind::unwritten);
   CHECK(fault.buffer == 0);
   CHECK(fault.offset == 28);
+}
+
+namespace {
+
+/// The whole message about a fault of a step that reads `x` and writes `y`.
+std::string message(KernelKind kind, const KernelFault& fault) {
+  Plan plan;
+  plan.buffers = {{.value = "x"}, {.value = "y"}};
+  plan.kernels = {{.name = "copy_ab12cd", .code = {}, .kind = kind}};
+  PlanStep step{.buffers = {0, 1}, .source = "node 3 '/copy' (Identity)"};
+  try {
+    report_fault(plan, step, 0, fault);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string text_of(FaultKind kind) {
+  return message(KernelKind::own, {.kind = kind, .buffer = 1, .offset = 8, .size = 4, .bytes = 40});
+}
+
+}  // namespace
+
+TEST_CASE("faults: each kind has a message of its own, with kernel, node and numbers") {
+  const std::string access =
+      "error[E900]: internal error: kernel copy_ab12cd touches bytes 8 to 12 of the 40 of buffer 1 (y), ";
+  const std::string where = "node 3 '/copy' (Identity)";
+  for (auto [kind, text] :
+       {std::pair(FaultKind::out_of_bounds, access + "which lie outside it"),
+        std::pair(FaultKind::race, access + "which another task of the step has written"),
+        std::pair(FaultKind::unwritten, access + "which nobody has written"),
+        std::pair(FaultKind::index, std::string("error[E301]: index 8 is outside [-4, 3]")),
+        std::pair(FaultKind::host_function,
+                  std::string("error[E302]: the host's function for a custom operator failed with 8"))}) {
+    INFO(text_of(kind));
+    CHECK(text_of(kind).starts_with(text + "\n"));
+    CHECK(text_of(kind).find(where) != std::string::npos);
+    CHECK((text_of(kind).find("bug of Weft") != std::string::npos) == text.starts_with(access));
+  }
+}
+
+TEST_CASE("faults: the source of a custom operator is the embedder's") {
+  std::string text = message(KernelKind::custom, {.kind = FaultKind::race, .offset = 8, .size = 4, .bytes = 40});
+  CHECK(text.starts_with("error[E302]: the source of a custom operator is wrong: kernel copy_ab12cd touches"));
+  CHECK(text.find("bug of Weft") == std::string::npos);
 }
