@@ -31,7 +31,7 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
   line.value(
       "--memory-limit", "BYTES",
       [&](std::string_view text) { compile.memory_limit = parse_bytes(text, "--memory-limit"); },
-      "refuse a run on the CPU that takes more: 4GiB, 512MB");
+      "refuse a run that takes more of the device's memory: 4GiB, 512MB");
   line.value(
       "--precision", "TYPE", [&](std::string_view text) { compile.precision = parse_precision(text); },
       "f32, bf16 or f16 for matrix products and convolutions; also --bf16, --fp16");

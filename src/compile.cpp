@@ -27,20 +27,24 @@ std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, co
     return make_reference_for(std::move(program), place, options, std::move(report));
   }
   auto source = source_of(*program, options);
-  CompileOptions decided = options;
-  decide_by_tunings(*source, place, decided);
-  Plan plan = make_plan(*program, place.chip, *source, decided, report);
-  program.reset();
-  Bytes image = build_image(plan, options, report);
-  for (const Tensor& constant : source->constants) constant.data.check_file();
-  Origin origin{.source = std::move(source), .file = {}};
-  return run_on(place.runner, {std::move(plan), std::move(image)}, std::move(origin), std::move(report));
+  return make_at(place, options, [&](const Place& at) {
+    CompileOptions decided = options;
+    decided.compute_units = compute_units(at.runner);
+    decide_by_tunings(*source, at, decided);
+    std::unique_ptr<Program> whole = program ? std::move(program) : read_source(*source);
+    Plan plan = make_plan(*whole, at.chip, *source, decided, report);
+    whole.reset();
+    Bytes image = build_image(plan, options, report);
+    for (const Tensor& constant : source->constants) constant.data.check_file();
+    return run_on(at.runner, {std::move(plan), std::move(image)}, {.source = source, .file = {}}, report);
+  });
 }
 
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
   Place place = find_place(options);
   CompileOptions found = options;
   found.libraries = find_libraries(place, options);
+  found.compute_units = compute_units(place.runner);
   return reading_files([&] {
     if (Bytes file = map_file(path); is_saved_program(file))
       return tune(SavedFile(std::move(file)).source(), place, found);

@@ -50,7 +50,7 @@ struct CompileOptions {
   int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
   HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
   HostExecutor executor = {};    ///< runs kernels in place of the library's threads
-  /// Bytes that one run on the CPU may take (E401); 0: WEFT_MEMORY_LIMIT, else what the machine has.
+  /// Bytes that one run may take of the device's memory (E401); 0: WEFT_MEMORY_LIMIT, else what it has.
   int64_t memory_limit = 0;
   std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
@@ -68,6 +68,7 @@ struct CompileOptions {
   /// GPUs: vendors' libraries may be measured and chosen beside Weft's kernels; such programs are not saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< those that are here, found by compile and tune
+  int compute_units = 0;           ///< of the GPU that is compiled for, found with it; 0: of the chip's usual model
   Chooser choose = {};             ///< among kernels that do the same work; empty: by what tuning measured before
   int64_t max_nodes = 0;  ///< functions expanded (E153); 0: 50,000 and 16 for each node of the file, 10,000,000 in it
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)

@@ -246,7 +246,7 @@ typedef struct weft_compile_options {
   const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
   size_t operator_count;
   int32_t borrow;       /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
-  int64_t memory_limit; /* bytes of a CPU's run and packed weights (E401); 0: WEFT_MEMORY_LIMIT, else the machine's */
+  int64_t memory_limit; /* bytes of a run and of weights (E401); 0: WEFT_MEMORY_LIMIT, else all of the device's */
   double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
   int32_t (*stop)(void* user); /* asked all along, from several threads; anything but 0 ends the compile with E404 */
@@ -437,7 +437,7 @@ WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
 /* 8 bits for matrix products and convolutions by weights, in three steps: `observe` puts the greatest magnitudes of
  * what they multiply in the place of a graph's outputs; run on examples, it gives `magnitudes` (keep the greatest of
- * each); `quantize` takes them. `products`: 1 matrix products, 2 convolutions, 3 both; 4 more: fp8 (e4m3), not int8. */
+ * each); `quantize` takes them. `products`: 1 matrix products, 2 convolutions, 3 both; 4 more: simulated fp8 (e4m3). */
 WEFT_API weft_status* weft_graph_observe(weft_graph* graph, int32_t products);
 WEFT_API weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
                                           size_t count);

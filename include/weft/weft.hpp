@@ -168,7 +168,7 @@ struct CompileOptions {
   std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
   std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
   std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
-  int64_t memory_limit = 0;                   ///< bytes of packed weights and a run on the CPU; 0: what the machine has
+  int64_t memory_limit = 0;                   ///< bytes of weights and a run; 0: what the device has
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   double tune_seconds = 0;                    ///< to measure which kernels are fastest here
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};

@@ -239,6 +239,28 @@ const Chip& host_chip() {
   return chip;
 }
 
+std::span<const GpuModel> gpu_models() {
+  static constexpr GpuModel models[] = {
+#define GPU(name, units, is_tested, lacks) {#name, units, is_tested, lacks},
+#include "base/gpu_chips.def"
+#undef GPU
+  };
+  return models;
+}
+
+const GpuModel& gpu_model(const std::string& arch) {
+  std::span<const GpuModel> models = gpu_models();
+  if (auto found = std::ranges::find(models, arch, &GpuModel::arch); found != models.end()) return *found;
+  std::string known;
+  for (const GpuModel& model : models) {
+    if (model.arch[0] == arch[0]) known += cat(known.empty() ? "" : ", ", model.arch);
+  }
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E204",
+               .what = cat("chip '", printable(arch), "' is not one that Weft compiles for"),
+               .hint = cat("it compiles for ", known)});
+}
+
 /// "x86-64-v4+avx512vnni": a level, and what else the chip has.
 static Chip chip_with_features(const std::string& name, size_t plus) {
   Chip chip{.arch = name.substr(0, plus)};
@@ -256,8 +278,8 @@ Chip chip_named(const std::string& name) {
   if (size_t plus = name.find('+'); plus != name.npos) return chip_with_features(name, plus);
   if (level_of(name) > 0) return {.arch = name};
   if (name == "aarch64") return {.kind = ChipKind::arm, .arch = name};
-  if (name.starts_with("gfx")) return {.kind = ChipKind::amd, .arch = name};
-  if (name.starts_with("sm_")) return {.kind = ChipKind::nvidia, .arch = name};
+  if (name.starts_with("gfx") || name.starts_with("sm_"))
+    return {.kind = name[0] == 'g' ? ChipKind::amd : ChipKind::nvidia, .arch = std::string(gpu_model(name).arch)};
   refuse(name, "is of no known family");
 }
 

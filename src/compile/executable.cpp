@@ -103,7 +103,7 @@ std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Or
   if (!runner.gpu) return make_null_executable(std::move(program), std::move(origin), std::move(report));
   Timer timer;
   auto executable =
-      make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host.allocator);
+      make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host);
   log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
   return executable;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/places.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
 #include "compile.h"
+#include "compile/stages.h"
 #include "targets/cpu/thread_pool.h"
 #include "targets/gpu/device.h"
 
@@ -25,7 +27,8 @@ Host host_of(const CompileOptions& options) {
 }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions& options) {
-  return {.chip = device->info().chip, .runner = {.host = {.allocator = options.allocator}, .gpu = device}};
+  Host host{.allocator = options.allocator, .memory_limit = options.memory_limit};
+  return {.chip = device->info().chip, .runner = {.host = std::move(host), .gpu = device}};
 }
 
 bool is_family(std::string_view family, const Chip& chip) {
@@ -70,6 +73,8 @@ Place choose_place(const CompileOptions& options) {
 
 }  // namespace
 
+int compute_units(const Runner& runner) { return runner.gpu ? runner.gpu->info().compute_units : 0; }
+
 Place cpu_place(const CompileOptions& options) { return {.chip = host_chip(), .runner = {.host = host_of(options)}}; }
 
 Place find_place(const CompileOptions& options) {
@@ -83,21 +88,46 @@ Place find_place(const CompileOptions& options) {
   refuse_name("device", name);
 }
 
-std::vector<std::string> target_names(const std::string& name) {
-  struct Vendor {
-    std::string_view family;
-    std::vector<std::string_view> chips;
-  };
-  static const Vendor vendors[] = {{"amd", {"gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201"}},
-                                   {"nvidia", {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"}},
-                                   {"cpu", {"x86-64-v3", "x86-64-v4", "aarch64"}}};
-  for (const Vendor& vendor : vendors) {
-    if (name != cat(vendor.family, ":all")) continue;
-    std::vector<std::string> names;
-    for (std::string_view chip : vendor.chips) names.push_back(cat(vendor.family, ":", chip));
-    return names;
+namespace {
+
+/// Not what the caller asked for (options, limits, an end) or what the model lacks: the CPU meets that as well.
+bool is_of_the_gpu(const ErrorInfo& error) {
+  return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||
+         error.kind == ErrorKind::internal;
+}
+
+/// In a line; the first of a list, and how many there are more.
+std::string short_reason(const ErrorInfo& error) {
+  std::string_view list = error.why;
+  if (error.code != "E402" || list.empty()) return cat(error.what, error.where.empty() ? "" : " at ", error.where);
+  auto more = std::ranges::count(list, '\n');
+  return cat("there is no kernel for ", list.substr(0, list.find('\n')), more ? cat(", and ", more, " more") : "");
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& options,
+                                    const std::function<std::shared_ptr<Executable>(const Place&)>& make) {
+  if (options.device != "auto" || !place.runner.gpu) return make(place);
+  try {
+    return make(place);
+  } catch (const Error& error) {
+    if (!is_of_the_gpu(error.info())) throw;
+    log(LogLevel::warning, "device auto: the model runs on the cpu, as it cannot on ", place.runner.gpu->name(), ": ",
+        short_reason(error.info()));
   }
-  return {name};
+  return make(cpu_place(options));
+}
+
+std::vector<std::string> target_names(const std::string& name) {
+  if (name == "cpu:all") return {"cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64"};
+  if (name != "amd:all" && name != "nvidia:all") return {name};
+  std::vector<std::string> names;
+  for (const GpuModel& model : gpu_models()) {
+    std::string_view vendor = model.arch.starts_with("gfx") ? "amd" : "nvidia";
+    if (model.is_tested && name.starts_with(vendor)) names.push_back(cat(vendor, ":", model.arch));
+  }
+  return names;
 }
 
 Chip find_target(const std::string& name) {
@@ -108,6 +138,11 @@ Chip find_target(const std::string& name) {
 }
 
 void check_can_compile_for(const Chip& chip) {
+  if (!is_cpu(chip.kind)) {
+    if (std::string_view lacks = gpu_model(chip.arch).lacks; !lacks.empty())
+      log(LogLevel::warning, chip.arch, " is slower with Weft than it could be: ", lacks);
+    return;
+  }
   if (chip.kind != ChipKind::x86 || (has_feature(chip, "fma") && has_feature(chip, "avx2"))) return;
   bool is_here = chip == host_chip();
   throw Error({.kind = ErrorKind::unsupported,

@@ -21,6 +21,9 @@ struct Runner {
   std::shared_ptr<gpu::Device> gpu = {};
 };
 
+/// Of the GPU; 0 without one.
+int compute_units(const Runner& runner);
+
 struct Place {
   bool reference = false;
   bool has_passes = true;  ///< of the chip; false: the reference runs the program as the frontend gave it

@@ -90,8 +90,12 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
   check_can_compile_for(place.chip);
   log(LogLevel::note, "the saved program is for ", names_of(file.chips()), "; compiling it for ", place.chip);
   auto source = std::make_shared<const ProgramSource>(file.source());
-  ChipProgram program = compile_source(*source, place.chip, decided_by_tunings(place.chip, options), report);
-  return run_on(place.runner, std::move(program), {.source = std::move(source), .file = {}}, std::move(report));
+  return make_at(place, options, [&](const Place& at) {
+    CompileOptions decided = decided_by_tunings(at.chip, options);
+    decided.compute_units = compute_units(at.runner);
+    ChipProgram program = compile_source(*source, at.chip, decided, report);
+    return run_on(at.runner, std::move(program), {.source = source, .file = {}}, report);
+  });
 }
 
 Tensor constant_of(const ProgramSource& source, std::string_view name) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "compile.h"
@@ -65,6 +66,10 @@ ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const 
 /// takes f32 only; after the passes of a chip it may be of another precision. E502 for what it does not do.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
+
+/// What `make(place)` gives; for the device `auto`, the CPU takes a program that the GPU cannot, with a warning.
+std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& options,
+                                    const std::function<std::shared_ptr<Executable>(const Place&)>& make);
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 

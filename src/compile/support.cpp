@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which nodes of a model a device runs: the frontend, the shared passes and the rules of lowering, without compiling.
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -32,7 +33,7 @@ void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const Co
   run_shared_passes(*program, options, report);
   run_chip_passes(*program, context_of(chip, options), options, report);
   for (const Unsupported& refused : unsupported(*program, chip)) {
-    refuse(nodes, numbers, refused.node, cat(refused.what, ": ", refused.why));
+    refuse(nodes, numbers, refused.node, refused.why);
   }
 }
 
@@ -52,7 +53,12 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& path, const C
   for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
   if (program && !place.reference) judge_lowering(std::move(program), place.chip, options, nodes);
   reading.check();
-  return nodes;
+  bool falls_back = options.device == "auto" && place.runner.gpu &&
+                    std::ranges::any_of(nodes, [](const NodeSupport& node) { return !node.why.empty(); });
+  if (!falls_back) return nodes;
+  CompileOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  return find_support(path, on_cpu);
 }
 
 }  // namespace weft

@@ -118,7 +118,7 @@ Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.di
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
   int split = 1;
-  while (split < 8 && blocks * split * 2 <= compute_units(lowering.chip()) && keys >= fewest * split * 2) split *= 2;
+  while (split < 8 && blocks * split * 2 <= lowering.compute_units() && keys >= fewest * split * 2) split *= 2;
   return split;
 }
 

@@ -229,7 +229,7 @@ std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Wind
   if (!is_known) return std::nullopt;
   DepthwiseLine line{static_cast<int>(lanes), static_cast<int>(taps.value()), static_cast<int>(step.value()),
                      step.value() == 1 ? 4 : 2};
-  int64_t items = typical_size(w.rows() * w.groups) / lanes, wanted = int64_t{1024} * compute_units(lowering.chip());
+  int64_t items = typical_size(w.rows() * w.groups) / lanes, wanted = int64_t{1024} * lowering.compute_units();
   while (line.pixels > 1 && items / line.pixels < wanted) line.pixels /= 2;
   return line;
 }

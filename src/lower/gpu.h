@@ -35,8 +35,6 @@ struct TileChoice;
 std::string describe(const TileChoice& choice);
 /// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA).
 int shared_bytes(const GpuTile& tile, DType type);
-/// Compute units that a kernel should fill: of the chip's usual model.
-int compute_units(const Chip& chip);
 
 /// A number for a size that may be symbolic, to choose by: with `each` for each symbol, or the bound next to it.
 int64_t typical_size(const Dim& size, int64_t each = 16);

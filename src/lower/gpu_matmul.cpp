@@ -51,7 +51,7 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
 FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t most_at_once = 4;
   FewRows f{.columns = 4, .threads = 64};
-  if (n < int64_t{8} * compute_units(lowering.chip())) f.columns = 2;
+  if (n < int64_t{8} * lowering.compute_units()) f.columns = 2;
   f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, most_at_once));
   while (f.threads < 256 && f.at_once * f.threads * lanes < k) f.threads *= 2;
   return f;

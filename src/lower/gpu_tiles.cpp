@@ -157,7 +157,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
 
 /// Weft's own candidates for these numbers, the best not first.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
-  int units = compute_units(lowering.chip());
+  int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
   bool has_groups = p.direct && lowering.chip().arch == "sm_90a",
        copies_past = p.direct && lowering.chip().kind == ChipKind::nvidia;
@@ -260,17 +260,6 @@ bool adds_parts(const Chip& chip, const GpuTile& tile) {
 
 bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
   return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
-}
-
-int compute_units(const Chip& chip) {
-  struct Units {
-    std::string_view arch;
-    int count;
-  };
-  constexpr Units known[] = {{"sm_90a", 132}, {"sm_80", 108},  {"gfx90a", 104}, {"gfx942", 304},
-                             {"gfx1030", 80}, {"gfx1100", 96}, {"gfx1151", 40}, {"gfx1201", 64}};
-  const auto* found = std::ranges::find(known, std::string_view(chip.arch), &Units::arch);
-  return found == std::end(known) ? 64 : found->count;
 }
 
 Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n) {

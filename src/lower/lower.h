@@ -12,6 +12,7 @@ struct LowerOptions {
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
   VendorLibraries libraries = {};          ///< GPUs: those that are here are more candidates
   Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's favourite
+  int compute_units = 0;                   ///< GPUs: of the device; 0: of the chip's usual model
 };
 
 /// Turns an optimised program into kernel calls for a chip: regions, views, buffers, kernel sources. Memory is placed
@@ -24,6 +25,7 @@ struct Unsupported {
   std::string source;  ///< the node of the model that it came from
   std::string node;    ///< of the main graph: the If around `source`, else the same
   std::string why;
+  bool is_everywhere = true;  ///< the cpu has no kernel either
 };
 std::vector<Unsupported> unsupported(const Program& program, const Chip& chip);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -92,6 +93,10 @@ tasks::GemmTile Lowering::tile() const {
 }
 
 int Lowering::wave() const { return chip_.kind == ChipKind::amd && chip_.arch.starts_with("gfx9") ? 64 : 32; }
+
+int Lowering::compute_units() const {
+  return options_.compute_units ? options_.compute_units : gpu_model(chip_.arch).compute_units;
+}
 
 int Lowering::lanes_for(int widest_bits) const {
   if (on_gpu()) return std::clamp(128 / widest_bits, 2, 8);
@@ -748,21 +753,30 @@ static std::map<const Module*, const Instruction*> owners_of(const Program& prog
   return owners;
 }
 
+/// What the host must decide, or do itself, between two steps.
+static std::string why_not_on_gpus(const Instruction& i) {
+  if (i.is<NonMaxSuppression>()) return "runs on the cpu only";
+  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
+  if (i.is<HostOp>() || std::ranges::any_of(i.types, is_of_host)) return "texts and containers are on the cpu only";
+  if (!sets_symbols(i) || input_bound_by(i)) return {};
+  return i.is<If>()     ? "branches that the run decides are on the cpu only"
+         : i.is<Loop>() ? "loops are on the cpu only"
+                        : "sizes that the run computes are on the cpu only";
+}
+
 std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
   auto owners = owners_of(program);
-  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
   std::vector<Unsupported> list;
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       std::string why = why_unsupported(i);
-      bool is_hosts = i.is<HostOp>() || std::ranges::any_of(i.types, is_of_host);
-      bool is_bound_later = sets_symbols(i) && !input_bound_by(i);
-      if (!is_cpu(chip.kind) && (is_bound_later || is_hosts || i.is<NonMaxSuppression>())) why = "runs on the cpu only";
+      bool is_everywhere = !why.empty();
+      if (!is_everywhere && !is_cpu(chip.kind)) why = why_not_on_gpus(i);
       if (why.empty()) continue;
       const Instruction* outer = &i;
       for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))
         outer = owner->second;
-      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why});
+      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why, is_everywhere});
     }
   }
   return list;
@@ -770,16 +784,20 @@ std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
 
 /// All of them at once, so that the user sees the whole list.
 static void refuse_unsupported(const Program& program, const Chip& chip) {
+  std::vector<Unsupported> all = unsupported(program, chip);
+  std::set<std::string> named;
   std::string list;
-  for (const Unsupported& refused : unsupported(program, chip))
-    list += cat(list.empty() ? "" : "\n   ", refused.what, " of ",
-                refused.source.empty() ? "the program" : refused.source, ": ", refused.why);
+  for (const Unsupported& refused : all) {
+    std::string place = refused.source.empty() ? cat(refused.what, " of the program") : refused.source;
+    if (named.insert(place).second) list += cat(list.empty() ? "" : "\n   ", place, ": ", refused.why);
+  }
   if (list.empty()) return;
+  bool cpu_does = std::ranges::none_of(all, &Unsupported::is_everywhere);
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E402",
                .what = cat("there is no kernel for some operators on ", chip.arch),
                .why = list,
-               .hint = "--device ref runs everything, slowly"});
+               .hint = cpu_does ? "--device cpu runs all of it" : "--device ref runs everything, slowly"});
 }
 
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options) {

@@ -27,6 +27,8 @@ class Lowering {
   bool on_gpu() const { return !is_cpu(chip_.kind); }
   /// Threads of a GPU that run in step.
   int wave() const;
+  /// Of the GPU, which its kernels should fill.
+  int compute_units() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
   int lanes_for(int widest_bits) const;
   /// How a kernel made of `pointwise<lanes>` over rows x cols is launched.

@@ -16,4 +16,14 @@ std::string code_of(const auto& call) {
   return "none";
 }
 
+/// The whole message; "" when it does not.
+std::string message_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace weft::test

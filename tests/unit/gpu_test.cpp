@@ -5,10 +5,14 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "compile.h"
 #include "compile/places.h"
 #include "errors.h"
+#include "ir/text.h"
+#include "lower/lower.h"
 #include "lower/merge_launches.h"
+#include "ops/registry.h"
 #include "runtime/buckets.h"
 #include "targets/gpu/device.h"
 
@@ -32,6 +36,44 @@ TEST_CASE("gpu: all chips of a vendor as targets") {
     for (const std::string& name : target_names(all)) CHECK(find_target(name).arch == name.substr(name.find(':') + 1));
   }
   CHECK_THROWS_AS(find_target("intel:all"), Error);
+}
+
+TEST_CASE("gpu: a chip that Weft does not compile for is refused, with those that it does") {
+  for (const char* name : {"amd:gfx950", "amd:gfx1153", "amd:gfx9999", "amd:gfx11-generic", "amd:gfx803"}) {
+    INFO(name);
+    std::string text = test::message_of([&] { find_target(name); });
+    CHECK(text.starts_with("error[E204]: chip '" + std::string(name + 4) + "' is not one that Weft compiles for"));
+    CHECK(text.find("it compiles for gfx900, ") != std::string::npos);
+    CHECK(text.find("sm_") == std::string::npos);
+  }
+  for (const char* name : {"nvidia:sm_75", "nvidia:sm_120"})
+    CHECK(test::message_of([&] { find_target(name); }).find("it compiles for sm_80, ") != std::string::npos);
+}
+
+TEST_CASE("gpu: a chip that Weft does not use well is said to be one") {
+  std::string seen;
+  set_logger([&](LogLevel, std::string_view text) { seen += text; });
+  find_target("amd:gfx942");
+  CHECK(seen.empty());
+  find_target("amd:gfx908");
+  set_logger([](LogLevel, std::string_view text) { std::fprintf(stderr, "%.*s\n", int(text.size()), text.data()); });
+  CHECK(seen.find("gfx908 is slower with Weft than it could be: its matrix unit is not used") != std::string::npos);
+}
+
+TEST_CASE("gpu: kernels are chosen for the number of compute units that the device has") {
+  auto program = parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=f16[256,1024]}
+  %w = parameter {name="w", type=f16[1024,1024]}
+  %y = dot %x, %w {type=f32}
+  return "y"=%y
+})",
+                               make_op);
+  auto chosen = [&](int units) {
+    return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps[0].reason;
+  };
+  CHECK(chosen(0) == chosen(304));  // the chip's usual model
+  CHECK(chosen(4) != chosen(304));
 }
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {

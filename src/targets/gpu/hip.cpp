@@ -44,10 +44,11 @@ class Hip final : public Driver {
     check(properties_(&p, ordinal), "describe a device");
     check(version_(&version), "ask for its version");
     std::string arch = p.text(at_arch);
+    int units_each = arch.starts_with("gfx9") ? 1 : 2;  // from gfx10 on HIP counts pairs of compute units
     return {.name = p.text(at_name),
             .chip = chip_named(arch.substr(0, arch.find(':'))),
             .memory = p.at<int64_t>(at_memory),
-            .compute_units = p.at<int>(at_units),
+            .compute_units = p.at<int>(at_units) * units_each,
             .wave = p.at<int>(at_wave),
             .shared_bytes = static_cast<int>(p.at<int64_t>(at_shared)),
             .l2_bytes = p.at<int>(at_l2),
