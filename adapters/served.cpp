@@ -33,6 +33,13 @@ std::vector<Tensor> Served::run(std::span<const Tensor> inputs, const RunOptions
   return results;
 }
 
+/// A context waits for its work before it goes.
+void Served::finish() const {
+  std::vector<Context> idle;
+  std::lock_guard lock(mutex_);
+  idle.swap(idle_);
+}
+
 Tensor host_copy(const Tensor& tensor, const std::string& gpu, void* stream) {
   if (gpu.empty() || tensor.bytes().empty()) return Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
   std::vector<std::byte> bytes(tensor.bytes().size());

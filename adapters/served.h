@@ -17,6 +17,8 @@ class Served {
 
   const Program& program() const { return program_; }
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) const;
+  /// Waits for what runs have queued on streams.
+  void finish() const;
 
  private:
   Context take() const;

@@ -171,7 +171,7 @@ migraphx_status migraphx_experimental_custom_op_set_output_alias(migraphx_experi
                                                                  migraphx_experimental_custom_op_output_alias input) {
   return guarded([&] { given(obj).op.output_alias = input; });
 }
-/// Where an operator runs follows from where Weft's program does.
+/// Custom operators run on the host; one that wants a GPU is refused when its program is compiled for one.
 migraphx_status migraphx_experimental_custom_op_set_runs_on_offload_target(
     migraphx_experimental_custom_op_t obj, migraphx_experimental_custom_op_runs_on_offload_target) {
   return guarded([&] { given(obj); });

@@ -116,6 +116,9 @@ struct UnknownTarget : Error {
 [[noreturn]] void refuse(const std::string& what, const std::string& hint = {});         ///< E210, a bad parameter
 [[noreturn]] void not_supported(const std::string& what, const std::string& hint = {});  ///< E218
 
+/// Prints a warning, once for the process.
+void warn(const std::string& what);
+
 /// Keeps and prints the exception in flight.
 migraphx_status status_of_current_exception() noexcept;
 

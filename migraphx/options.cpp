@@ -97,10 +97,16 @@ migraphx_status migraphx_onnx_options_set_default_dyn_dim_value(migraphx_onnx_op
 }
 /// Loops make as many trips as they say, and results have the size that this gives: nothing is unrolled or padded.
 migraphx_status migraphx_onnx_options_set_default_loop_iterations(migraphx_onnx_options_t onnx_options, int64_t) {
-  return guarded([&] { given(onnx_options); });
+  return guarded([&] {
+    given(onnx_options);
+    warn("default_loop_iterations changes nothing: a loop makes as many trips as the model says");
+  });
 }
 migraphx_status migraphx_onnx_options_set_limit_loop_iterations(migraphx_onnx_options_t onnx_options, int64_t) {
-  return guarded([&] { given(onnx_options); });
+  return guarded([&] {
+    given(onnx_options);
+    warn("limit_loop_iterations changes nothing: a loop makes as many trips as the model says");
+  });
 }
 migraphx_status migraphx_onnx_options_set_external_data_path(migraphx_onnx_options_t onnx_options,
                                                              const char* external_data_path) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapters/variables.h"
+
 namespace weft::mgx {
 namespace {
 
@@ -130,13 +132,21 @@ migraphx_program_parameter_shapes Compiled::parameters() const {
 
 migraphx_shapes Compiled::results() const { return shapes_of(outputs_); }
 
-/// AMD's GPUs are the ones that programs for MIGraphX have memory of.
-std::string Compiled::gpu() const {
+std::string Compiled::amd_gpu() const {
   std::string device = program().device();
-  return gives_outputs_ && device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
+  return device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
 }
 
-migraphx_arguments Compiled::run_late(const migraphx_program_parameters& parameters) const {
+/// AMD's GPUs are the ones that programs for MIGraphX have memory of.
+std::string Compiled::gpu() const { return gives_outputs_ ? amd_gpu() : std::string(); }
+
+void Compiled::wait_for(void* stream) const {
+  if (std::string name = amd_gpu(); !name.empty()) check(weft_gpu_wait(name.c_str(), stream));
+}
+
+/// The values decide what runs, so the host must have them first.
+migraphx_arguments Compiled::run_late(const migraphx_program_parameters& parameters, void* stream) const {
+  wait_for(stream);
   adapters::Values values;
   for (const adapters::LateInput& input : late_.inputs) {
     const migraphx_argument& argument = find(parameters, input.name.c_str());
@@ -147,8 +157,8 @@ migraphx_arguments Compiled::run_late(const migraphx_program_parameters& paramet
   return variants_.get(adapters::key_of(values), [&] { return late_.again(values); })->run(parameters);
 }
 
-migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) const {
-  if (is_guess()) return run_late(parameters);
+migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters, std::optional<void*> stream) const {
+  if (is_guess()) return run_late(parameters, stream.value_or(nullptr));
   GpuResults on_gpu{gpu(), std::vector<std::shared_ptr<void>>(outputs_.size())};
   std::vector<Tensor> inputs;
   for (const Port& port : inputs_) {
@@ -166,8 +176,11 @@ migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters) 
     places[i] = &found->second;
     options.outputs[i] = {places[i]->data(), places[i]->shape.bytes()};
   }
-  if (!on_gpu.gpu.empty())
-    options.on_device = 1, options.allocate = GpuResults::allocate, options.allocate_user = &on_gpu;
+  if (!on_gpu.gpu.empty()) {
+    options.on_device = stream ? 2 : 1, options.stream = stream.value_or(nullptr);
+    options.allocate = GpuResults::allocate, options.allocate_user = &on_gpu;
+  }
+  if (options.on_device != 2) wait_for(stream.value_or(nullptr));
   std::vector<Tensor> results = served_.run(inputs, options);
   migraphx_arguments arguments;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -206,11 +219,28 @@ weft::Graph migraphx_program::graph(const weft::adapters::Values& late_values) c
   return graph;
 }
 
+namespace {
+
+/// What was written for an AMD GPU runs on the best that there is; without GPUs that is the CPU. Where arguments are
+/// memory of a GPU, the program cannot go elsewhere.
+std::string device_for(const std::string& target, bool has_host_memory) {
+  if (target != "gpu") return target;
+  const char* first = weft_gpu(0);
+  if (first) return has_host_memory ? "auto" : first;
+  warn(
+      "there is no GPU here that a driver knows, so programs for the target 'gpu' run on the cpu; `weft devices -v` "
+      "says what was looked for");
+  return "cpu";
+}
+
+}  // namespace
+
 void migraphx_program::compile(const std::string& target, const migraphx_compile_options& how) {
   if (made) refuse("the program is compiled already");
   if (refusal) return;
-  // What was written for an AMD GPU runs on the best that there is.
-  weft::CompileOptions options{.device = target == "gpu" ? "auto" : target, .precision = precision};
+  std::string idle = weft::adapters::idle_variables("MIGRAPHX_", {}, weft::adapters::migraphx_variables());
+  if (!idle.empty()) warn(idle);
+  weft::CompileOptions options{.device = device_for(target, how.offload_copy), .precision = precision};
   bool gives_outputs = target == "gpu" && !how.offload_copy;
   auto bytes = source ? source->bytes : nullptr;
   Late late;

@@ -55,12 +55,19 @@ class Compiled {
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
-  migraphx_arguments run(const migraphx_program_parameters& parameters) const;
+  /// With a stream (null: the driver's default one), a program over memory of an AMD GPU queues its work there and
+  /// returns. Any other run has ended when this returns; it begins when what the stream holds has ended.
+  migraphx_arguments run(const migraphx_program_parameters& parameters, std::optional<void*> stream = {}) const;
+  /// Waits for all that runs have queued.
+  void finish() const { served_.finish(); }
+  /// "amd:0", or "" where no AMD GPU runs the program.
+  std::string amd_gpu() const;
 
  private:
   /// "amd:0" when arguments are memory of that device; "" when they are the host's.
   std::string gpu() const;
-  migraphx_arguments run_late(const migraphx_program_parameters& parameters) const;
+  void wait_for(void* stream) const;
+  migraphx_arguments run_late(const migraphx_program_parameters& parameters, void* stream) const;
 
   std::shared_ptr<const std::string> bytes_;  // of the model, which the program reads
   adapters::Served served_;
@@ -72,9 +79,10 @@ class Compiled {
 
 }  // namespace weft::mgx
 
-/// Of a program: what runs and its stream. Runs have ended when they return, so there is nothing to wait for.
+/// Of a program: what runs, and its stream, the driver's default one.
 struct migraphx_context {
   void* queue = nullptr;
+  std::shared_ptr<weft::mgx::Compiled> made = {};
 };
 
 struct migraphx_program {

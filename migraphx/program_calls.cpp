@@ -226,10 +226,16 @@ migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program
   });
 }
 
-/// `s` is a stream of `name`'s kind; the run has ended when this returns, which is in the order of any stream.
+/// `s` is a stream of `name`'s kind. Only AMD's streams hold work; the HIP facade's have done theirs.
 migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
-                                           migraphx_program_parameters_t params, void*, const char*) {
-  return migraphx_program_run(out, program, params);
+                                           migraphx_program_parameters_t params, void* s, const char* name) {
+  return guarded([&] {
+    given(out);
+    const Compiled& compiled = given(program).compiled();
+    if (!compiled.amd_gpu().empty() && std::string_view(&given(name)) != "ihipStream_t")
+      refuse("the stream is of kind '" + std::string(name) + "'", "runs on an AMD GPU take an 'ihipStream_t'");
+    *out = new migraphx_arguments(compiled.run(given(params), s));
+  });
 }
 
 /// Kernels hold many instructions each, so what a caller can be shown are the results.
@@ -254,10 +260,15 @@ migraphx_status migraphx_program_equal(bool* out, const_migraphx_program_t progr
 }
 
 migraphx_status migraphx_program_experimental_get_context(migraphx_context_t* out, const_migraphx_program_t program) {
-  return guarded([&] { given(out) = &given(program).context; });
+  return guarded([&] {
+    given(program).context.made = program->made;
+    given(out) = &program->context;
+  });
 }
 migraphx_status migraphx_context_finish(const_migraphx_context_t context) {
-  return guarded([&] { given(context); });
+  return guarded([&] {
+    if (given(context).made) context->made->finish();
+  });
 }
 migraphx_status migraphx_context_get_queue(void** out, migraphx_context_t context) {
   return guarded([&] { given(out) = given(context).queue; });

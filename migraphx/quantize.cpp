@@ -127,22 +127,31 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
                                       migraphx_quantize_fp8_options_t options) {
   return guarded([&] {
     given(target);
+    warn("fp8 is simulated: values are rounded to e4m3 and multiplied in f32, which is no faster than f32");
     quantize(given(prog), dots | convolutions | in_fp8, given(options).samples);
   });
 }
 
+/// Names without domains, as MIGraphX gives them, each once.
+static const std::vector<std::string>& onnx_operators() {
+  static const std::vector<std::string> names = [] {
+    std::set<std::string, std::less<>> bare;
+    for (size_t i = 0; const char* name = weft_model_operator(i); ++i) {
+      const char* colon = std::strrchr(name, ':');
+      bare.insert(colon ? colon + 1 : name);
+    }
+    return std::vector<std::string>(bare.begin(), bare.end());
+  }();
+  return names;
+}
+
 migraphx_status migraphx_get_onnx_operators_size(size_t* out) {
-  return guarded([&] {
-    size_t count = 0;
-    while (weft_model_operator(count)) ++count;
-    given(out) = count;
-  });
+  return guarded([&] { given(out) = onnx_operators().size(); });
 }
 
 migraphx_status migraphx_get_onnx_operator_name_at_index(char** out, size_t index) {
   return guarded([&] {
-    const char* name = weft_model_operator(index);
-    if (!name) refuse("there is no operator " + std::to_string(index));
-    given(out) = const_cast<char*>(name);
+    if (index >= onnx_operators().size()) refuse("there is no operator " + std::to_string(index));
+    given(out) = const_cast<char*>(onnx_operators()[index].c_str());
   });
 }

@@ -152,7 +152,11 @@ migraphx_status migraphx_dynamic_dimension_create_min_max(migraphx_dynamic_dimen
 
 migraphx_status migraphx_dynamic_dimension_create_min_max_optimals(migraphx_dynamic_dimension_t* dimension, size_t min,
                                                                    size_t max, migraphx_optimals_t optimals) {
-  return guarded([&] { give(dimension, migraphx_dynamic_dimension(range(min, max, given(optimals).values))); });
+  return guarded([&] {
+    if (!given(optimals).values.empty())
+      warn("optimals of a dynamic dimension change nothing: one program serves every size of the range");
+    give(dimension, migraphx_dynamic_dimension(range(min, max, optimals->values)));
+  });
 }
 
 migraphx_status migraphx_dynamic_dimension_is_fixed(bool* out, const_migraphx_dynamic_dimension_t dimension) {

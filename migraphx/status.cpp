@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <mutex>
+#include <set>
 
 #include "migraphx/handles.h"
 
@@ -24,6 +26,13 @@ migraphx_status keep(const char* text, migraphx_status status) noexcept {
 void refuse(const std::string& what, const std::string& hint) { throw Error(WEFT_USAGE, "E210", what, hint); }
 void not_supported(const std::string& what, const std::string& hint) {
   throw Error(WEFT_UNSUPPORTED, "E218", what, hint);
+}
+
+void warn(const std::string& what) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  std::lock_guard lock(mutex);
+  if (said.insert(what).second) std::fprintf(stderr, "migraphx (weft): warning: %s\n", what.c_str());
 }
 
 migraphx_status status_of_current_exception() noexcept {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <vector>
 
 #include "options.h"
 
@@ -128,14 +129,30 @@ void Driver::run(Stream* stream, Work& work) {
   }
 }
 
+void Driver::run_first(Stream* stream) {
+  Work work = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  stream->running = true;
+  run(stream, work);
+  stream->running = false;
+  ++stream->done;
+}
+
+/// Streams are in no order with each other but for events, so a piece of each may come before anything.
+void Driver::run_others(Stream* stream) {
+  std::vector<Stream*> others(streams.begin(), streams.end());
+  others.push_back(&default_stream);
+  for (Stream* other : others) {
+    if (other == stream || other->running || other->queue.empty()) continue;
+    const Work& next = other->queue.front();
+    if (next.kind != Work::Kind::wait || next.event->stream->done >= next.wanted) run_first(other);
+  }
+}
+
 void Driver::run_until(Stream* stream, u64 count) {
   while (stream->done < count && !stream->queue.empty() && !stream->running) {
-    Work work = std::move(stream->queue.front());
-    stream->queue.pop_front();
-    stream->running = true;
-    run(stream, work);
-    stream->running = false;
-    ++stream->done;
+    if (options().interleave) run_others(stream);
+    run_first(stream);
   }
 }
 

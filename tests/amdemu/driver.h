@@ -112,6 +112,8 @@ struct Driver {
 
  private:
   void run(Stream* stream, Work& work);
+  void run_first(Stream* stream);
+  void run_others(Stream* stream);
   void run_kernel_work(const Work& work);
 };
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python module, and the command over it."""
+import json
 import os
 import subprocess
 import sys
@@ -226,6 +227,66 @@ def driver(*words):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
+    dims = ("--input-dim", "@image", 2, 1, 8, 8)
+    code, out, err = driver("verify", DIGITS, "--cpu", "--fp8", *dims)
+    assert code == 0 and "limit 0.16: passed" in out
+    assert err.count("fp8 is simulated") == 1
+    assert "simulated" in driver("compile", "--help")[1]
+    code, out, _ = driver("verify", DIGITS, "--cpu", "--fp8", "--rms-tol", "0", *dims)
+    assert code == 1 and "limit 0: FAILED" in out
+
+
+def in_python(script, **variables):
+    """What another Python prints, and says."""
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+COMPILE = f"""
+import migraphx
+for target in {{targets}}:
+    program = migraphx.parse_onnx({str(DIGITS)!r}, map_input_dims={{{{"image": [2, 1, 8, 8]}}}})
+    program.compile(migraphx.get_target(target))
+"""
+
+
+def test_the_target_gpu_says_once_that_there_is_none():
+    hidden = {"WEFT_HIP_LIBRARY": "none", "WEFT_CUDA_LIBRARY": "none"}
+    assert "no GPU" not in in_python(COMPILE.format(targets=["cpu"]), **hidden)[1]
+    said = in_python(COMPILE.format(targets=["gpu", "gpu"]), **hidden)[1]
+    assert said.count("there is no GPU here") == 1 and said.count("run on the cpu") == 1
+
+
+@pytest.mark.parametrize("name, words", [
+    ("MIGRAPHX_TRACE_COMPILE", "change nothing in Weft: MIGRAPHX_TRACE_COMPILE"),
+    ("MIGRAPHX_TRACE_COMPIEL", "not known: MIGRAPHX_TRACE_COMPIEL (the nearest is MIGRAPHX_TRACE_COMPILE)")])
+def test_variables_of_migraphx_are_noted_once(name, words):
+    said = in_python(COMPILE.format(targets=["cpu", "cpu"]), **{name: "1"})[1]
+    assert said.count(words) == 1 and said.count("environment variables") == 1
+
+
+@pytest.mark.parametrize("keyword, words", [
+    ("skip_unknown_operators=True", "skip_unknown_operators changes nothing"),
+    ("print_program_on_error=True", "print_program_on_error changes nothing"),
+    ("max_loop_iterations=3", "default_loop_iterations changes nothing"),
+    ("limit_max_iterations=3", "limit_loop_iterations changes nothing"),
+    ("map_dyn_input_dims={'image': [migraphx.shape.dynamic_dimension(1, 8, {4}), 1, 8, 8]}", "optimals of a dynamic dimension"),
+    ("use_debug_symbols=False", "")])
+def test_options_that_change_nothing_say_so_once(keyword, words):
+    script = f"import migraphx\nfor _ in range(2): migraphx.parse_onnx({str(DIGITS)!r}, {keyword})"
+    said = in_python(script)[1]
+    assert said.count("warning") == (1 if words else 0) and words in said
+
+
+def test_operators_have_the_names_that_migraphx_gives():
+    names = migraphx.get_onnx_operators()
+    assert {"Conv", "GroupQueryAttention", "MatMulNBits", "SkipLayerNormalization", "FastGelu"} <= set(names)
+    assert not any(":" in name for name in names) and len(names) == len(set(names))
+
+
 def test_the_command(tmp_path):
     dims = ("--input-dim", "@image", 2, 1, 8, 8)
     assert "output 0: float_type, [2, 10]" in driver("params", DIGITS, *dims)[1]
@@ -262,15 +323,122 @@ print(numpy.array([migraphx.from_gpu(result).tolist() for result in results]).to
 """
 
 
-@pytest.mark.skipif(not (BUILD / "lib/libamdemu.so").exists(), reason="the emulator is built with LLVM's libraries only")
-def test_arguments_on_an_amd_gpu(tmp_path, reference):
-    """Under the emulated driver, whose addresses are none of the host's."""
-    import json
+needs_emulator = pytest.mark.skipif(not (BUILD / "lib/libamdemu.so").exists(),
+                                    reason="the emulator is built with LLVM's libraries only")
 
-    (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "WEFT_CUDA_LIBRARY": "none", "AMDEMU_CHIPS": "gfx1100",
-                                "PYTHONPATH": str(BUILD / "python")}
-    done = subprocess.run([sys.executable, "-c", ON_GPU.format(model=str(DIGITS))], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for got in json.loads(done.stdout):
+
+@needs_emulator
+def test_arguments_on_an_amd_gpu(tmp_path, reference):
+    for got in json.loads(on_amd(tmp_path, ON_GPU)[0]):
         np.testing.assert_allclose(np.reshape(got, (2, 10)), answer(reference, image()), atol=1e-5)
+
+
+ON_STREAMS = """
+import ctypes, gc, json, migraphx, numpy
+
+gc.disable()  # memory that is given back waits for all streams
+HIP = ctypes.CDLL("libamdhip64.so.7")
+BYTES = 2 * 64 * 4
+CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def address(value):
+    return ctypes.c_void_p(value)
+
+
+def pinned(shape, values=None):
+    data = ctypes.c_void_p()
+    assert HIP.hipHostMalloc(ctypes.byref(data), ctypes.c_size_t(4 * int(numpy.prod(shape))), 0) == 0
+    array = numpy.ctypeslib.as_array(ctypes.cast(data, ctypes.POINTER(ctypes.c_float)), shape)
+    array[...] = numpy.nan if values is None else values
+    return array
+
+
+def stream():
+    made = ctypes.c_void_p()
+    assert HIP.hipStreamCreateWithFlags(ctypes.byref(made), 1) == 0
+    return made.value
+
+
+def wait(queue):
+    assert HIP.hipStreamSynchronize(address(queue)) == 0
+
+
+class Request:
+    # Brings an image, runs, takes the result and spoils the image again, all queued on one stream.
+    def __init__(self, queue, seed, has_output=True):
+        self.queue, self.seen = queue, []
+        self.image = pinned((2, 1, 8, 8), numpy.random.default_rng(seed).random((2, 1, 8, 8), dtype=numpy.float32))
+        self.x = migraphx.allocate_gpu(program.get_parameter_shapes()["image"])
+        self.y = migraphx.allocate_gpu(program.get_output_shapes()[0]) if has_output else None
+        self.result, self.note = pinned((2, 10)), CALL(lambda _: self.seen.append(1))
+
+    def start(self):
+        self.seen.clear()
+        x, queue = self.x.data_ptr(), address(self.queue)
+        given = dict(image=self.x, **(dict([("main:#output_0", self.y)]) if self.y else dict()))
+        assert HIP.hipMemcpyHtoDAsync(address(x), address(self.image.ctypes.data), ctypes.c_size_t(BYTES), queue) == 0
+        assert HIP.hipLaunchHostFunc(queue, self.note, None) == 0
+        self.kept = program.run_async(given, self.queue or 0)
+        self.was_asynchronous = not self.seen
+        y = self.kept[0].data_ptr()
+        assert HIP.hipMemcpyDtoHAsync(address(self.result.ctypes.data), address(y), ctypes.c_size_t(80), queue) == 0
+        assert HIP.hipMemsetD8Async(address(x), ctypes.c_ubyte(255), ctypes.c_size_t(BYTES), queue) == 0
+        return self
+
+    def end(self):
+        wait(self.queue)
+        return self.told()
+
+    def told(self):
+        return [self.image.tolist(), self.result.tolist(), self.was_asynchronous]
+
+
+program = migraphx.parse_onnx({model!r}, map_input_dims={{"image": [2, 1, 8, 8]}})
+program.compile(migraphx.get_target("gpu"), offload_copy=False)
+answers = {{}}
+again = Request(stream(), 1)
+answers["a stream"] = again.start().end()
+answers["the default stream"] = Request(None, 2).start().end()
+answers["memory of the program"] = Request(stream(), 3, has_output=False).start().end()
+first, second = Request(stream(), 4).start(), Request(stream(), 5).start()
+answers["one of two streams"], answers["the other of two streams"] = second.end(), first.end()
+before = Request(stream(), 6).start()
+x = numpy.random.default_rng(7).random((2, 1, 8, 8), dtype=numpy.float32)
+waited = program.run({{"image": migraphx.to_gpu(migraphx.argument(x))}})[0]
+answers["a run that is waited for"] = [x.tolist(), numpy.reshape(migraphx.from_gpu(waited).tolist(), (2, 10)).tolist(), True]
+answers["a stream before it"] = before.end()
+plain = Request(None, 8)
+HIP.hipMemcpyHtoDAsync(address(plain.x.data_ptr()), address(plain.image.ctypes.data), ctypes.c_size_t(BYTES), None)
+late = program.run({{"image": plain.x, "main:#output_0": plain.y}})[0]
+answers["a run after a copy in the default stream"] = [
+    plain.image.tolist(), numpy.reshape(migraphx.from_gpu(late).tolist(), (2, 10)).tolist(), True]
+again.result[...] = numpy.nan
+again.start()
+migraphx.gpu_sync()
+answers["gpu_sync"] = again.told()
+refused = ""
+try:
+    program.run_async({{"image": plain.x}}, 0, "CUstream_st")
+except RuntimeError as error:
+    refused = str(error)
+print(json.dumps({{"answers": answers, "refused": refused}}))
+"""
+
+
+def on_amd(tmp_path, script, **variables):
+    """What a Python prints whose AMD driver is the emulated one, whose addresses are none of the host's."""
+    (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
+    return in_python(script.format(model=str(DIGITS)), LD_LIBRARY_PATH=str(tmp_path), WEFT_CUDA_LIBRARY="none",
+                     AMDEMU_CHIPS="gfx1100", **variables)
+
+
+@needs_emulator
+@pytest.mark.parametrize("interleave", ["0", "1"])
+def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
+    """The emulator's streams run when they are waited for, or take turns: work that is in no order gives wrong answers."""
+    found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
+    for name, (x, got, was_asynchronous) in found["answers"].items():
+        np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)
+        assert was_asynchronous or interleave == "1", name
+    assert "of kind 'CUstream_st'" in found["refused"]

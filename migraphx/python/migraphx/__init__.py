@@ -10,8 +10,10 @@
 """
 import ctypes
 import enum
+import functools
 import json
 import pathlib
+import sys
 import tempfile
 import weakref
 
@@ -133,12 +135,8 @@ def _range(address):
 
 
 def _ranges(dims):
-    made_dims = []
-    for dim in dims:
-        low, high = (dim.min, dim.max) if isinstance(dim, shape.dynamic_dimension) else (dim, dim)
-        handle = Handle(made("dynamic_dimension_create_min_max", low, high))
-        handle.kind = "dynamic_dimension"
-        made_dims.append(handle)
+    made_dims = [_one_range(dim if isinstance(dim, shape.dynamic_dimension) else shape.dynamic_dimension(dim, dim))
+                 for dim in dims]
     addresses = (ctypes.c_void_p * len(made_dims))(*(handle.address for handle in made_dims))
     result = Handle(made("dynamic_dimensions_create", addresses, len(made_dims)))
     result.kind = "dynamic_dimensions"
@@ -271,7 +269,9 @@ def from_gpu(a):
 
 
 def gpu_sync():
-    """Runs have ended when they return."""
+    """Waits for all work on the GPU, whichever stream it is queued on."""
+    if hip is not None and (error := hip.hipDeviceSynchronize()):
+        raise RuntimeError(f"hipDeviceSynchronize failed with {error}")
 
 
 class target(Handle):
@@ -382,16 +382,19 @@ class program(Handle):
 
     def run(self, parameters):
         """The results, for a dict of arguments or arrays by name. Other threads of Python go on meanwhile."""
+        return self._results("program_run", parameters)
+
+    def run_async(self, parameters, queue=0, queue_name="ihipStream_t"):
+        """The same, queued on a stream (its address): results are there when what is queued on it has ended."""
+        return self._results("program_run_async", parameters, ctypes.c_void_p(queue), queue_name.encode())
+
+    def _results(self, function, parameters, *queue):
         given = _parameters(parameters)
-        results = Handle(made("program_run", self, given))
+        results = Handle(made(function, self, given, *queue))
         results.kind = "arguments"
         count = get(ctypes.c_size_t, "arguments_size", results)
         return [argument(_address=get(ctypes.c_void_p, "arguments_get", results, i), _owner=(results, given))
                 for i in range(count)]
-
-    def run_async(self, parameters, queue=0, queue_name="ihipStream_t"):
-        """Has run when it returns, which is in order with every queue."""
-        return self.run(parameters)
 
     def sort(self):
         call("program_sort", self)
@@ -443,22 +446,45 @@ def _onnx_options(default_dim_value, default_dyn_dim_value, map_input_dims, map_
 
 
 def _one_range(dim):
-    result = Handle(made("dynamic_dimension_create_min_max", dim.min, dim.max))
+    if dim.optimals:
+        optimals = Handle(made("optimals_create", *size_list(sorted(dim.optimals))))
+        optimals.kind = "optimals"
+        result = Handle(made("dynamic_dimension_create_min_max_optimals", dim.min, dim.max, optimals))
+    else:
+        result = Handle(made("dynamic_dimension_create_min_max", dim.min, dim.max))
     result.kind = "dynamic_dimension"
     return result
+
+
+def _warn_of_idle(skip_unknown_operators, print_program_on_error):
+    if skip_unknown_operators:
+        _warn("skip_unknown_operators changes nothing: a model with operators that are not known is refused")
+    if print_program_on_error:
+        _warn("print_program_on_error changes nothing: the error names the nodes; `weft inspect --ir` prints programs")
+
+
+@functools.cache  # once for the process
+def _warn(text):
+    print("migraphx (weft): warning:", text, file=sys.stderr)
 
 
 def parse_onnx(filename, default_dim_value=0, default_dyn_dim_value=None, map_input_dims=None, map_dyn_input_dims=None,
                skip_unknown_operators=False, print_program_on_error=False, max_loop_iterations=10,
                limit_max_iterations=65535, use_debug_symbols=False):
     """A program of a model. Operators that are not known are always refused, with all of their names."""
+    _warn_of_idle(skip_unknown_operators, print_program_on_error)
     options = _onnx_options(default_dim_value, default_dyn_dim_value, map_input_dims, map_dyn_input_dims, None)
+    if max_loop_iterations != 10:
+        call("onnx_options_set_default_loop_iterations", options, max_loop_iterations)
+    if limit_max_iterations != 65535:
+        call("onnx_options_set_limit_loop_iterations", options, limit_max_iterations)
     return program(_address=made("parse_onnx", filename, options))
 
 
 def parse_onnx_buffer(buffer, default_dim_value=0, default_dyn_dim_value=None, map_input_dims=None,
                       map_dyn_input_dims=None, skip_unknown_operators=False, print_program_on_error=False,
                       external_data_path=""):
+    _warn_of_idle(skip_unknown_operators, print_program_on_error)
     options = _onnx_options(default_dim_value, default_dyn_dim_value, map_input_dims, map_dyn_input_dims,
                             external_data_path)
     return program(_address=made("parse_onnx_buffer", ctypes.c_char_p(bytes(buffer)), len(buffer), options))
@@ -529,7 +555,7 @@ def quantize_int8(prog, t, calibration=(), ins_names=("dot", "convolution")):
 
 
 def quantize_fp8(prog, t, calibration=()):
-    """The same in floats of 8 bits (e4m3)."""
+    """The same in floats of 8 bits (e4m3), simulated: rounded values are multiplied in f32, which saves no time."""
     _calibrated("fp8", prog, t, calibration)
 
 
