@@ -118,6 +118,7 @@ std::shared_ptr<const Compiled> Compiled::variant_for_sizes(const std::vector<Te
 /// On a GPU the values lie there, like any input.
 void Compiled::run_late(OrtKernelContext* kernel, const Binding& binding) const {
   Values values;
+  if (place_.waits_for_default_stream) check(weft_gpu_wait(place_.gpu->name.c_str(), nullptr));
   for (size_t i = 0; i < late_.size(); ++i) {
     const OrtValue* value = nullptr;
     ok(api.ort->KernelContext_GetInput(kernel, binding.late[i], &value));

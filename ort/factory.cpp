@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <span>
 
 #include "ort/api.h"
@@ -86,6 +87,10 @@ std::string asked_id(const OrtSessionOptions* session, const std::string& name) 
 OrtEp* Factory::create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
                        const OrtLogger* logger) const {
   try {
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      if (std::string idle = idle_variables(); !idle.empty()) Log(logger).warning(idle);
+    });
     const Device& device = chosen_device(offered, asked_id(session, name_));
     return new Provider(read_settings(name_, device, session), memory_of(device), logger);
   } catch (const Error& error) {

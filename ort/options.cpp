@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <string_view>
 
+#include "adapters/variables.h"
 #include "ort/device.h"
 #include "weft/weft.hpp"
 
@@ -88,28 +88,12 @@ const Row rows[] = {
 #undef OPTION
 };
 
-/// Changes of a letter that lead from one word to the other.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 const Row& find_row(const std::string& spelt) {
   std::string_view name = spelt;
   if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   auto row = std::ranges::find(rows, name, &Row::name);
   if (row != std::end(rows)) return *row;
-  auto nearest = std::ranges::min_element(rows, {}, [&](const Row& r) { return distance(name, r.name); });
-  refuse("E202", "there is no option '" + spelt + "'", std::string("the nearest is ") + nearest->name);
+  refuse("E202", "there is no option '" + spelt + "'", "the nearest is " + adapters::nearest(name, option_names()));
 }
 
 std::string variable_of(const char* name) {
@@ -221,6 +205,9 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
     if (!text.empty()) set(options, device, row, name, text);
   }
   arena_limit(options.default_memory_arena_cfg);  // parses, or throws
+  options.disable_caching |= options.disable_compiled_model_caching;
+  if (options.fp8_enable)
+    options.notes.emplace_back("fp8_enable is simulated: values are rounded to e4m3 and multiplied in f32, no faster");
   check_device(options, device, has_id);
   check_numbers(options);
   check_precisions(options);
@@ -228,6 +215,22 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
   note_tuning(options);
   options.device = device.name;
   return options;
+}
+
+/// Variables of AMD's providers for what Weft has no option for.
+static const std::vector<std::string> idle = {
+    "ORT_MIGRAPHX_ALLOCATOR_POOL",         "ORT_MIGRAPHX_ALLOW_CROSS_BATCH_OPS", "ORT_MIGRAPHX_BATCH_SHAPE_PROFILE",
+    "ORT_MIGRAPHX_BORROW_OUTPUTS",         "ORT_MIGRAPHX_COMPILE_TARGET",        "ORT_MIGRAPHX_DUMP_EP_CONTEXT_MODEL",
+    "ORT_MIGRAPHX_FORCE_ZERO_ALL_OUTPUTS", "ORT_MIGRAPHX_LEGACY_COMPUTE_SYNC",   "ORT_MIGRAPHX_PROBLEM_CACHE"};
+
+std::string idle_variables() {
+  std::vector<std::string> used;
+  for (const Row& row : rows) {
+    if (row.has_variable) used.push_back(variable_of(row.name));
+  }
+  std::string own = adapters::idle_variables("ORT_MIGRAPHX_", used, idle);
+  std::string others = adapters::idle_variables("MIGRAPHX_", {}, adapters::migraphx_variables());
+  return own + (own.empty() || others.empty() ? "" : "; ") + others;
 }
 
 std::vector<std::string> option_names() {

@@ -52,4 +52,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
 /// Names of all options.
 std::vector<std::string> option_names();
 
+/// A line about variables of AMD's that are set and change nothing; "" where there are none.
+std::string idle_variables();
+
 }  // namespace weft::ort

@@ -32,6 +32,47 @@ def test_a_session_by_name(name):
     assert assigned(made) == {name: 3}
 
 
+def test_the_name_that_onnxruntime_keeps_for_itself():
+    """Its Python drops this name without a word; after register() the session has the provider, and shows the name."""
+    made = session(mlp(), name="MIGraphXExecutionProvider")
+    assert made.get_providers() == ["MIGraphXExecutionProvider", "CPUExecutionProvider"]
+    assert assigned(made) == {NAME: 3}
+    half = session(mlp(), {"migraphx_fp16_enable": "1"}, name="MIGraphXExecutionProvider")
+    assert half.get_provider_options()["MIGraphXExecutionProvider"]["migraphx_fp16_enable"] == "1"
+    x = {"x": numbers(3, 64)}
+    assert 0 < np.abs(made.run(None, x)[0] - half.run(None, x)[0]).max()
+
+
+def test_a_session_without_the_provider_that_it_asked_for_is_an_error(monkeypatch):
+    from onnxruntime_ep_weft import _sessions
+
+    monkeypatch.setattr(_sessions, "_translated", set())  # as before register() translated the name
+    with pytest.raises(RuntimeError, match="asked for MIGraphXExecutionProvider, and has CPUExecutionProvider only"):
+        session(mlp(), name="MIGraphXExecutionProvider")
+
+
+@pytest.mark.parametrize("name, words", [
+    ("ORT_MIGRAPHX_FP16_ENABEL", "not known: ORT_MIGRAPHX_FP16_ENABEL (the nearest is ORT_MIGRAPHX_FP16_ENABLE)"),
+    ("ORT_MIGRAPHX_COMPILE_TARGET", "change nothing in Weft: ORT_MIGRAPHX_COMPILE_TARGET"),
+    ("MIGRAPHX_TRACE_EVAL", "change nothing in Weft: MIGRAPHX_TRACE_EVAL"),
+    ("MIGRAPHX_TRACE_EVALL", "not known: MIGRAPHX_TRACE_EVALL (the nearest is MIGRAPHX_TRACE_EVAL)")])
+def test_variables_that_change_nothing_are_noted_once(provider, tmp_path, monkeypatch, name, words):
+    (tmp_path / "model.onnx").write_bytes(mlp().SerializeToString())
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("ORT_MIGRAPHX_DUMP_MODEL_OPS", "0")
+    said = python(provider, "-c", TWICE.format(path=str(tmp_path / "model.onnx"))).stderr
+    assert said.count(words) == 1 and said.count("environment variables that") == 1
+    assert "DUMP_MODEL_OPS" not in said
+
+
+TWICE = """
+import onnxruntime as ort, onnxruntime_ep_weft
+onnxruntime_ep_weft.register()
+for _ in range(2):
+    ort.InferenceSession({path!r}, providers=['WeftExecutionProvider'])
+"""
+
+
 def test_the_classic_name_by_device():
     settings = ort.SessionOptions()
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")

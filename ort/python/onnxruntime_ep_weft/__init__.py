@@ -7,7 +7,8 @@
     onnxruntime_ep_weft.register()
     session = ort.InferenceSession("model.onnx", providers=["WeftExecutionProvider"])
 
-Scripts that say "MIGraphXExecutionProvider" or "ROCMExecutionProvider" run unchanged after
+"MIGraphXExecutionProvider" and "ROCMExecutionProvider" are names of it as well. Scripts that say so, with any version of
+onnxruntime, run unchanged after
 
     import onnxruntime_ep_weft.classic
 """
@@ -42,6 +43,10 @@ def register() -> None:
 
     from . import _sessions
 
-    if not any(device.ep_name == get_ep_name() for device in onnxruntime.get_ep_devices()):
+    offered = {device.ep_name for device in onnxruntime.get_ep_devices()}
+    native = set(onnxruntime.get_available_providers()) - offered
+    if get_ep_name() not in offered:
         onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
-    _sessions.forbid_fallback(_NAMES)
+    _sessions.watch(_NAMES, get_ep_name())
+    # onnxruntime's Python keeps this name for a provider that its wheels are built without, and drops it without a word.
+    _sessions.translate({"MIGraphXExecutionProvider"} - native)

@@ -6,52 +6,57 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_inference_collection as collection
 
 _Session = collection.InferenceSession
-_forbids_fallback = False
+_own = ""  # the provider that works by name everywhere
+_names = set()  # the provider's names
+_translated = set()  # those of them that onnxruntime's Python does not pass on
 
 
 def _name(provider):
     return provider[0] if isinstance(provider, tuple) else provider
 
 
-def forbid_fallback(names):
-    """A session that names one of these providers raises when it cannot have it; so does one that was given providers by
-    device, whichever they are."""
-    global _forbids_fallback
-    if _forbids_fallback:
+def translate(names):
+    """From now on sessions get the provider for these names too, and show the name that was asked for."""
+    _translated.update(names)
+
+
+def watch(names, own):
+    """A session that names one of the provider's names raises when it cannot have it; so does one that was given
+    providers by device, whichever they are."""
+    global _own
+    if _own:
         return
-    _forbids_fallback = True
+    _own = own
+    _names.update(names)
     make = _Session._create_inference_session
 
     @functools.wraps(make)
     def create(self, providers, provider_options, disabled_optimizers=None):
+        asked = [_name(provider) for provider in providers or () if _name(provider) in _names]
         by_device = not providers and self._sess_options is not None and self._sess_options.has_providers()
-        if by_device or any(_name(provider) in names for provider in providers or ()):
+        if asked or by_device:
             self._enable_fallback = False
-        make(self, providers, provider_options, disabled_optimizers)
-
-    _Session._create_inference_session = create
-
-
-def rename(classic, own):
-    """Sessions that ask for one of the names in `classic` get the provider `own`, and see the name that they know."""
-    make = _Session._create_inference_session
-
-    @functools.wraps(make)
-    def create(self, providers, provider_options, disabled_optimizers=None):
-        asked = [_name(provider) for provider in providers or () if _name(provider) in classic]
-        if not asked:
-            return make(self, providers, provider_options, disabled_optimizers)
-        self._enable_fallback = False
-        providers, options = _pairs(providers, provider_options)
-        if _takes_names():
-            make(self, [own if p in classic else p for p in providers], options, disabled_optimizers)
+        classic = [name for name in asked if name in _translated]
+        if classic:
+            _make_translated(make, self, classic[0], providers, provider_options, disabled_optimizers)
         else:
-            _add_by_device(self, own, options[providers.index(asked[0])])
-            make(self, None, None, disabled_optimizers)
-        self._providers = [asked[0] if p == own else p for p in self._providers]
-        self._provider_options = {asked[0] if p == own else p: o for p, o in self._provider_options.items()}
+            make(self, providers, provider_options, disabled_optimizers)
+        missing = [name for name in asked if name not in self._providers and name not in classic[1:]]
+        if missing:
+            raise RuntimeError(f"the session was asked for {missing[0]}, and has {', '.join(self._providers)} only")
 
     _Session._create_inference_session = create
+
+
+def _make_translated(make, session, shown, providers, provider_options, disabled_optimizers):
+    providers, options = _pairs(providers, provider_options)
+    if _takes_names():
+        make(session, [_own if p in _translated else p for p in providers], options, disabled_optimizers)
+    else:
+        _add_by_device(session, _own, options[providers.index(shown)])
+        make(session, None, None, disabled_optimizers)
+    session._providers = [shown if p == _own else p for p in session._providers]
+    session._provider_options = {shown if p == _own else p: o for p, o in session._provider_options.items()}
 
 
 def offer(names):

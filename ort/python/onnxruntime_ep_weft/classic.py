@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of AMD's providers, for scripts that are not to be changed: import this once, before sessions are made.
 
-onnxruntime's Python module keeps "MIGraphXExecutionProvider" for a provider of its own that its wheels are built without,
-and drops it without a word. So the name is translated on the way in, and back where the session shows its providers.
+It registers the library, lists the names where scripts look for them, and translates both on the way in and back where the
+session shows its providers, so that versions of onnxruntime that take no plug-in by name serve them too.
 """
-from . import _sessions, get_ep_name, register
+from . import _sessions, register
 
 NAMES = ["MIGraphXExecutionProvider", "ROCMExecutionProvider"]
 
 register()
-_sessions.rename(NAMES, get_ep_name())
+_sessions.translate(NAMES)
 _sessions.offer(NAMES)
