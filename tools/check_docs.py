@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the Markdown pages of the tree: links to files and headings lead somewhere, and no sentence has more words than LONGEST."""
+import pathlib
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LONGEST = 35
+CODE = re.compile(r"```.*?```|^    [^\n]*$", re.S | re.M)
+MADE = re.compile(r"<!-- figures: \w+ -->.*?<!-- end -->", re.S)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+WORD = re.compile(r"[A-Za-z0-9][\w'/.-]*")
+
+
+def pages():
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True, text=True, check=True)
+    return [ROOT / line for line in sorted(set(listed.stdout.splitlines())) if (ROOT / line).is_file()]
+
+
+def anchors(page):
+    """Of the headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ +(.*)$", CODE.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken(page):
+    for link in LINK.findall(CODE.sub("", page.read_text())):
+        if ":" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            yield link
+
+
+def sentences(text):
+    text = MADE.sub("", CODE.sub("", text))
+    text = re.sub(r"`[^`]*`", "code", LINK.sub("link", text))
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.) ?)", text):
+        for part in block.split("|") if block.startswith("|") else [block]:
+            yield from re.split(r"(?<=[.!?:;])\s+", " ".join(part.split()))
+
+
+def main():
+    faults = []
+    for page in pages():
+        name = page.relative_to(ROOT)
+        faults += [f"{name}: the link {link} leads nowhere" for link in broken(page)]
+        for sentence in sentences(page.read_text()):
+            if (words := len(WORD.findall(sentence))) > LONGEST:
+                faults.append(f"{name}: {words} words, at most {LONGEST}: {sentence[:100]} ...")
+    if faults:
+        raise SystemExit("\n".join(faults))
+    print(f"documents: {len(pages())} pages, links lead somewhere, sentences of at most {LONGEST} words")
+
+
+if __name__ == "__main__":
+    main()
