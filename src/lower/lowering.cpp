@@ -193,7 +193,11 @@ void Lowering::choose_slots(const Module& module, const std::vector<int>& slots)
 std::optional<int> Lowering::slot_of(Value value) const {
   auto found = slots_.find(value.def);
   if (found == slots_.end() || found->second[value.index] < 0) return std::nullopt;
-  return found->second[value.index];
+  int slot = found->second[value.index];
+  // What an output shows under other sizes may be computed before a step tells those.
+  const Dims& sizes = plan_.buffers[static_cast<size_t>(slot)].shape.dims;
+  return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? std::optional(slot)
+                                                                                      : std::nullopt;
 }
 
 bool Lowering::is_load_time(Value value) const {

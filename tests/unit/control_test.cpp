@@ -91,6 +91,26 @@ TEST_CASE("control: a size that the data gives") {
   CHECK(results[3][2] == vector_of({5, 10}, DType::i64));
 }
 
+TEST_CASE("control: a result under sizes that are told after it is computed") {
+  constexpr const char* text = R"(program "late"
+symbol n min=0
+symbol m min=0
+module main {
+  %x = parameter {name="x", type=f32[6]}
+  %s = parameter {name="s", type=i64[2]}
+  %a = add %x, %x
+  %b = bind %s {symbols=[n, m]}
+  %y = reshape %a {dims=[n, m]}
+  return "y"=%y
+})";
+  std::vector<Inputs> cases;
+  for (double rows : {1, 2, 6})
+    cases.push_back({vector_of({1, 2, 3, 4, 5, 6}), vector_of({rows, 6 / rows}, DType::i64)});
+  auto results = run_everywhere(text, cases);
+  CHECK(results[1][0].dims == std::vector<int64_t>{2, 3});
+  CHECK(to_doubles(results[1][0]) == std::vector<double>{2, 4, 6, 8, 10, 12});
+}
+
 TEST_CASE("control: memory of run-time sizes is used again, by one context for itself") {
   const std::string text = positive;
   auto cpu = compiled(text, "cpu");
