@@ -403,13 +403,13 @@ def node_cases(rows, page):
     """ONNX's own cases by the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
-        return "Their count by the public interface is not kept yet."
+        return "not counted yet through the public interface."
     parts = []
     for row in rows:
-        values, of = row["values"], row["of"]
-        total = sum(values.get(key, 0) for key in ("right", "wrong", "refused"))
-        parts.append(f"{values['right']:,} of {total:,} right on `{of['device']}`" + (f" in {of['precision']}" if "precision" in of else ""))
-    return "Through " + rows[0]["of"]["through"] + ": " + ", ".join(parts) + "."
+        total = sum(row["values"].get(key, 0) for key in ("right", "wrong", "refused"))
+        precision = f" in {row['of']['precision']}" if "precision" in row["of"] else ""
+        parts.append(f"{row['values']['right']:,} of {total:,} right on `{row['of']['device']}`{precision}")
+    return f"{', '.join(parts)}, through {rows[0]['of']['through']}."
 
 
 def memory(rows, page):
