@@ -439,11 +439,13 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   save(*compiled, folder.path / "many.weft", targets);
   compiled->save(folder.path / "one.weft");
   SavedFile many(map_file(folder.path / "many.weft"));
-  REQUIRE(many.chips().size() == 4);
-  CHECK(many.chips()[0] == host_chip());
-  CHECK(many.chips()[3].arch == "gfx1100");
+  // A processor that is no more than a level (WEFT_CPU) is one of the targets.
+  const bool is_level = host_chip() == chip_named("x86-64-v3") || host_chip() == chip_named("x86-64-v4");
+  REQUIRE(many.chips().size() == (is_level ? 3 : 4));
+  CHECK(many.chips().front() == host_chip());
+  CHECK(many.chips().back().arch == "gfx1100");
   std::set<const std::byte*> places;
-  for (size_t i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < many.chips().size(); ++i) {
     for (const Tensor& constant : many.program(i).plan.constants) {
       if (constant.dims == std::vector<int64_t>{3, 2}) places.insert(constant.data.data());
     }
