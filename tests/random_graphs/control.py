@@ -4,7 +4,7 @@ computed here trip by trip, node by node, so that each of their values is known 
 """
 
 import numpy as np
-from draw import FLOATS, Skip, Value, check_sane, is_exact, names_read
+from draw import FLOATS, Skip, Value, check_sane, names_read
 from onnx import helper
 from operators import draws
 
@@ -57,7 +57,7 @@ def run_steps(steps, known):
         plain, wide = step.compute(operands)
         for old, p, w in zip(step.results, plain, wide):
             check_sane(Value(old.name, p, w, False))
-            if old.exact and not is_exact(w, p.dtype):
+            if not old.stays_exact(w, p.dtype):
                 raise Skip
             values[old.name] = (p, w)
     return values
@@ -71,7 +71,7 @@ def outside(node, d):
 
 def placed(d, node, compute, exact):
     plain, wide = compute(outside(node, d))
-    values = [Value(name, np.asarray(p), np.asarray(w), e and is_exact(w, p.dtype)) for name, p, w, e in zip(node.output, plain, wide, exact)]
+    values = [d.valued(name, np.asarray(p), np.asarray(w), e) for name, p, w, e in zip(node.output, plain, wide, exact)]
     return d.keep(node, compute, values)
 
 
@@ -138,7 +138,7 @@ def make_loop(d, trips, carried, build, known=0.4):
     names = d.fresh(2 + len(carried))
     number = Value(names[0], np.array(0), np.array(0), True)
     goes_on = Value(names[1], np.array(True), np.array(True), True)
-    own = [Value(n, v.plain, v.wide, v.exact) for n, v in zip(names[2:], carried)]
+    own = [Value(n, v.plain, v.wide, v.exact, stored=v.stored) for n, v in zip(names[2:], carried)]
     body, more, results, rows = build([number, goes_on, *own])
     given_back = [v.name for v in [more, *results, *rows]]
     if len(set(given_back)) != len(given_back):
@@ -196,8 +196,8 @@ def scan(d, name):
     moved = (np.moveaxis(x.plain, axis, 0), np.moveaxis(x.wide, axis, 0))
     state = d.weight(d.array(moved[0].shape[1:], x.dtype))
     names = d.fresh(2)
-    mine = Value(names[0], state.plain, state.wide, state.exact)
-    row = Value(names[1], moved[0][0], moved[1][0], x.exact)
+    mine = Value(names[0], state.plain, state.wide, state.exact, stored=state.stored)
+    row = Value(names[1], moved[0][0], moved[1][0], x.exact, stored=x.stored)
     body = body_of(d, [mine, row])
     after = body.add("Add", mine, row, exact=True) if d.chance(0.5) else next_of(body, mine, False)
     out = made_in(body, lambda v: v.plain.size < 200)

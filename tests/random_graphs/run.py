@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--seed S] [--count N] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs against three judges.
+"""run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs.
 
 Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64; onnxruntime
 must agree with that too, or the graph says nothing about Weft. Weft runs it on each device, where it has open sizes at other
-sizes too, and sometimes with weights in f16. Graphs run in processes of their own, so a crash is one failed graph. Prints a
-line for each failure, and at the end what was seen: graphs, operators, in how many of them each pass changed something,
-refusals by code. `ref:CHIP` is the reference after the passes for that chip: it judges passes without compiling a kernel; `NAME/N` is
-every Nth graph. Exit code 1 on a failure, or when an operator or a pass was seen less often than its share: 50 and 100 times in 10,000.
+sizes too. A seed also decides a precision, f32 or one that keeps values in 16 bits, unless --precision does: devices with
+kernels run in it, and are judged by ref and by how far rounding can move the answers (tools/precision.cpp). Graphs run in
+processes of their own, so a crash is one failed graph. Prints a line for each failure with the command that repeats it,
+and at the end what was seen: graphs, operators, in how many of them each pass changed something, refusals by code.
+`ref:CHIP` is the reference after the passes for that chip: it judges passes without compiling a kernel; `NAME/N` is every
+Nth graph; `amd:0` is an emulated GPU where AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or when an operator or a
+pass was seen less often than its share: 50 and 100 times in 10,000.
 """
 import argparse
 import collections
@@ -16,27 +19,35 @@ import contextlib
 import json
 import multiprocessing
 import os
+import select
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 BUILD = Path(os.environ.get("WEFT_BUILD", Path(__file__).resolve().parents[2] / "build" / "release"))
 os.environ.setdefault("WEFT_BUILD", str(BUILD))
 sys.path.insert(0, str(BUILD / "python"))
+if "AMDEMU_CHIPS" in os.environ:
+    os.environ.setdefault("WEFT_HIP_LIBRARY", str(BUILD / "lib" / "libamdemu.so"))
 
 import graphs  # noqa: E402
 from node_cases import cases  # noqa: E402
 from draw import session_of  # noqa: E402
+from places import keep_count  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
 
-SECONDS = 120  # for one graph
+SECONDS = 600  # for one graph, on a machine that is busy
+MOST_TEXT = 400  # of a failure
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes
 # A result of theirs may have one element where another is to have several: which, only the run tells.
 BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
-NARROW = 0.01  # what f16 may cost beside the largest element
 # No kernels are compiled for these; what the passes of one kind of chip alone do is seen on a few graphs each.
 PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
@@ -51,16 +62,9 @@ def judged_by_onnxruntime(model, d, names):
     return next(filter(None, (graphs.difference(*pair) for pair in pairs)), "")
 
 
-def wrong_answers(program, given, values, slack=1.0):
+def wrong_answers(program, given, values):
     answers = program.run(given)
-    return [text for v in values if (text := graphs.difference(v, answers[v.name], slack))]
-
-
-def is_smooth(d):
-    """Nothing in the graph jumps, so that a little less precision is a little less in the answers."""
-    of_values = ("Shape", "Size", "Range", "Gather", "Concat", "Unsqueeze", "Squeeze", "Expand", "Reshape", "ConstantOfShape")
-    results = [(step.node.op_type, v) for step in d.steps for v in step.results]
-    return all(v.dtype == "float32" or (v.dtype == "int64" and op in of_values) for op, v in results)
+    return [text for v in values if (text := graphs.difference(v, answers[v.name]))]
 
 
 def compiled(device, d, model, seen):
@@ -84,10 +88,10 @@ def note_passes(program, seen):
         seen["passes"][name] = max(seen["passes"].get(name, 0), int(count > 0))
 
 
-def check_on(device, d, model, other, seen):
+def check_on(device, d, symbols, other, seen):
     import weft
 
-    program, is_open = compiled(device, d, model, seen)
+    program, is_open = compiled(device, d, d.model(symbols).SerializeToString(), seen)
     note_passes(program, seen)
     try:
         wrong = wrong_answers(program, graphs.feeds(d), d.outputs())
@@ -105,35 +109,117 @@ def check_on(device, d, model, other, seen):
         except weft.Error as error:
             if error.code not in SIZES:
                 raise
-    if device == "ref:cpu" and is_open and is_smooth(d):
-        narrow = weft.compile(model, device=device, precision="f16")
-        note_passes(narrow, seen)
-        texts = wrong_answers(narrow, graphs.feeds(d), d.outputs(), NARROW)
-        seen["wrong"] += [f"{device}, weights in f16: {text}" for text in texts]
 
 
-def check_graph(seed, devices):
+class Judge:
+    """weft-precision, which runs a graph in a precision and judges the answers; started again after a crash."""
+
+    process = None
+
+    def ask(self, device, precision, folder):
+        if self.process is None:
+            self.process = subprocess.Popen([BUILD / "bin" / "weft-precision"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdin.write(f"{device} {precision} {folder}\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], SECONDS)[0]:
+            why = f"took more than {SECONDS} s"
+        elif line := self.process.stdout.readline():
+            return line.strip().partition(" ")[2]
+        else:
+            why = f"weft-precision ended with {self.process.wait()}"
+        self.process.kill()
+        self.process = None
+        return f"wrong: {why}"
+
+
+judge = Judge()
+
+
+def check_narrow(device, d, symbols, other, seen):
+    """The graph in its precision, with open sizes or, where it is refused with them, without."""
+    import weft
+
+    if device.startswith("ref"):
+        note_passes(weft.compile(d.model({}).SerializeToString(), device=device, precision=d.precision), seen)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        for sizes in (symbols, {}) if symbols else ({},):
+            (folder / "model.onnx").write_bytes(d.model(sizes).SerializeToString())
+            write_inputs(folder, graphs.feeds(d))
+            if sizes and other:
+                (folder / "other").mkdir()
+                write_inputs(folder / "other", other[0])
+            elif (folder / "other").exists():
+                shutil.rmtree(folder / "other")
+            verdict, _, rest = judge.ask(device, d.precision, folder).partition(" ")
+            if verdict == "right":
+                known, _, unknown, *_ = rest.split()
+                seen["known"] += int(known)
+                seen["unknown"] += int(unknown)
+                return
+            if sizes and rest[:4] in (*SIZES, "E122", "E140", "E151", "E159"):
+                continue
+            where = f"{device} in {d.precision}: {rest}"
+            seen["wrong" if verdict == "wrong:" else "refused"].append(where if verdict == "wrong:" else f"{rest[:4]} {where}")
+            return
+    finally:
+        shutil.rmtree(folder)
+
+
+def write_inputs(folder, given):
+    for k, (name, array) in enumerate(given.items()):
+        (folder / f"input_{k}.pb").write_bytes(numpy_helper.from_array(array, name).SerializeToString())
+
+
+def part_for(device, d):
+    """The graph without nodes that a GPU has no kernel for, as sizes that data decide."""
+    import weft
+
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        file.write(d.model({}).SerializeToString())
+        file.flush()
+        nodes = weft.support(file.name, device=device)["nodes"]
+    return d.without({number for number, node in enumerate(nodes) if not node["supported"]})
+
+
+def check_graph(seed, devices, precision):
     """What Weft makes of the graph: a dictionary of plain data."""
     import weft
 
-    d = graphs.draw_graph(seed)
+    d = graphs.draw_graph(seed, precision)
     symbols = graphs.open_sizes(d)
-    model = d.model(symbols).SerializeToString()
     other = graphs.other_sizes(d, symbols)
     named = {f"{n.domain or 'ai.onnx'}:{n.op_type}" for n in all_nodes(d.nodes)}
-    seen = {"seed": seed, "operators": sorted(named), "passes": {}, "sizes": 0, "wrong": [], "refused": []}
+    seen = empty_of(seed) | {"operators": sorted(named), "precision": d.precision}
     for device in devices_of(seed, devices):
         try:
-            check_on(device, d, model, other, seen)
+            check_device(device, d, symbols, other, seen)
         except weft.UnsupportedError as error:
             seen["refused"].append(f"{error.code} {device}: {error}")
         except weft.Error as error:
             by_data = error.code in (*SIZES, "E151") and any(name in BY_DATA for name in named)
             seen["refused" if by_data else "wrong"].append(f"{error.code + ' ' if by_data else ''}{device}: {error}")
-    if seen["wrong"]:
+    if seen["wrong"] and not any(" in " in text.split(": ")[0] for text in seen["wrong"]):
         names = {text.split(": ")[1].split()[0].split("[")[0] for text in seen["wrong"]}
-        seen["judges_differ"] = judged_by_onnxruntime(model, d, names)
+        seen["judges_differ"] = judged_by_onnxruntime(d.model(symbols).SerializeToString(), d, names)
     return seen
+
+
+def check_device(device, d, symbols, other, seen):
+    has_all = device.startswith(("ref", "cpu"))
+    part = d if has_all else part_for(device, d)
+    if not part.nodes:
+        return
+    if d.precision == "f32" or device.startswith("ref"):
+        check_on(device, part, symbols, other if has_all else None, seen)
+    if d.precision != "f32" and device != "ref":
+        check_narrow(device, part, symbols, other, seen)
+    seen["kernels"] += not device.startswith("ref")
+
+
+def empty_of(seed):
+    return {"seed": seed, "operators": [], "passes": {}, "sizes": 0, "kernels": 0, "known": 0, "unknown": 0, "precision": "",
+            "wrong": [], "refused": []}  # fmt: skip
 
 
 def devices_of(seed, devices):
@@ -151,8 +237,8 @@ def all_nodes(nodes):
             yield from all_nodes(attribute.g.node)
 
 
-def check_graphs(seeds, devices):
-    return [check_graph(seed, devices) for seed in seeds]
+def check_graphs(seeds, context):
+    return [check_graph(seed, *context) for seed in seeds]
 
 
 def serve(pipe, work, context):
@@ -194,10 +280,10 @@ class Worker:
             return answer
         if len(seeds) > 1:
             return [seen for seed in seeds for seen in self.seen_of([seed])]
-        return [{"seed": seeds[0], "operators": [], "passes": {}, "sizes": 0, "wrong": [answer], "refused": []}]
+        return [empty_of(seeds[0]) | {"wrong": [answer]}]
 
 
-def report(seen, keep):
+def report(seen, devices, precision, keep):
     """Prints a failure and keeps the model; true if it is one."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
@@ -207,29 +293,35 @@ def report(seen, keep):
         print(f"seed {seen['seed']}: the judges differ: {seen['judges_differ']}; {seen['wrong'][0]}", flush=True)
         return False
     for text in seen["wrong"]:
-        print(f"seed {seen['seed']}: {text}", flush=True)
+        print(f"seed {seen['seed']}: {text[:MOST_TEXT]}", flush=True)
+    asked = ["--devices", ",".join(devices_of(seen["seed"], devices)), *(["--precision", precision] if precision else [])]
+    repeat = shlex.join(["tests/random_graphs/run.py", "--seed", str(seen["seed"]), "--count", "1", *asked])
+    print(f"seed {seen['seed']}: again: {emulated()}./x python {repeat}", flush=True)
     if keep:
-        keep_graph(seen, keep / f"seed{seen['seed']}")
+        keep_graph(seen, precision, keep / f"seed{seen['seed']}")
     return True
 
 
-def keep_graph(seen, folder):
+def emulated():
+    return f"AMDEMU_CHIPS={os.environ['AMDEMU_CHIPS']} " if "AMDEMU_CHIPS" in os.environ else ""
+
+
+def keep_graph(seen, precision, folder):
     """The model with the inputs that it failed with, as `weft reduce FOLDER/model.onnx SMALL --input FOLDER` takes them."""
     folder.mkdir(parents=True, exist_ok=True)
-    d = graphs.draw_graph(seen["seed"])
+    d = graphs.draw_graph(seen["seed"], precision)
     symbols = graphs.open_sizes(d)
     other = graphs.other_sizes(d, symbols)
     (folder / "model.onnx").write_bytes(d.model(symbols).SerializeToString())
     given = other[0] if other and all("other sizes" in text for text in seen["wrong"]) else graphs.feeds(d)
-    for k, (name, array) in enumerate(given.items()):
-        (folder / f"input_{k}.pb").write_bytes(numpy_helper.from_array(array, name).SerializeToString())
+    write_inputs(folder, given)
 
 
-def run(first, count, devices, keep=None, jobs=None):
+def run(first, count, devices, keep=None, jobs=None, precision=""):
     """Checks `count` graphs; gives what was seen in sum."""
     cases()  # collected once, before the processes that read them
-    total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "operators": collections.Counter(),
-             "passes": collections.Counter(), "refused": collections.Counter()}  # fmt: skip
+    total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "kernels": 0, "known": 0, "unknown": 0,
+             **{kind: collections.Counter() for kind in ("precisions", "operators", "passes", "refused")}}  # fmt: skip
     jobs = jobs or len(os.sched_getaffinity(0))
     seeds = range(first, first + count)
     chunks = iter([list(seeds[at : at + CHUNK]) for at in range(0, count, CHUNK)])
@@ -237,21 +329,27 @@ def run(first, count, devices, keep=None, jobs=None):
     def work(worker):
         for chunk in chunks:
             for seen in worker.seen_of(chunk):
-                add(total, seen, keep)
+                add(total, seen, report(seen, devices, precision, keep))
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for done in [pool.submit(work, Worker(check_graphs, devices)) for _ in range(jobs)]:
+        for done in [pool.submit(work, Worker(check_graphs, (devices, precision))) for _ in range(jobs)]:
             done.result()
     total["failed"].sort()
+    keep_count("random graphs", {"devices": ",".join(devices), "first seed": first}, graphs=count, wrong=len(total["failed"]),
+               **{key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")},
+               **total["precisions"])  # fmt: skip
     return total
 
 
-def add(total, seen, keep):
+def add(total, seen, has_failed):
+    total["precisions"].update([seen["precision"]])
+    for key in ("kernels", "known", "unknown"):
+        total[key] += seen[key]
     total["operators"].update(seen["operators"])
     total["passes"].update(seen["passes"])
     total["other sizes"] += seen["sizes"]
     total["refused"].update(text.split(":")[0] for text in seen["refused"])
-    if report(seen, keep):
+    if has_failed:
         total["failed"].append(seen["seed"])
     elif seen["wrong"]:
         total["judges differ"].append(seen["seed"])
@@ -273,12 +371,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400) * 100_000)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--precision", default="", help="f32, bf16 or f16 for all graphs")
     parser.add_argument("--devices", default=f"{PASSES},cpu")
     parser.add_argument("--jobs", type=int, help="processes; as many as there are cores")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--json", type=Path, help="write what was seen there too, to be added up over several runs")
     words = parser.parse_args()
-    total = run(words.seed, words.count, words.devices.split(","), words.keep, words.jobs)
+    total = run(words.seed, words.count, words.devices.split(","), words.keep, words.jobs, words.precision)
     few = seldom(total)
     if words.json:
         words.json.write_text(json.dumps(total))

@@ -57,6 +57,7 @@ struct Request {
   const GuardPlaces& guards;
   SymbolValues sizes;
   const StepNumbers& numbers;
+  const Between& between;
   Watch watch{options.deadline, options.stop};
   int64_t held = 0, peak = 0, limit = default_memory_limit();  // bytes
   /// Constants of bodies, which every trip of a loop would convert again.
@@ -116,6 +117,7 @@ class Interpreter {
     auto begin = Clock::now();
     request_.watch.check(i.source);
     std::vector<Wide> in = operands(i);
+    if (request_.between.operands) request_.between.operands(i, in);
     size_t step = request_.numbers.at(&i);
     keep(i, result_of(i, std::move(in)));
     check_guards(request_.guards.after(i));
@@ -142,6 +144,7 @@ class Interpreter {
                               : i.is<HostOp>() ? call_host(i, std::move(in))
                               : is_shared(i)   ? constant(i)
                                                : evaluate(i, in);
+      if (request_.between.results) request_.between.results(i, out);
       check_types(i, out);
       return out;
     } catch (Error& error) {
@@ -401,7 +404,12 @@ class RefExecutable : public Executable, public std::enable_shared_from_this<Ref
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options, int64_t& peak_bytes) const {
     std::vector<Tensor> inputs = with_defaults(inputs_, given);
-    Request request{.options = options, .guards = guards_, .sizes = bind_symbols(inputs_, inputs), .numbers = numbers_};
+    Between nothing;
+    Request request{.options = options,
+                    .guards = guards_,
+                    .sizes = bind_symbols(inputs_, inputs),
+                    .numbers = numbers_,
+                    .between = nothing};
     request.sizes.set(std::string(run_seed), fresh_seed());
     WatchScope scope(&request.watch);
     std::vector<Wide> results = Interpreter(program_->main(), request).run(wide_inputs(inputs));
@@ -444,11 +452,11 @@ std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, Com
   return std::make_shared<RefExecutable>(std::move(program), std::move(report));
 }
 
-std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs) {
+std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs, const Between& between) {
   GuardPlaces guards(module.program());
   StepNumbers numbers = number_steps(module.program());
   RunOptions options;
-  Request request{.options = options, .guards = guards, .sizes = {}, .numbers = numbers};
+  Request request{.options = options, .guards = guards, .sizes = {}, .numbers = numbers, .between = between};
   request.sizes.set(std::string(run_seed), fresh_seed());
   std::vector<Tensor> outputs;
   for (const Wide& result : Interpreter(module, request).run(wide_inputs(inputs))) outputs.push_back(to_tensor(result));

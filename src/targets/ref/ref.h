@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 
+#include "base/wide.h"
 #include "ir/module.h"
 #include "runtime/executable.h"
 
@@ -16,7 +18,12 @@ std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, Com
 std::vector<Port> input_ports(const Program& program);
 std::vector<Port> output_ports(const Program& program);
 
+/// May change the values that an instruction reads, and those that it gives: how a test rounds them as a device does.
+struct Between {
+  std::function<void(const Instruction&, std::vector<Wide>&)> operands = {}, results = {};
+};
+
 /// The results of a module whose sizes are all numbers, for its parameters in order.
-std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs);
+std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs, const Between& between = {});
 
 }  // namespace weft

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision judges them by
+ref, and by what rounding does to each case; on a GPU a case may be refused. A part that changes from day to day
+(WEFT_TEST_SEED), all of them under WEFT_TEST_FULL.
+
+    test_onnx_precision.py --device gpu [--precision f16] [--jobs 8]    all cases on a device of this machine, as a program
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "robustness"))
+from limits import BUILD, FULL, SEED  # noqa: E402
+from places import keep_count  # noqa: E402
+
+SECONDS = 300  # for one case
+PRECISIONS = ("bf16", "f16")
+# Chip that is emulated ("": the CPU), of how many cases one runs in a short test, and how many of all are right at least.
+PLACES = {"": (6, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
+UNIT = {"bf16": 2**-8, "f16": 2**-11}
+MOST_UNKNOWN = 0.03  # of all results: those that rounding moves too far
+
+
+def to_proto(value, kind):
+    """A value as test data holds it; `kind` is the TypeProto of its port."""
+    which = kind.WhichOneof("value")
+    if which == "sequence_type":
+        return numpy_helper.from_list([np.asarray(item) for item in value], dtype=None) if value else onnx.SequenceProto()
+    if which != "optional_type":
+        return value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(np.asarray(value))
+    inner, proto = kind.optional_type.elem_type, onnx.OptionalProto()
+    if value is None:
+        return proto
+    is_sequence = inner.WhichOneof("value") == "sequence_type"
+    proto.elem_type = onnx.OptionalProto.SEQUENCE if is_sequence else onnx.OptionalProto.TENSOR
+    (proto.sequence_value if is_sequence else proto.tensor_value).CopyFrom(to_proto(value, inner))
+    return proto
+
+
+def write_case(case, folder):
+    """The folder that weft-precision reads."""
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    if case.name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in case.name:
+        (folder / "random").touch()
+    for i, (value, port) in enumerate(zip(case.data_sets[0][0], case.model.graph.input)):
+        (folder / f"input_{i}.pb").write_bytes(to_proto(value, port.type).SerializeToString())
+
+
+def write_cases(root):
+    """The folders of all cases."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases(None)
+    for case in cases:
+        write_case(case, root / case.name)
+    return [root / case.name for case in cases]
+
+
+def environment_of(chip):
+    emulated = {"WEFT_HIP_LIBRARY": str(BUILD / "lib/libamdemu.so"), "AMDEMU_CHIPS": chip}
+    return os.environ | (emulated if chip else {})
+
+
+def answers(device, precision, folders, chip):
+    """What weft-precision says of each case, {name: words}; one that ends the process is one that is wrong."""
+    found, left = {}, list(folders)
+    while left:
+        command = [BUILD / "bin/weft-precision", "--device", device, "--precision", precision, *left[:100]]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment_of(chip), timeout=100 * SECONDS)
+        lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+        found.update(lines)
+        del left[: len(lines)]
+        if done.returncode:
+            found[left.pop(0).name] = f"wrong: weft-precision ended with {done.returncode}: {done.stderr[-500:]}"
+    return found
+
+
+def judged(device, precision, folders, chip="", jobs=None):
+    """The same from several processes."""
+    jobs = jobs or len(os.sched_getaffinity(0))
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        parts = [folders[k::jobs] for k in range(jobs)]
+        done = list(pool.map(lambda part: answers(device, precision, part, chip), parts))
+    return {name: words for part in done for name, words in part.items()}
+
+
+def sums(found, place="", precision=""):
+    """Cases by verdict, and results that are known and unknown; of a place and a precision they are kept."""
+    total = collections.Counter(words.split()[0].strip(":") for words in found.values())
+    for words in found.values():
+        if words.startswith("right"):
+            _, known, _, unknown, *_ = words.split()
+            total.update(known=int(known), unknown=int(unknown))
+    if place:
+        print(f"{place} {precision}: {dict(total)} (WEFT_TEST_SEED={SEED})", flush=True)
+        keep_count("ONNX node cases in 16 bits", {"place": place, "precision": precision}, cases=len(found), **total)
+    return total
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield write_cases(tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("chip", PLACES)
+def test_no_answer_is_wrong(folders, chip, precision):
+    every, least = PLACES[chip]
+    some = folders if FULL else folders[SEED % every :: every]
+    found = judged("amd:0" if chip else "cpu", precision, some, chip)
+    total = sums(found, chip or "cpu", precision)
+    assert not {name: words for name, words in found.items() if words.startswith("wrong")}
+    assert chip or not {name: words for name, words in found.items() if words.startswith("refused")}
+    assert total["unknown"] <= 3 + MOST_UNKNOWN * total["known"]
+    assert not FULL or total["right"] >= least
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_limits_are_those_of_the_format(folders, precision):
+    """Half of the cases may be off by less than eight units of the format: none of them hides a wrong answer."""
+    some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
+    found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: what rounding does, everywhere that it may
+    widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))
+    assert len(widest) > 0.9 * len(some)
+    assert widest[len(widest) // 2] < 8 * UNIT[precision]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_damaged_kernel_is_found(folders, precision, monkeypatch):
+    some = [folder for folder in folders if folder.name in ("test_matmul_2d", "test_basic_conv_with_padding", "test_softmax_example")]
+    assert sums(judged("cpu", precision, some)) == {"right": 3, "known": 3, "unknown": 0}
+    monkeypatch.setenv("WEFT_BREAK_KERNEL", "_")
+    assert sums(judged("cpu", precision, some)) == {"wrong": 3}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default=",".join(PRECISIONS))
+    parser.add_argument("--jobs", type=int, help="processes; as many as there are cores")
+    words = parser.parse_args()
+    wrong = 0
+    with tempfile.TemporaryDirectory() as root:
+        folders = write_cases(pathlib.Path(root))
+        for precision in words.precision.split(","):
+            found = judged(words.device, precision, folders, os.environ.get("AMDEMU_CHIPS", ""), words.jobs)
+            for name, verdict in found.items():
+                if not verdict.startswith("right"):
+                    print(f"{words.device} {precision}: {name} {verdict[:400]}")
+            wrong += sums(found, os.environ.get("AMDEMU_CHIPS", words.device), precision)["wrong"]
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

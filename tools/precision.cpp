@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+// weft-precision --device D --precision P FOLDER...: runs cases on a device in a precision, and judges them by ref.
+// weft-precision < LINES: the same for each line "DEVICE PRECISION FOLDER", for a caller that asks many times.
+//
+// A case is a folder with model.onnx and input_N.pb, as ONNX's test data; `other/input_N.pb` are inputs of other sizes
+// for the same program. A file `random` says that no two engines draw the same numbers. Prints a line for each case:
+// its name, then `right`, or `wrong` or `refused` and why.
+//
+// How far an answer may be from ref's is measured, not chosen. Ref runs the program that the passes make for the device
+// again and again. Each time it rounds every value that the device may keep in 16 bits: to the nearest, all towards
+// zero, all away from zero, and at random. How far these runs are from the exact one is what the format does to this
+// program at its depth. An answer may be `most_times` as far away as the farthest of them was for elements of about its
+// size, an integer no farther than they. Where rounding moves a result by more than a quarter of its largest element,
+// or gives it another number of elements, no answer is wrong: such results are counted as `unknown`. `widest` is the
+// most that an element may be off, beside the largest of its tensor.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+#include "base/chip_features.h"
+#include "base/error.h"
+#include "compile.h"
+#include "compile/stages.h"
+#include "frontends/onnx/import.h"
+#include "frontends/onnx/importer.h"
+#include "frontends/onnx/reader.h"
+#include "frontends/onnx/value_reader.h"
+#include "ir/core_ops.h"
+#include "ops/block_dot.h"
+#include "ops/dot.h"
+#include "ops/indexed.h"
+#include "ops/reduce.h"
+#include "ops/wide.h"
+#include "targets/ref/ref.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace weft;
+
+using Tensors = std::vector<Tensor>;
+
+constexpr double most_times = 4, most_share = 0.25;
+/// What f32 arithmetic may cost beside the largest element, as in tests/random_graphs.
+constexpr double f32_share = 2e-5, f32_least = 1e-7;
+constexpr int random_runs = 8;
+
+Tensors read_inputs(const fs::path& folder, const std::vector<onnx::ValueInfo>& ports) {
+  Tensors values;
+  for (fs::path file; fs::exists(file = folder / cat("input_", values.size(), ".pb"));)
+    values.push_back(
+        onnx::read_value(map_file(file), "input", onnx::Importer::declared_element(ports.at(values.size()).type)));
+  return values;
+}
+
+// --- rounding --------------------------------------------------------------------------------------------------------
+
+enum class Way { nearest, towards_zero, away, random };
+
+/// Rounds the values that a device keeps narrow.
+class Rounding {
+ public:
+  Rounding(Way way, DType storage, unsigned seed) : way_(way), storage_(storage), numbers_(seed) {}
+
+  Between between() {
+    return {.operands = [this](const Instruction& i, std::vector<Wide>& in) { round_operands(i, in); },
+            .results = [this](const Instruction& i, std::vector<Wide>& out) { round_results(i, out); }};
+  }
+
+ private:
+  /// Products narrow what they multiply; what adds up many numbers in f32 does so in an order of its own.
+  void round_operands(const Instruction& i, std::vector<Wide>& in) {
+    bool multiplies = i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>();
+    bool adds = multiplies || i.is<Reduce>() || i.is<Scan>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Pool>() ||
+                i.is<Resize>();
+    for (Wide& x : in) {
+      if (!x.is_real() || x.container) continue;
+      if (adds && way_ == Way::random) change(x, [&](double v) { return v * (1 + 0x1p-23 * coin_(numbers_)); }, true);
+      if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
+    }
+    // Weights of keys are multiplied in 16 bits, which are as far off as values would be that are.
+    if (!i.is<Attention>() || way_ != Way::random) return;
+    double unit = std::ldexp(1, -digits(in[2].dtype == DType::f32 ? storage_ : in[2].dtype));
+    change(in[2], [&](double v) { return v * (1 + unit * coin_(numbers_)); });
+  }
+
+  static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
+
+  /// What nothing else reads is a result of the program, of its own type, or of a body. Constants too: where a device
+  /// leaves sizes open, it computes what is folded here.
+  void round_results(const Instruction& i, std::vector<Wide>& out) {
+    bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
+    for (Wide& x : out) {
+      if (!x.is_real() || x.container) continue;
+      bool is_narrow = x.dtype == DType::f16 || x.dtype == DType::bf16;
+      if (is_narrow) change(x, [&](double v) { return rounded(x.dtype, v); });
+      else if (x.dtype == DType::f32 && !is_result) change(x, [&](double v) { return rounded(storage_, v); });
+    }
+  }
+
+  /// `unless_exact`: small multiples of a power of two, whose sums f32 holds, stay as they are.
+  template <class F>
+  static void change(Wide& x, F f, bool unless_exact = false) {
+    std::vector<double> values(x.reals->begin(), x.reals->end());
+    auto is_exact = [](double v) { return std::fabs(v) < 256 && v * 256 == std::floor(v * 256); };
+    if (unless_exact && std::ranges::all_of(values, is_exact)) return;
+    for (double& v : values) v = f(v);
+    x = make_wide(x.dtype, x.dims, std::move(values));
+  }
+
+  /// Numbers that the type does not reach stay: kernels keep those that they know of in f32.
+  double rounded(DType type, double v) {
+    int least = type == DType::f16 ? -14 : -126;
+    double largest = type == DType::f16 ? 65504 : 0x1.fep127;
+    if (v == 0 || !(std::fabs(v) < largest)) return v;
+    double step = std::ldexp(1, std::max(std::ilogb(v), least) - digits(type) + 1), at = v / step, low = std::floor(at);
+    if (at == low) return v;
+    switch (way_) {
+      case Way::nearest: return std::nearbyint(at) * step;
+      case Way::towards_zero: return std::trunc(at) * step;
+      case Way::away: return (v < 0 ? low : low + 1) * step;
+      case Way::random: break;
+    }
+    return (low + (std::uniform_real_distribution<>()(numbers_) < at - low ? 1 : 0)) * step;
+  }
+
+  Way way_;
+  DType storage_;
+  std::mt19937 numbers_;
+  std::uniform_real_distribution<> coin_{-1, 1};
+};
+
+Precision precision_named(const std::string& name) {
+  if (name == "f32") return Precision::f32;
+  if (name == "bf16") return Precision::bf16;
+  if (name == "f16") return Precision::f16;
+  throw Error({.kind = ErrorKind::usage, .code = "E502", .what = cat("there is no precision '", name, "'")});
+}
+
+DType type_of(Precision precision) {
+  return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
+}
+
+// --- what is right ---------------------------------------------------------------------------------------------------
+
+/// The program for inputs of just these sizes.
+std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& inputs, onnx::ImportOptions options) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::string name(model.graph.inputs.at(i).name);
+    if (inputs[i].is_tensor() && !options.constants.contains(name))
+      options.shapes[name] = Dims(inputs[i].dims.begin(), inputs[i].dims.end());
+  }
+  return onnx::import_model(model, options);
+}
+
+/// Inputs that may decide what there is to compute, such as axes: all but the data.
+std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tensors& inputs) {
+  std::map<std::string, Tensor> numbers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& x = inputs[i];
+    bool is_data = !x.is_tensor() || x.dtype == DType::string ||
+                   (i == 0 && inputs.size() > 1 && is_float(x.dtype) && x.elements() > 1);
+    if (!is_data) numbers[std::string(model.graph.inputs.at(i).name)] = x;
+  }
+  return numbers;
+}
+
+/// Those that are still given when the others are constants.
+Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Model& model, const Tensors& inputs) {
+  Tensors rest;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!constants.contains(std::string(model.graph.inputs.at(i).name))) rest.push_back(inputs[i]);
+  }
+  return rest;
+}
+
+bool is_known_late(const Error& error) { return error.info().code == "E159" || error.info().code == "E122"; }
+
+/// `f(constants)`, and where numbers had to be known before the run again with them as constants.
+template <class F>
+auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
+  try {
+    return f(std::map<std::string, Tensor>());
+  } catch (const Error& error) {
+    if (!is_known_late(error)) throw;
+  }
+  return f(numbers_among(model, inputs));
+}
+
+struct Answers {
+  Tensors right;              ///< of the program as it was read, nothing rounded
+  std::vector<Tensors> runs;  ///< the same with the roundings of the model's own types
+  Tensors base;               ///< of the program after the passes for the device, nothing rounded
+  std::vector<Tensors> narrow_runs;
+};
+
+std::unique_ptr<Program> prepared(std::unique_ptr<Program> program, const Chip& chip, Precision precision) {
+  CompileOptions options{.precision = precision};
+  CompileReport report;
+  run_shared_passes(*program, options, report);
+  run_chip_passes(*program, context_of(chip, options), options, report);
+  return program;
+}
+
+std::vector<Tensors> rounded_runs(const Program& program, const Tensors& inputs, DType storage) {
+  std::vector<Tensors> runs;
+  auto run = [&](Way way, unsigned seed) {
+    Rounding rounding(way, storage, seed);
+    runs.push_back(evaluate(program.main(), inputs, rounding.between()));
+  };
+  for (Way way : {Way::nearest, Way::towards_zero, Way::away}) run(way, 0);
+  for (unsigned seed = 0; seed < random_runs; ++seed) run(Way::random, seed);
+  return runs;
+}
+
+Answers answers_of(const onnx::Model& model, const Tensors& all, const std::map<std::string, Tensor>& constants,
+                   const CompileOptions& asked) {
+  Tensors inputs = without(constants, model, all);
+  Chip chip = find_place(asked).chip;
+  DType precision = type_of(asked.precision);
+  DType storage = !is_cpu(chip.kind) || multiplies(precision, chip) ? precision : DType::f32;
+  auto read = [&] { return imported(model, all, {.constants = constants}); };
+  auto program = read();
+  return {.right = evaluate(program->main(), inputs),
+          .runs = rounded_runs(*program, inputs, DType::f32),
+          .base = evaluate(prepared(read(), chip, Precision::f32)->main(), inputs),
+          .narrow_runs = rounded_runs(*prepared(read(), chip, asked.precision), inputs, storage)};
+}
+
+Answers answers_of(const onnx::Model& model, const Tensors& all, const CompileOptions& asked) {
+  return with_constants(model, all, [&](const auto& constants) { return answers_of(model, all, constants, asked); });
+}
+
+// --- comparing -------------------------------------------------------------------------------------------------------
+
+struct Verdict {
+  int known = 0, unknown = 0;
+  double widest = 0;  ///< what an element may be off, beside the largest
+  std::string wrong;
+
+  void add(const Verdict& other) {
+    known += other.known;
+    unknown += other.unknown;
+    widest = std::max(widest, other.widest);
+  }
+};
+
+/// One value in all answers.
+struct Judged {
+  const Tensor &got, &right, &base;
+  std::vector<const Tensor*> runs, narrow_runs;
+};
+
+/// A part of each.
+template <class Part>
+Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Tensor& base, Part part) {
+  Judged item{got, right, base, {}, {}};
+  for (const Tensor* run : j.runs) item.runs.push_back(&part(*run));
+  for (const Tensor* run : j.narrow_runs) item.narrow_runs.push_back(&part(*run));
+  return item;
+}
+
+bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
+
+/// How far each element of `from` moved at most is added to `most`; false if a run gave other infinities.
+bool add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vector<double>& most) {
+  std::vector<double> begin = to_doubles(from);
+  for (const Tensor* run : runs) {
+    std::vector<double> end = to_doubles(*run);
+    for (size_t i = 0; i < end.size(); ++i) {
+      if (end[i] == begin[i] || (std::isnan(end[i]) && std::isnan(begin[i]))) continue;
+      if (!std::isfinite(end[i]) || !std::isfinite(begin[i])) return false;
+      most[i] = std::max(most[i], std::fabs(end[i] - begin[i]));
+    }
+  }
+  return true;
+}
+
+double largest_of(std::span<const double> values) {
+  double largest = 0;
+  for (double v : values) largest = std::max(largest, std::isfinite(v) ? std::fabs(v) : 0.0);
+  return largest;
+}
+
+/// The most that any element of up to four times this one's size moved, and any of the 16 smallest.
+std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
+  std::vector<size_t> order(right.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  auto size = [&](size_t i) { return std::isfinite(right[i]) ? std::fabs(right[i]) : HUGE_VAL; };
+  std::ranges::sort(order, {}, size);
+  std::vector<double> result(right.size());
+  double farthest = 0;
+  size_t next = 0;
+  for (size_t i : order) {
+    while (next < order.size() && (next < 16 || size(order[next]) <= 4 * size(i)))
+      farthest = std::max(farthest, most[order[next++]]);
+    result[i] = farthest;
+  }
+  return result;
+}
+
+/// How far each element of an answer may be off; nothing where rounding moves them too far for an answer to be wrong.
+std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right) {
+  std::vector<double> most(right.size(), 0.0);
+  if (!add_moves(j.right, j.runs, most) || !add_moves(j.base, j.narrow_runs, most)) return {};
+  bool is_real = is_float(j.right.dtype);  // integers may not be off where they never are
+  double largest = largest_of(right), times = is_real ? most_times : 1;
+  if (times * largest_of(most) > most_share * std::max(largest, f32_least)) return {};
+  std::vector<double> result = moved_nearby(right, most);
+  for (double& v : result) v = times * v + (is_real ? f32_share * largest + f32_least : 0);
+  return result;
+}
+
+/// The first element of `got` that is wrong.
+std::string difference(const Tensor& got, std::span<const double> right, std::span<const double> most) {
+  std::vector<double> values = to_doubles(got);
+  for (size_t i = 0; i < values.size(); ++i) {
+    bool same = values[i] == right[i] || (std::isnan(values[i]) && std::isnan(right[i]));
+    if (same || std::fabs(values[i] - right[i]) <= most[i]) continue;
+    return cat("[", i, "] is ", values[i], " where ", right[i], " is right and ", most[i], " may be off");
+  }
+  return {};
+}
+
+void judge_tensor(const Judged& j, const std::string& name, Verdict& verdict) {
+  std::vector<double> right = to_doubles(j.right);
+  auto most = allowed(j, right);
+  ++(most ? verdict.known : verdict.unknown);
+  if (!most) return;
+  verdict.widest = std::max(verdict.widest, largest_of(*most) / std::max(largest_of(right), f32_least));
+  std::string text = difference(j.base, right, *most);
+  if (!text.empty()) text += " after the passes";
+  else text = difference(j.got, right, *most);
+  if (!text.empty()) verdict.wrong = name + text;
+}
+
+size_t items_of(const Tensor& value) { return value.is_tensor() ? 0 : value.items->size(); }
+
+/// Types and sizes, and of texts the texts.
+bool is_as_said(const Tensor& got, const Tensor& right) {
+  if (right.is_tensor() && right.dtype == DType::string) return got == right;
+  return is_alike(got, right) && items_of(got) == items_of(right);
+}
+
+void judge(const Judged& j, const std::string& name, Verdict& verdict) {
+  auto differs = [&](const Tensor* run) {
+    return run->kind != j.right.kind || items_of(*run) != items_of(j.right) || run->dims != j.right.dims;
+  };
+  if (std::ranges::any_of(j.runs, differs) || std::ranges::any_of(j.narrow_runs, differs)) {
+    ++verdict.unknown;  // how many elements there are depends on rounding, too
+    return;
+  }
+  for (const Tensor* value : {&j.base, &j.got}) {
+    if (is_as_said(*value, j.right)) continue;
+    verdict.wrong = cat(name, " is ", describe(*value, 0), " where ", describe(j.right, 0), " is right");
+    return;
+  }
+  if (j.right.is_tensor() && j.right.dtype == DType::string) ++verdict.known;
+  else if (j.right.is_tensor()) judge_tensor(j, name, verdict);
+  for (size_t k = 0; k < items_of(j.right) && verdict.wrong.empty(); ++k) {
+    auto item = [k](const Tensor& value) -> const Tensor& { return (*value.items)[k]; };
+    judge(part_of(j, item(j.got), item(j.right), item(j.base), item), cat(name, " item ", k), verdict);
+  }
+}
+
+Verdict judged(const Tensors& got, const Answers& answers, const std::vector<Port>& ports) {
+  Verdict verdict;
+  for (size_t k = 0; k < got.size() && verdict.wrong.empty(); ++k) {
+    Judged j{got[k], answers.right.at(k), answers.base.at(k), {}, {}};
+    for (const Tensors& run : answers.runs) j.runs.push_back(&run.at(k));
+    for (const Tensors& run : answers.narrow_runs) j.narrow_runs.push_back(&run.at(k));
+    judge(j, ports.at(k).name, verdict);
+  }
+  return verdict;
+}
+
+// --- cases -----------------------------------------------------------------------------------------------------------
+
+/// One set of inputs.
+Verdict check_inputs(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
+                     const std::map<std::string, Tensor>& constants, const CompileOptions& options) {
+  Tensors got = executable.new_context()->run(without(constants, model, inputs));
+  return judged(got, answers_of(model, inputs, options), executable.outputs());
+}
+
+/// Nothing where the model does not take the sizes, which it says in a way of its own.
+Verdict check_other(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
+                    const CompileOptions& options) {
+  try {
+    return check_inputs(model, executable, inputs, {}, options);
+  } catch (const Error& error) {
+    if (error.info().kind != ErrorKind::usage && error.info().kind != ErrorKind::model) throw;
+    return {};
+  }
+}
+
+std::string check_case(const fs::path& folder, const CompileOptions& options) {
+  auto model = onnx::read_model(folder / "model.onnx");
+  Tensors inputs = read_inputs(folder, model.graph.inputs);
+  bool has_other = fs::exists(folder / "other");
+  std::map<std::string, Tensor> constants;
+  auto compiled = [&](const std::map<std::string, Tensor>& fixed) {
+    CompileOptions with = options;
+    constants = with.constants = fixed;
+    return compile_file(folder / "model.onnx", with);
+  };
+  auto executable = has_other ? compiled({}) : with_constants(model, inputs, compiled);
+  if (fs::exists(folder / "random")) {  // no two engines draw the same numbers
+    executable->new_context()->run(without(constants, model, inputs));
+    return "right 0 known 0 unknown 0 widest";
+  }
+  Verdict sum = check_inputs(model, *executable, inputs, constants, options);
+  if (!sum.wrong.empty()) return cat("wrong: ", sum.wrong);
+  if (has_other) {
+    Verdict found = check_other(model, *executable, read_inputs(folder / "other", model.graph.inputs), options);
+    if (!found.wrong.empty()) return cat("wrong: other sizes: ", found.wrong);
+    sum.add(found);
+  }
+  return cat("right ", sum.known, " known ", sum.unknown, " unknown ", sum.widest, " widest");
+}
+
+void answer(const fs::path& folder, const CompileOptions& options) {
+  std::string result;
+  try {
+    result = check_case(folder, options);
+  } catch (const Error& error) {
+    const ErrorInfo& info = error.info();
+    result = cat(info.kind == ErrorKind::unsupported ? "refused: " : "wrong: ", info.code, " ", info.what);
+  }
+  std::ranges::replace(result, '\n', ' ');
+  std::cout << folder.filename().string() << " " << result << std::endl;
+}
+
+CompileOptions options_for(const std::string& device, const std::string& precision) {
+  return {.device = device, .threads = 2, .precision = precision_named(precision)};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::vector<std::string> words(arguments + 1, arguments + count);
+  if (words.size() > 4 && words[0] == "--device" && words[2] == "--precision") {
+    for (size_t i = 4; i < words.size(); ++i) answer(words[i], options_for(words[1], words[3]));
+    return 0;
+  }
+  for (std::string line, device, precision, folder; words.empty() && std::getline(std::cin, line);) {
+    std::istringstream parts(line);
+    std::getline(parts >> device >> precision >> std::ws, folder);
+    answer(folder, options_for(device, precision));
+  }
+  return words.empty() ? 0 : 2;
+}
