@@ -31,9 +31,10 @@ def commands(build):
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"])
-        if file.suffix != ".cpp" or ROOT not in file.parents or build in file.parents:
-            continue
         words = shlex.split(entry["command"])
+        is_foreign = any(word.startswith("--target=") for word in words)  # clang's alone can compile for other processors
+        if file.suffix != ".cpp" or ROOT not in file.parents or build in file.parents or is_foreign:
+            continue
         words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
         kept = [w for i, w in enumerate(words) if w not in ("-c", "-o") and words[i - 1] != "-o" and not w.startswith(CLANG_ONLY)]
         found[str(file.relative_to(ROOT))] = (["g++", "-fsyntax-only", "-Werror", *kept], entry["directory"])
