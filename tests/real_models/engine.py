@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model run by Weft in one of three ways, every answer of it compared with onnxruntime's own CPU provider."""
+import collections
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper
+
+import places  # noqa: F401
+import weft
+
+NAME = "WeftExecutionProvider"
+WITHIN = 1e-3  # of the largest number of an output, in f32: as ONNX's own tests have it
+
+
+def options(**settings):
+    made = ort.SessionOptions()
+    made.intra_op_num_threads, made.log_severity_level = 1, 3
+    for key, value in settings.items():
+        made.add_session_config_entry(key, value)
+    return made
+
+
+def rounded(array):
+    """To the 8 bits of bf16, ties to even."""
+    bits = array.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def with_rounded_weights(model):
+    proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+    graphs = [proto.graph]
+    for graph in graphs:
+        tensors = list(graph.initializer)
+        for node in graph.node:
+            tensors += [a.t for a in node.attribute if node.op_type == "Constant" and a.name == "value"]
+            graphs += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+        for tensor in tensors:
+            if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) > 1:
+                tensor.CopyFrom(numpy_helper.from_array(rounded(numpy_helper.to_array(tensor)), tensor.name))
+    return proto.SerializeToString()
+
+
+def plain_judge(model):
+    return ort.InferenceSession(model, options(), providers=["CPUExecutionProvider"])
+
+
+class Engine:
+    """`within`: instead of WITHIN, with the reason where it is used. `scale`: what an output's numbers are compared with at least.
+    `labels`: outputs that name classes.
+
+    In bf16 an output may differ as far as the format explains. That is some times what rounding the weights alone makes of
+    onnxruntime's answer, since what is multiplied with them is rounded too, layer after layer."""
+
+    def __init__(self, mode, model, within=WITHIN, scale=1e-3, labels=()):
+        self.mode, self.labels, self.within, self.scale = mode, labels, within, scale
+        self.judge = plain_judge(model)
+        self.names = [output.name for output in self.judge.get_outputs()]
+        self.worst = 0.0
+        self.nodes = collections.Counter()
+        if mode == "onnxruntime":
+            record = options(**{"session.record_ep_graph_assignment_info": "1"})
+            self.session = ort.InferenceSession(model, record, providers=[NAME], enable_fallback=0)
+            for part in self.session.get_provider_graph_assignment_info():
+                self.nodes[part.ep_name] += len(part.get_nodes())
+            assert self.nodes[NAME] > 0, f"no node on Weft: {dict(self.nodes)}"
+        else:
+            self.model = weft.compile(model, device="cpu", precision=mode)
+        self.rounded_judge = plain_judge(with_rounded_weights(model)) if mode == "bf16" else None
+
+    def get_inputs(self):
+        return self.judge.get_inputs()
+
+    def run(self, names, inputs):
+        """As InferenceSession.run, which the code of packages calls."""
+        want = self.judge.run(None, inputs)
+        got = self.session.run(None, inputs) if self.mode == "onnxruntime" else list(self.model.run(inputs).values())
+        coarse = self.rounded_judge.run(None, inputs) if self.rounded_judge else want
+        for name, a, b, c in zip(self.names, want, got, coarse, strict=True):
+            assert (b.shape, b.dtype) == (a.shape, a.dtype), name
+            if name not in self.labels:
+                self.compare(name, *(x.astype(np.float64) for x in (a, b, c)))
+            elif self.mode != "bf16":
+                np.testing.assert_array_equal(b, a, err_msg=name)
+        return got if names is None else [got[self.names.index(name)] for name in names]
+
+    def __call__(self, **inputs):
+        return self.run(None, inputs)
+
+    def compare(self, name, want, got, coarse):
+        scale = max(np.abs(want).max(initial=0), self.scale)
+        error, limit = np.abs(got - want).max(initial=0) / scale, self.within
+        if self.mode == "bf16":
+            limit = 2.0**-6 + 4 * (limit + np.abs(coarse - want).max(initial=0) / scale)
+        self.worst = max(self.worst, error / limit)
+        assert error <= limit, f"{name}: {error:.2e} from onnxruntime, {limit:.2e} is the most"

