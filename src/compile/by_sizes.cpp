@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_reading.h"
+#include "base/kept_file.h"
 #include "base/log.h"
 #include "base/watch.h"
 #include "compile/stages.h"
@@ -66,10 +67,12 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     return notes;
   }
 
-  /// Programs that are compiled later would read what the caller takes back.
+  /// Programs that are compiled later read these constants again.
   void detach() override {
     std::lock_guard lock(mutex_);
-    model_ = nullptr;
+    for (auto& [name, value] : options_.constants) {
+      if (!is_kept(value.data)) value.data = Bytes::copy(value.data);
+    }
     first_->detach();
   }
 
@@ -114,7 +117,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     return reading_files([&]() -> Variant {
       std::unique_ptr<Program> program;
       try {
-        if (model_) program = import(*model_, options_, nullptr, &decisions);
+        program = import(*model_, options_, nullptr, &decisions);
       } catch (const Error& error) {
         log(LogLevel::info, "the model has no program for these sizes: ", error.what());
       }
