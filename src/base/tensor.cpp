@@ -88,7 +88,8 @@ void store_float(std::byte* data, DType type, int64_t index, double value) {
 }
 
 void refuse_conversion(DType type) {
-  if (type == DType::string || is_complex(type)) internal_error(cat("a tensor of ", type, " used as numbers"));
+  if (type == DType::string || is_complex(type))
+    throw Error({.kind = ErrorKind::model, .code = "E141", .what = cat("a tensor of ", type, " is used as numbers")});
 }
 
 }  // namespace

@@ -62,7 +62,11 @@ Types Elementwise::infer(Operands in) const {
 
 Types Convert::infer(Operands in) const {
   shape_rule::operand_count(name, in, 1, 1);
-  return {Shape{to, shape_rule::tensor(name, in, 0).dims}};
+  const Shape& x = shape_rule::tensor(name, in, 0);
+  // A Cast from or to strings is a step of the host.
+  if ((x.dtype == DType::string) != (to == DType::string))
+    shape_rule::refuse("E141", "convert: ", x, " does not become ", to);
+  return {Shape{to, x.dims}};
 }
 
 Types Bitcast::infer(Operands in) const {

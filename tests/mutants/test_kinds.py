@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operands of another kind than an operator takes: whole numbers or truth values where floats belong. A case of each operator
+of ONNX, its inputs as constants, so that what folds them meets them too. Each is read or refused: no crash, no bug reported."""
+import concurrent.futures
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from places import BUILD  # noqa: E402
+
+KINDS = {"int32": np.int32, "bool": bool}
+
+
+def first_cases():
+    """One for each set of operators."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        found = {}
+        for case in collect_testcases(None):
+            found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)
+    return found.values()
+
+
+def turned(x, kind):
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(x.astype(np.float64)).astype(KINDS[kind])
+
+
+def model_of(case, kind):
+    """The model with its inputs as constants, those of floats turned; None where it has none."""
+    model, any_turned = onnx.ModelProto(), False
+    model.CopyFrom(case.model)
+    graph = model.graph
+    for port, x in zip(list(graph.input), case.data_sets[0][0]):
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+            graph.initializer.append(numpy_helper.from_array(turned(x, kind), port.name))
+            graph.input.remove(port)
+            any_turned = True
+        elif isinstance(x, np.ndarray) and x.dtype.kind in "iub":
+            graph.initializer.append(numpy_helper.from_array(x, port.name))
+            graph.input.remove(port)
+    return model.SerializeToString() if any_turned else None
+
+
+def fault(path):
+    done = subprocess.run([BUILD / "bin/weft", "inspect", path], capture_output=True, text=True, errors="replace", timeout=120)
+    is_fine = done.returncode in (0, 2, 3, 4)
+    return None if is_fine else f"{path.stem}: exit code {done.returncode}: {done.stderr[-300:]}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind, tmp_path):
+    models = {case.name: model_of(case, kind) for case in first_cases()}
+    paths = [tmp_path / f"{name}.onnx" for name, model in models.items() if model]
+    for path in paths:
+        path.write_bytes(models[path.stem])
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        faults = [line for line in pool.map(fault, paths) if line]
+    assert len(paths) > 200 and faults == []
