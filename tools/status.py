@@ -394,7 +394,7 @@ def counts(rows, page):
     if not rows:
         return "\n\nNo full count has been kept yet: `./x test --release`.\n\n"
     lines = [[row["what"] if row["what"] != "tests" else row["of"]["piece"], "" if row["what"] == "tests" else in_words(row["of"]),
-              in_words(row["values"]), row["date"], row["commit"][:7], f"`{row['command']}`"] for row in rows]
+              "; ".join(filter(None, [in_words(row["values"]), row.get("note")])), row["date"], row["commit"][:7], f"`{row['command']}`"] for row in rows]
     machines = sorted({row["machine"] for row in rows})
     return table(["what", "of", "result", "date", "commit", "command"], lines) + f"\nMachine: {'; '.join(machines)}.\n\n"
 
