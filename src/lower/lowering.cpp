@@ -574,7 +574,23 @@ void Lowering::lower_region(const Region& region) {
   may_narrow_ = options_.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
                 std::ranges::none_of(region.outputs, [&](Value value) { return huge_.contains(value); });
   if (family.narrow == Narrow::never) widen_operands(*region.anchor);
+  size_t first_step = plan_.steps.size();
   family.lower(*this, region);
+  keep_order(region, first_step);
+}
+
+/// A step that also reads the buffer of which it writes a part is not apart: a recurrent network reads the row that the
+/// step before wrote.
+void Lowering::keep_order(const Region& region, size_t first_step) {
+  for_each_member(region, [&](const Instruction& i) {
+    for (const Value& input : i.inputs) {
+      if (!has_view(input)) continue;
+      int read = view_of(input).buffer;
+      for (size_t step = first_step; step < plan_.steps.size(); ++step) {
+        if (std::ranges::find(plan_.steps[step].outputs, read) != plan_.steps[step].outputs.end()) apart_.erase(step);
+      }
+    }
+  });
 }
 
 /// Operands that lie in memory narrower than their type are copied, for a reader that takes nothing else.

@@ -139,6 +139,7 @@ class Lowering {
 
   bool is_kept(const Region& region) const;
   void widen_operands(const Instruction& reader);
+  void keep_order(const Region& region, size_t first_step);
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
   /// A constant of f64 as f32, with each element once.
   View narrow_copy_of(Value value, double less);

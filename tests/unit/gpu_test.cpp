@@ -265,5 +265,23 @@ TEST_CASE("gpu: steps that write one buffer keep their order, unless they write 
   CHECK(reused.steps.size() == 2);
 }
 
+TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart from each other") {
+  std::string text =
+                  "program \"rnn\"\nmodule main {\n  %h0 = parameter {name=\"h\", type=f32[1,8,8]}\n"
+                  "  %w = parameter {name=\"w\", type=f32[1,8,8]}\n",
+              states;
+  for (int step = 1; step <= 6; ++step) {
+    text += cat("  %d", step, " = dot %h", step - 1, ", %w {type=f32}\n  %h", step, " = tanh %d", step, "\n");
+    states += cat(step > 1 ? ", " : "", "%h", step);
+  }
+  auto program = parse_program(cat(text, "  %y = concat ", states, " {axis=0}\n  return \"y\"=%y\n}\n"), make_op);
+  for (const char* chip : {"gfx1100", "gfx942", "sm_90a"}) {
+    Plan plan = lower(*program, chip_named(chip), {});
+    INFO(chip);
+    CHECK(plan.steps.size() >= 6);
+    for (const PlanStep& step : plan.steps) CHECK(step.reason.find("one launch") == std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace weft
