@@ -451,7 +451,9 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
-      if (!program_->schedule().is_run_time(buffer.bytes)) give_output(i, options);
+      // No elements are no bytes, whatever the other sizes are.
+      auto is_late = [&](const Dim& size) { return program_->schedule().is_run_time(size); };
+      if (!is_late(buffer.bytes) && std::ranges::none_of(buffer.shape.dims, is_late)) give_output(i, options);
     }
   }
 
