@@ -6,13 +6,13 @@
 // for the same program. A file `random` says that no two engines draw the same numbers. Prints a line for each case:
 // its name, then `right`, or `wrong` or `refused` and why.
 //
-// How far an answer may be from ref's is measured, not chosen. Ref runs the program that the passes make for the device
-// again and again. Each time it rounds every value that the device may keep in 16 bits: to the nearest, all towards
-// zero, all away from zero, and at random. How far these runs are from the exact one is what the format does to this
-// program at its depth. An answer may be `most_times` as far away as the farthest of them was for elements of about its
-// size, an integer no farther than they. Where rounding moves a result by more than a quarter of its largest element,
-// or gives it another number of elements, no answer is wrong: such results are counted as `unknown`. `widest` is the
-// most that an element may be off, beside the largest of its tensor.
+// How far an answer may be from ref's is measured, not chosen. Ref runs the program that the passes make for the
+// device, with its open sizes, again and again. Each time it rounds every value that the device may keep in 16 bits: to
+// the nearest, all towards zero, all away from zero, and at random. How far these runs are from the exact one is what
+// the format does to this program at its depth. An answer may be `most_times` as far away as the farthest of them was
+// for elements of about its size, an integer no farther than they. Where rounding moves a result by more than a quarter
+// of its largest element, or gives it another number of elements, no answer is wrong: such results are counted as
+// `unknown`. `widest` is the most that an element may be off, beside the largest of its tensor.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -224,8 +224,9 @@ Answers answers_of(const onnx::Model& model, const Tensors& all, const std::map<
   Chip chip = find_place(asked).chip;
   DType precision = type_of(asked.precision);
   DType storage = !is_cpu(chip.kind) || multiplies(precision, chip) ? precision : DType::f32;
-  auto read = [&] { return imported(model, all, {.constants = constants}); };
-  auto program = read();
+  auto program = imported(model, all, {.constants = constants});
+  // The model's open sizes stay open: the device computes, and rounds, what passes would fold if they knew the sizes.
+  auto read = [&] { return onnx::import_model(model, {.constants = constants}); };
   return {.right = evaluate(program->main(), inputs),
           .runs = rounded_runs(*program, inputs, DType::f32),
           .base = evaluate(prepared(read(), chip, Precision::f32)->main(), inputs),

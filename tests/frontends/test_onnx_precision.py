@@ -142,6 +142,26 @@ def test_limits_are_those_of_the_format(folders, precision):
     assert widest[len(widest) // 2] < 8 * UNIT[precision]
 
 
+OPEN = """
+<ir_version: 10, opset_import: ["" : 21]>
+eye_of_open_rows (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.1, -0.7, 1.3, 0.9, -0.3, 0.6}>
+{
+  eye = EyeLike (x)
+  y = MatMul (eye, w)
+}
+"""
+
+
+def test_open_sizes_are_rounded_as_the_device_does(tmp_path):
+    """With known sizes the passes would fold the product, in full precision; the device computes it."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(onnx.parser.parse_model(OPEN).SerializeToString())
+    (folder / "input_0.pb").write_bytes(numpy_helper.from_array(np.zeros((4, 3), np.float32)).SerializeToString())
+    (words,) = judged("ref:nvidia:sm_90a", "bf16", [folder]).values()
+    assert words.startswith("right") and UNIT["bf16"] / 4 < float(words.split()[-2]) < 8 * UNIT["bf16"]
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_damaged_kernel_is_found(folders, precision, monkeypatch):
     some = [folder for folder in folders if folder.name in ("test_matmul_2d", "test_basic_conv_with_padding", "test_softmax_example")]

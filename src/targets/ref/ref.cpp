@@ -456,7 +456,12 @@ std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> input
   GuardPlaces guards(module.program());
   StepNumbers numbers = number_steps(module.program());
   RunOptions options;
-  Request request{.options = options, .guards = guards, .sizes = {}, .numbers = numbers, .between = between};
+  bool is_main = &module == &module.program().main();
+  Request request{.options = options,
+                  .guards = guards,
+                  .sizes = is_main ? bind_symbols(input_ports(module.program()), inputs) : SymbolValues(),
+                  .numbers = numbers,
+                  .between = between};
   request.sizes.set(std::string(run_seed), fresh_seed());
   std::vector<Tensor> outputs;
   for (const Wide& result : Interpreter(module, request).run(wide_inputs(inputs))) outputs.push_back(to_tensor(result));

@@ -23,7 +23,7 @@ struct Between {
   std::function<void(const Instruction&, std::vector<Wide>&)> operands = {}, results = {};
 };
 
-/// The results of a module whose sizes are all numbers, for its parameters in order.
+/// The results of a module for its parameters in order. Only sizes of a program's main module may be open.
 std::vector<Tensor> evaluate(const Module& module, std::span<const Tensor> inputs, const Between& between = {});
 
 }  // namespace weft
