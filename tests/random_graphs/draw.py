@@ -49,6 +49,7 @@ class Value:
     constant: bool = False
     like: object = None  # the type whose roundings it has; its own
     stored: object = None  # the type that may hold it in memory, if it is of f32
+    chosen: bool = False  # an input whose rows say what its reader needs: other sizes repeat or drop them
 
     @property
     def shape(self):
@@ -158,17 +159,17 @@ class Drawing:
     def input(self, shape, dtype=np.float32):
         return self.given(self.array(shape, dtype))
 
-    def given(self, array):
+    def given(self, array, **words):
         """An input. One of bf16, which numpy does not have, comes as f32."""
         if np.asarray(array).dtype == BF16:
             return self.add("Cast", self.given(array.astype(np.float32)), to=TensorProto.BFLOAT16, exact=True)
-        return self._outside(self.inputs, f"x{len(self.inputs)}", np.asarray(array), False)
+        return self._outside(self.inputs, f"x{len(self.inputs)}", np.asarray(array), False, **words)
 
     def weight(self, array):
         return self._outside(self.initializers, f"w{len(self.initializers)}", np.asarray(array), True)
 
-    def _outside(self, where, name, array, constant):
-        value = self.valued(name, array, widened(array), True, constant=constant)
+    def _outside(self, where, name, array, constant, **words):
+        value = self.valued(name, array, widened(array), True, constant=constant, **words)
         where.append(value)
         if not constant:
             self.values.append(value)

@@ -145,11 +145,20 @@ def other_sizes(d, symbols):
     return next(filter(None, (at_size(d, symbols, name, size) for size in (d.random.choice((0, 1)), d.random.choice((2, 3, 6, 20))))), None)
 
 
+def resized(d, value, shape):
+    """Numbers for an input of another size: drawn anew, or of its own rows where others would not do."""
+    if list(value.shape) == shape:
+        return value.plain
+    if not value.chosen:
+        return d.array(shape, value.dtype)
+    return value.plain[np.ix_(*(np.arange(size) % max(old, 1) for size, old in zip(shape, value.shape)))]
+
+
 def at_size(d, symbols, name, size):
     given = {}
     for k, value in enumerate(d.inputs):
         shape = [size if symbols.get((k, axis)) == name else old for axis, old in enumerate(value.shape)]
-        given[value.name] = d.array(shape, value.dtype) if list(value.shape) != shape else value.plain
+        given[value.name] = resized(d, value, shape)
     try:
         values = d.again(given)
     except Exception:  # it does not hold for this size, or says nothing

@@ -175,7 +175,7 @@ def integers_to_float(d, name):
 def dynamic_quantised(d, name):
     x = np.concatenate([d.array((15,), high=3), np.array([-4], np.float32)])
     x = np.concatenate([x, [np.float32(4 * 127 / 128)]])[None]  # a scale of 1/32
-    return add(d, name, d.given(x.astype(np.float32)), d.weight(d.array((17, 5), np.int8)), np.array(0.5, np.float32))
+    return add(d, name, d.given(x.astype(np.float32), chosen=True), d.weight(d.array((17, 5), np.int8)), np.array(0.5, np.float32))
 
 
 @draws("MatMulNBits")
@@ -183,10 +183,10 @@ def nbits(d, name):
     bits, n, k, block = d.random.choice((4, 4, 8)), d.random.choice((1, 5, 8)), d.random.choice((32, 48)), d.random.choice((16, 32))
     blocks = -(-k // block)
     level = d.random.choice((1, 4))
-    if level == 4:  # a row that 8 bits hold exactly, and no size to open
+    if level == 4:  # rows that 8 bits hold exactly
         x = d.numbers.integers(-127, 128, (1, 1, k)).astype(np.float32)
         x[..., ::block] = 127
-        x = d.given(x)
+        x = d.given(x, chosen=True)
     else:
         x = d.input((d.random.choice((1, 2)), d.random.choice((1, 3)), k))
     w = d.numbers.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
@@ -239,7 +239,8 @@ def range_of(d, name):
 def experts(d, name):
     tokens, width, inner, count = d.random.choice((1, 5)), 8, 12, 4
     x = d.input((tokens, width))
-    scores = d.given(np.stack([d.numbers.permutation(count) / np.float32(2) for _ in range(tokens)]).astype(np.float32))
+    scores = d.given(np.stack([d.numbers.permutation(count) / np.float32(2) for _ in range(tokens)]).astype(np.float32),
+                     chosen=True)  # fmt: skip
     first, second = f32(d, count, inner, width, scale=8), f32(d, count, width, inner, scale=8)
     return add(d, name, x, scores, first, f32(d, count, inner), second, f32(d, count, width), k=2,
                activation_type=d.random.choice(["relu", "gelu", "silu"]), normalize_routing_weights=1)  # fmt: skip

@@ -9,13 +9,14 @@ program of 100, and each operator to stand in one graph of 200.
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "robustness"))
 
 from limits import BUILD, FULL, SEED  # noqa: E402
-from run import PASSES, run, seldom, table  # noqa: E402
+from run import PASSES, graphs, run, seldom, table  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,3 +57,12 @@ def test_kernels_with_checks(tmp_path, monkeypatch):
     """Bounds, races between tasks and unwritten memory in the kernels of random graphs."""
     monkeypatch.setenv("WEFT_CHECKED", "1")
     check(SEED * 20_000 + 10_000, 100 if FULL else 10, ["cpu"], tmp_path)
+
+
+def test_other_sizes_keep_chosen_rows():
+    """Numbers that a reader needs as they are, such as rows that 8 bits hold exactly, stay so at other sizes."""
+    d = graphs.Drawing(1)
+    x = d.given(np.array([[127.0, -3.0], [5.0, 127.0]], np.float32), chosen=True)
+    assert graphs.resized(d, x, [3, 2]).tolist() == [[127, -3], [5, 127], [127, -3]]
+    assert graphs.resized(d, x, [1, 2]).tolist() == [[127, -3]]
+    assert graphs.resized(d, x, [0, 2]).shape == (0, 2)
