@@ -74,9 +74,9 @@ std::vector<KnobInfo> knob_list() {
 
 std::vector<std::string> unknown_knobs() {
   // Read by ./x, the tests and the benchmarks, not by the library.
-  std::vector<std::string> known = {"WEFT_BUILD",   "WEFT_JOBS",    "WEFT_TEST_FULL",  "WEFT_TEST_SEED",
-                                    "WEFT_UPDATE",  "WEFT_MODELS",  "WEFT_BIN",        "WEFT_KC",
-                                    "WEFT_COMMAND", "WEFT_LIBRARY", "WEFT_BENCH_CACHE"};
+  std::vector<std::string> known = {"WEFT_BUILD",   "WEFT_JOBS",    "WEFT_TEST_FULL",   "WEFT_TEST_SEED",
+                                    "WEFT_UPDATE",  "WEFT_MODELS",  "WEFT_BIN",         "WEFT_KC",
+                                    "WEFT_COMMAND", "WEFT_LIBRARY", "WEFT_BENCH_CACHE", "WEFT_TEST_OFFLINE"};
   std::vector<std::string> unknown;
   for (const auto& knob : knob_list()) known.push_back(knob.variable);
   for (char** entry = environ; *entry; ++entry) {

@@ -44,5 +44,5 @@ def load(request, provider, record_property):
     load.mode = request.param
     yield load
     for engine in made:
-        record_property("worst", engine.worst)
+        record_property("worst", float(engine.worst))
         print(f"REAL {request.node.name}: {engine.worst:.1e} of the limit, nodes {dict(engine.nodes)}")
