@@ -40,11 +40,4 @@ void Served::finish() const {
   idle.swap(idle_);
 }
 
-Tensor host_copy(const Tensor& tensor, const std::string& gpu, void* stream) {
-  if (gpu.empty() || tensor.bytes().empty()) return Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
-  std::vector<std::byte> bytes(tensor.bytes().size());
-  check(weft_gpu_copy(gpu.c_str(), WEFT_TO_HOST, bytes.data(), tensor.bytes().data(), bytes.size(), stream));
-  return Tensor::copy(tensor.dtype(), bytes, tensor.dims());
-}
-
 }  // namespace weft::adapters

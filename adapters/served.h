@@ -2,7 +2,6 @@
 #pragma once
 #include <mutex>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,9 +27,5 @@ class Served {
   mutable std::mutex mutex_;
   mutable std::vector<Context> idle_ = {};
 };
-
-/// A tensor of `gpu`'s memory ("nvidia:0") as one of the host's, after what is queued on `stream`; of the host's
-/// already where `gpu` is "". Either way the caller's memory may change afterwards.
-Tensor host_copy(const Tensor& tensor, const std::string& gpu, void* stream);
 
 }  // namespace weft::adapters

@@ -37,6 +37,8 @@ int explain_model(const ModelOptions& model) {
   auto executable = compile_model(model);
   print(cat("device: ", executable->device()));
   for (const std::string& note : executable->notes()) print(note);
+  for (const StaticInput& input : executable->static_inputs())
+    print(cat("--constant ", printable(executable->inputs()[input.input].name), "=VALUE shows what runs for a value"));
   auto steps = executable->steps();
   for (size_t i = 0; i < steps.size(); ++i) {
     const StepInfo& step = steps[i];

@@ -33,6 +33,7 @@ class Inputs {
  public:
   Inputs(const Executable& executable, const InputOptions& options, std::span<const ShapeRequest> shapes)
       : ports_(executable.inputs()),
+        statics_(executable.static_inputs()),
         options_(options),
         image_(with_metadata(options.image, executable.metadata())),
         tensors_(ports_.size()),
@@ -168,6 +169,16 @@ class Inputs {
     return kind;
   }
 
+  /// What decides what there is to compile cannot be any number.
+  bool fill_static(size_t i) {
+    auto known = std::ranges::find(statics_, i, &StaticInput::input);
+    if (known == statics_.end()) return false;
+    tensors_[i] = known->likely;
+    note(cat("note: input '", printable(ports_[i].name), "' is static and gets ", describe(known->likely),
+             "; --input gives it another value"));
+    return true;
+  }
+
   void fill(size_t i) {
     const Port& port = ports_[i];
     std::string kind = fill_kind(port.name);
@@ -175,6 +186,7 @@ class Inputs {
       tensors_[i] = *port.default_value;
       return;
     }
+    if (kind.empty() && fill_static(i)) return;
     std::vector<int64_t> dims;
     for (const Dim& dim : port_shape(i).dims) dims.push_back(dim.evaluate([&](const Symbol& s) { return size_of(s); }));
     if (kind.empty()) {
@@ -200,6 +212,7 @@ class Inputs {
   }
 
   const std::vector<Port>& ports_;
+  const std::vector<StaticInput>& statics_;
   const InputOptions& options_;
   ImageOptions image_;
   std::vector<Tensor> tensors_;

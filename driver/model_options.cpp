@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/model_options.h"
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "api/c/options_text.h"
+#include "base/error.h"
 #include "base/text.h"
+#include "driver/tensor_files.h"
 #include "driver/terminal.h"
 
 namespace weft::driver {
+
+namespace {
+
+/// "axes=0,1" or "axes=file.npy".
+void add_constant(std::string_view text, CompileOptions& compile) {
+  size_t equals = text.find('=');
+  std::string name(text.substr(0, equals)), value(equals == text.npos ? "" : text.substr(equals + 1));
+  if (std::filesystem::exists(value)) {
+    compile.constants.insert_or_assign(name, read_tensors(value).at(0).second);
+    return;
+  }
+  std::vector<double> numbers;
+  for (std::string_view part : split(value, ',')) {
+    std::string number(trim(part));
+    char* end = nullptr;
+    numbers.push_back(std::strtod(number.c_str(), &end));
+    if (number.empty() || *end)
+      throw Error({.kind = ErrorKind::usage,
+                   .code = "E203",
+                   .what = cat("'", printable(text), "' gives an input no value"),
+                   .hint = "write axes=0,1 or axes=file.npy"});
+  }
+  compile.constant_numbers.insert_or_assign(name, std::move(numbers));
+}
+
+}  // namespace
 
 void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model) {
   CompileOptions& compile = options.compile;
@@ -20,6 +51,9 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
   line.value(
       "--symbol", "NAME=SIZE", [&](std::string_view text) { compile.symbols.insert(parse_symbol(text)); },
       "fix a size that the model names: batch=4");
+  line.value(
+      "--constant", "INPUT=VALUE", [&](std::string_view text) { add_constant(text, compile); },
+      "fix an input: axes=0,1 or axes=file.npy; repeatable");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
              "an input that always keeps its default; * and ? match; repeatable");
   line.value(

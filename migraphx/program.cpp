@@ -92,37 +92,30 @@ migraphx_shapes shapes_of(const std::vector<Port>& ports) {
   return shapes;
 }
 
-migraphx_program_parameter_shapes named_shapes(const std::vector<Port>& ports,
-                                               const std::vector<adapters::LateInput>& late) {
+migraphx_program_parameter_shapes named_shapes(const std::vector<Port>& ports) {
   migraphx_program_parameter_shapes shapes;
   for (const Port& port : ports) shapes.list.emplace_back(port.name, shape_of(port));
-  for (const adapters::LateInput& input : late)
-    shapes.list.emplace_back(input.name, make_shape(type_of(input.type), {input.dims.begin(), input.dims.end()}));
   return shapes;
 }
 
 }  // namespace
 
-Graph Source::read(const adapters::Values& late_values) const {
-  CompileOptions exact = options;
-  if (!late_values.empty()) exact.constants = late_values;
-  if (!bytes) return Graph::read(path, exact);
-  return Graph::read(std::as_bytes(std::span(bytes->data(), bytes->size())), exact);
+Graph Source::read() const {
+  if (!bytes) return Graph::read(path, options);
+  return Graph::read(std::as_bytes(std::span(bytes->data(), bytes->size())), options);
 }
 
-Compiled::Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes, Late late)
+Compiled::Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes)
     : bytes_(std::move(bytes)),
       served_(std::move(program)),
       gives_outputs_(gives_outputs),
-      late_(std::move(late)),
       inputs_(this->program().inputs()),
       outputs_(this->program().outputs()) {}
 
-/// The results of a guess have sizes of their own.
 migraphx_program_parameter_shapes Compiled::parameters() const {
-  migraphx_program_parameter_shapes shapes = named_shapes(inputs_, late_.inputs);
+  migraphx_program_parameter_shapes shapes = named_shapes(inputs_);
   migraphx_shapes results = shapes_of(outputs_);
-  for (size_t i = 0; gives_outputs_ && !is_guess() && i < results.list.size(); ++i) {
+  for (size_t i = 0; gives_outputs_ && i < results.list.size(); ++i) {
     const migraphx_shape& shape = results.list[i];
     if (!shape.is_dynamic() && shape.type != migraphx_shape_tuple_type)
       shapes.list.emplace_back(output_prefix + std::to_string(i), shape);
@@ -144,21 +137,7 @@ void Compiled::wait_for(void* stream) const {
   if (std::string name = amd_gpu(); !name.empty()) check(weft_gpu_wait(name.c_str(), stream));
 }
 
-/// The values decide what runs, so the host must have them first.
-migraphx_arguments Compiled::run_late(const migraphx_program_parameters& parameters, void* stream) const {
-  wait_for(stream);
-  adapters::Values values;
-  for (const adapters::LateInput& input : late_.inputs) {
-    const migraphx_argument& argument = find(parameters, input.name.c_str());
-    Tensor given = tensor_of(argument);
-    if (input.dims.empty() && given.dims().size() == 1) given = Tensor::view(given.dtype(), given.bytes(), {});
-    values.emplace_back(input.name, adapters::host_copy(given, gpu(), nullptr));
-  }
-  return variants_.get(adapters::key_of(values), [&] { return late_.again(values); })->run(parameters);
-}
-
 migraphx_arguments Compiled::run(const migraphx_program_parameters& parameters, std::optional<void*> stream) const {
-  if (is_guess()) return run_late(parameters, stream.value_or(nullptr));
   GpuResults on_gpu{gpu(), std::vector<std::shared_ptr<void>>(outputs_.size())};
   std::vector<Tensor> inputs;
   for (const Port& port : inputs_) {
@@ -210,11 +189,11 @@ migraphx_module* migraphx_program::main() {
   return modules[0].get();
 }
 
-weft::Graph migraphx_program::graph(const weft::adapters::Values& late_values) const {
+weft::Graph migraphx_program::graph() const {
   if (refusal) throw refusal->error;
   if (!source && modules.empty())
     refuse("the program is empty", "parse a model, or add instructions to its main module");
-  weft::Graph graph = source ? source->read(late_values) : modules[0]->builder.build();
+  weft::Graph graph = source ? source->read() : modules[0]->builder.build();
   if (products) graph.quantize(products, magnitudes);
   return graph;
 }
@@ -243,17 +222,9 @@ void migraphx_program::compile(const std::string& target, const migraphx_compile
   weft::CompileOptions options{.device = device_for(target, how.offload_copy), .precision = precision};
   bool gives_outputs = target == "gpu" && !how.offload_copy;
   auto bytes = source ? source->bytes : nullptr;
-  Late late;
-  if (source && !source->late.empty()) {
-    late.inputs = source->late;
-    late.again = [recipe = std::make_shared<const migraphx_program>(*this), options, gives_outputs,
-                  bytes](const weft::adapters::Values& values) {
-      return std::make_shared<Compiled>(recipe->graph(values).compile(options), gives_outputs, bytes);
-    };
-  }
   constexpr double no_limit = 1e7;
-  if (how.exhaustive_tune && target != "ref" && late.inputs.empty()) options.tune_seconds = no_limit;
-  made = std::make_shared<Compiled>(graph().compile(options), gives_outputs, bytes, std::move(late));
+  if (how.exhaustive_tune && target != "ref") options.tune_seconds = no_limit;
+  made = std::make_shared<Compiled>(graph().compile(options), gives_outputs, bytes);
 }
 
 weft::mgx::Compiled& migraphx_program::compiled() const {
@@ -277,8 +248,8 @@ migraphx_program_parameter_shapes migraphx_program::parameters() const {
       shapes.list.emplace_back(name, make_shape(migraphx_shape_float_type, {0}));
     return shapes;
   }
-  weft::Graph wanted = graph();
-  return named_shapes(wanted.inputs(), source ? source->late : std::vector<weft::adapters::LateInput>());
+  weft::Graph wanted = graph();  // the ports point into it
+  return named_shapes(wanted.inputs());
 }
 
 migraphx_shapes migraphx_program::results() const {

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "adapters/late_inputs.h"
 #include "adapters/served.h"
-#include "adapters/variants.h"
 #include "migraphx/body.h"
 #include "migraphx/builder.h"
 #include "migraphx/handles.h"
@@ -21,11 +19,9 @@ namespace weft::mgx {
 struct Source {
   std::string path = {};                          ///< of a model in a file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
-  CompileOptions options = {};                    ///< sizes, folder; guesses for the late inputs
-  std::vector<adapters::LateInput> late = {};     ///< which the model reads before it computes anything
+  CompileOptions options = {};                    ///< sizes, folder
 
-  /// With these values of the late inputs; with guesses when there are none.
-  Graph read(const adapters::Values& late_values = {}) const;
+  Graph read() const;
 };
 
 /// What is wrong with a body of control flow that was compiled before anybody knew whether it would run (body.h).
@@ -34,24 +30,13 @@ struct Refusal {
   Body body;
 };
 
-class Compiled;
-
-/// Inputs whose values decide what there is to compile.
-struct Late {
-  std::vector<adapters::LateInput> inputs = {};
-  /// Compiles the same for values of theirs.
-  std::function<std::shared_ptr<Compiled>(const adapters::Values& values)> again = {};
-};
-
-/// A compiled program, run by any number of threads at once. Where late inputs decide what there is to compile it is a
-/// guess, and each value of theirs has a program of its own.
+/// A compiled program, run by any number of threads at once.
 class Compiled {
  public:
-  Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes, Late late = {});
+  Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
 
   /// Outputs that the caller gives memory for, as parameters "main:#output_0" of the program.
   bool gives_outputs() const { return gives_outputs_; }
-  bool is_guess() const { return !late_.inputs.empty(); }
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
@@ -67,14 +52,11 @@ class Compiled {
   /// "amd:0" when arguments are memory of that device; "" when they are the host's.
   std::string gpu() const;
   void wait_for(void* stream) const;
-  migraphx_arguments run_late(const migraphx_program_parameters& parameters, void* stream) const;
 
   std::shared_ptr<const std::string> bytes_;  // of the model, which the program reads
   adapters::Served served_;
   bool gives_outputs_;
-  Late late_;
   std::vector<Port> inputs_, outputs_;
-  mutable adapters::Variants<Compiled> variants_ = {};
 };
 
 }  // namespace weft::mgx
@@ -92,7 +74,7 @@ struct migraphx_program {
 
   migraphx_module* main();
   /// The graph as it will be compiled.
-  weft::Graph graph(const weft::adapters::Values& late_values = {}) const;
+  weft::Graph graph() const;
   void compile(const std::string& target, const migraphx_compile_options& how);
   weft::mgx::Compiled& compiled() const;
   void set_precision(weft_precision wanted);

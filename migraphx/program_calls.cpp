@@ -57,19 +57,6 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
-/// What the model wants to know before it computes anything, a caller says with its other arguments: lists of the
-/// lengths that were given for them.
-weft::adapters::Guesses guesses_for(Source& source, const migraphx_onnx_options& options) {
-  return weft::adapters::Guesses([&](weft::adapters::LateInput& input) {
-    auto given = options.lengths.find(input.name);
-    bool is_given = given != options.lengths.end() && given->second.size() == 1;
-    if (!input.dims.empty() && input.dims[0] < 0)
-      input.dims = {static_cast<int64_t>(is_given ? given->second[0] : options.default_length)};
-    std::erase_if(source.options.shapes, [&](const std::string& shape) { return shape.starts_with(input.name + "="); });
-    return true;
-  });
-}
-
 /// False when it is there already.
 bool add(std::vector<std::string>& shapes, const std::string& shape) {
   if (std::ranges::find(shapes, shape) != shapes.end()) return false;
@@ -87,17 +74,13 @@ std::optional<std::string> missing_rank(const weft::Error& error, const migraphx
   return std::nullopt;
 }
 
-weft::Graph read_guessing(Source& source, weft::adapters::Guesses& guesses, const migraphx_onnx_options& options) {
+weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
   for (;;) {
     try {
-      weft::Graph graph = source.read();
-      source.late = guesses.inputs();
-      return graph;
+      return source.read();
     } catch (const weft::Error& error) {
-      if (auto sizes = missing_rank(error, options); sizes && add(source.options.shapes, *sizes)) continue;
-      auto values = guesses.next(error);
-      if (!values) throw;
-      source.options.constants = *values;
+      auto sizes = missing_rank(error, options);
+      if (!sizes || !add(source.options.shapes, *sizes)) throw;
     }
   }
 }
@@ -107,11 +90,10 @@ weft::Graph read_guessing(Source& source, weft::adapters::Guesses& guesses, cons
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
-  weft::adapters::Guesses guesses = guesses_for(source, options);
-  weft::Graph graph = read_guessing(source, guesses, options);  // the ports point into it
+  weft::Graph graph = read_graph(source, options);  // the ports point into it
   for (const weft::Port& port : graph.inputs())
     if (std::string sizes = sizes_of(port, options); !sizes.empty()) add(source.options.shapes, sizes);
-  if (!source.options.shapes.empty()) read_guessing(source, guesses, options);  // what does not fit is told now
+  if (!source.options.shapes.empty()) read_graph(source, options);  // what does not fit is told now
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
@@ -285,11 +267,7 @@ migraphx_status migraphx_trace_info_get_result(const_migraphx_argument_t* out, c
 }
 
 migraphx_status migraphx_save(migraphx_program_t p, const char* name, migraphx_file_options_t) {
-  return guarded([&] {
-    const Compiled& compiled = given(p).compiled();
-    if (compiled.is_guess()) not_supported("a program that is compiled for the values of a run is not saved");
-    compiled.program().save(&given(name));
-  });
+  return guarded([&] { given(p).compiled().program().save(&given(name)); });
 }
 
 migraphx_status migraphx_load(migraphx_program_t* out, const char* name, migraphx_file_options_t) {

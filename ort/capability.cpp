@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 
-#include "adapters/late_inputs.h"
 #include "ort/api.h"
 #include "ort/model_writer.h"
 #include "ort/partition.h"
@@ -66,12 +65,8 @@ class Search {
       if (refuse_ports(nodes, boundary)) return false;
       if (boundary.outputs.empty()) continue;
       try {
-        parts.push_back({nodes, programs_.get(writer_.write(nodes, boundary))});
+        parts.push_back({nodes, compile(nodes, boundary)});
       } catch (const Error& error) {
-        if (auto late = compile_late(nodes, boundary, error)) {
-          parts.push_back({nodes, late});
-          continue;
-        }
         refuse_culprits(nodes, error);
         return false;
       }
@@ -79,22 +74,15 @@ class Search {
     return true;
   }
 
-  /// What the compiler refuses because it wants the value of an operand that is an input of the graph may be compiled
-  /// by the run. Null when guesses do not compile either. A branch that does not compile is left to the CPU provider.
-  std::shared_ptr<Compiled> compile_late(const std::vector<size_t>& part, const Boundary& boundary, Error error) {
-    adapters::Guesses guesses([&](const adapters::LateInput& input) {
-      bool is_condition = input.type == WEFT_BOOL;
-      return !graph_.parent && !is_condition && std::ranges::find(graph_.inputs, input.name) != graph_.inputs.end();
-    });
+  /// The program of a part. Values of the graph's own inputs may decide what there is to compile, but for conditions: a
+  /// branch that does not compile is left to the CPU provider.
+  std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
-    for (auto values = guesses.next(error); values; values = guesses.next(error)) {
-      try {
-        return programs_.get_late(model, *values);
-      } catch (const Error& again) {
-        error = again;
-      }
+    for (const std::string& input : boundary.inputs) {
+      bool is_the_callers = !graph_.parent && std::ranges::find(graph_.inputs, input) != graph_.inputs.end();
+      if (is_the_callers && !writer_.is_condition(input)) model.static_inputs.push_back(input);
     }
-    return nullptr;
+    return programs_.get(model);
   }
 
   void refuse(size_t node, const std::string& reason) {
@@ -194,7 +182,7 @@ class Search {
 
   bool compiles(const std::vector<size_t>& part) {
     try {
-      programs_.get(writer_.write(part, writer_.boundary(part)));
+      compile(part, writer_.boundary(part));
       return true;
     } catch (const Error&) {
       return false;

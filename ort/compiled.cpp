@@ -69,13 +69,11 @@ struct Outputs {
 
 }  // namespace
 
-Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again,
-                   std::vector<std::string> late)
+Compiled::Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again)
     : memory_(std::move(memory)),
       served_(std::move(program)),
       place_(place),
       again_(std::move(again)),
-      late_(std::move(late)),
       inputs_(port_names(this->program().inputs())),
       outputs_(port_names(this->program().outputs())) {
   for (const Port& port : this->program().inputs())
@@ -93,13 +91,7 @@ Compiled::Binding Compiled::bind(const std::vector<std::string>& inputs,
   Binding binding;
   for (const std::string& name : inputs_) binding.inputs.push_back(place(inputs, name, "input"));
   for (const std::string& name : outputs_) binding.outputs.push_back(place(outputs, name, "output"));
-  for (const std::string& name : late_) binding.late.push_back(place(inputs, name, "input"));
   return binding;
-}
-
-std::shared_ptr<const Compiled> Compiled::variant(const std::string& key, const std::vector<std::string>& shapes,
-                                                  const Values& values) const {
-  return variants_.get(key, [&] { return std::make_shared<Compiled>(again_(shapes, values), memory_, place_); });
 }
 
 std::shared_ptr<const Compiled> Compiled::variant_for_sizes(const std::vector<Tensor>& inputs) const {
@@ -112,24 +104,10 @@ std::shared_ptr<const Compiled> Compiled::variant_for_sizes(const std::vector<Te
     key += shape + ";";
     shapes.push_back(shape);
   }
-  return variant(key, shapes, {});
-}
-
-/// On a GPU the values lie there, like any input.
-void Compiled::run_late(OrtKernelContext* kernel, const Binding& binding) const {
-  Values values;
-  if (place_.waits_for_default_stream) check(weft_gpu_wait(place_.gpu->name.c_str(), nullptr));
-  for (size_t i = 0; i < late_.size(); ++i) {
-    const OrtValue* value = nullptr;
-    ok(api.ort->KernelContext_GetInput(kernel, binding.late[i], &value));
-    std::string gpu = place_.gpu ? place_.gpu->name : std::string();
-    values.emplace_back(late_[i], adapters::host_copy(view_of(value), gpu, place_.stream));
-  }
-  variant(adapters::key_of(values), {}, values)->run(kernel, binding);
+  return variants_.get(key, [&] { return std::make_shared<Compiled>(again_(shapes), memory_, place_); });
 }
 
 void Compiled::run(OrtKernelContext* kernel, const Binding& binding) const {
-  if (!late_.empty()) return run_late(kernel, binding);
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < binding.inputs.size(); ++i) {
     const OrtValue* value = nullptr;

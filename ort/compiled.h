@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "adapters/late_inputs.h"
 #include "adapters/served.h"
-#include "adapters/variants.h"
 #include "ort/online_tuning.h"
+#include "ort/variants.h"
 
 namespace weft::ort {
 
@@ -29,24 +28,18 @@ struct RunPlace {
 /// Sizes that neither the model nor onnxruntime names are symbols of their own, and where two of them meet the program
 /// is compiled for their being equal. When a run shows that they are not (one of them is 1, and broadcasts), the part
 /// is compiled again for the sizes of that run.
-///
-/// Inputs of the graph whose values decide what there is to compile (the axes of a reduction, the scales of a resize)
-/// are late: the part is compiled for each value that they have in a run, as a rule one.
 class Compiled {
  public:
-  using Values = adapters::Values;
-  /// Compiles the same part again with its inputs' sizes as given, "x=2,3", and these inputs fixed.
-  using Again = std::function<Program(const std::vector<std::string>& shapes, const Values& values)>;
-  /// `memory` is whatever the program's memory comes from; null: the library's own. `late`: names of inputs that the
-  /// program has fixed to a guess.
-  Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {},
-           std::vector<std::string> late = {});
+  /// Compiles the same part again with its inputs' sizes as given, "x=2,3".
+  using Again = std::function<Program(const std::vector<std::string>& shapes)>;
+  /// `memory` is whatever the program's memory comes from; null: the library's own.
+  Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
   /// From the first run on, looks for faster kernels beside the runs; the program that `tune` makes takes its place.
   void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
   /// Where the program's inputs and outputs lie among those of a fused node, by name.
   struct Binding {
-    std::vector<size_t> inputs, outputs, late;
+    std::vector<size_t> inputs, outputs;
   };
   /// Throws E310 when the node lacks an input or has an output that the program does not compute.
   Binding bind(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) const;
@@ -55,9 +48,6 @@ class Compiled {
 
  private:
   void run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const;
-  void run_late(OrtKernelContext* kernel, const Binding& binding) const;
-  std::shared_ptr<const Compiled> variant(const std::string& key, const std::vector<std::string>& shapes,
-                                          const Values& values) const;
   std::shared_ptr<const Compiled> variant_for_sizes(const std::vector<Tensor>& inputs) const;
   /// The program, or the one that tuning has found to be better.
   std::vector<Tensor> run_best(const std::vector<Tensor>& inputs, const RunOptions& options) const;
@@ -66,10 +56,9 @@ class Compiled {
   adapters::Served served_;
   RunPlace place_;
   Again again_;
-  std::vector<std::string> late_;
   std::vector<std::string> inputs_, outputs_;
   std::vector<bool> is_optional_;  // of the inputs
-  mutable adapters::Variants<Compiled> variants_;
+  mutable Variants<Compiled> variants_;
   std::unique_ptr<OnlineTuning> tuning_;  // null: nothing is tuned
 };
 

@@ -93,9 +93,15 @@ Message value_info(const OrtValueInfo* value) {
   return info ? message.message(2, type_of(info)) : message;
 }
 
-bool has_nameless_size(const OrtValueInfo* value) {
+/// Null for what is no tensor.
+const OrtTensorTypeAndShapeInfo* tensor_info(const OrtValueInfo* value) {
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
+  return tensor;
+}
+
+bool has_nameless_size(const OrtValueInfo* value) {
+  const OrtTensorTypeAndShapeInfo* tensor = tensor_info(value);
   if (!tensor) return false;
   size_t rank = 0;
   ok(api.ort->GetDimensionsCount(tensor, &rank));
@@ -372,6 +378,13 @@ std::string ModelWriter::port_fault(const std::string& value, bool is_input) con
   if (!tensor) return {};
   if (is_input && !api.ort->TensorTypeAndShape_HasShape(tensor)) return "the rank of '" + value + "' is not known";
   return {};
+}
+
+bool ModelWriter::is_condition(const std::string& value) const {
+  ONNXTensorElementDataType element{};
+  const OrtTensorTypeAndShapeInfo* tensor = tensor_info(graph_.values.at(value));
+  if (tensor) ok(api.ort->GetTensorElementType(tensor, &element));
+  return element == ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
 }
 
 Boundary ModelWriter::boundary(std::span<const size_t> part) const {

@@ -26,7 +26,8 @@ struct ModelText {
   std::string bytes = {};                ///< a ModelProto
   std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
   std::vector<std::string> inputs = {}, outputs = {};
-  bool has_nameless_size = false;  ///< an input has a size that neither the model nor onnxruntime names
+  std::vector<std::string> static_inputs = {};  ///< whose values may decide what there is to compile
+  bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 
 /// The values that a part of a graph reads and does not make, constants left out; and those that something outside of
@@ -49,6 +50,7 @@ class ModelWriter {
   std::string written_name(size_t node) const { return name_or_number(graph_.nodes[node], node); }
   /// Why `value` can be no input or output of a program; "" when it can.
   std::string port_fault(const std::string& value, bool is_input) const;
+  bool is_condition(const std::string& value) const;  ///< a tensor of bool
   Boundary boundary(std::span<const size_t> part) const;
   /// A model of the nodes numbered `part`, in topological order.
   ModelText write(std::span<const size_t> part, const Boundary& boundary) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ort/program_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -69,14 +70,13 @@ CompileOptions ProgramStore::load_options() const {
           .allocator = memory_ ? memory_->allocator() : nullptr};
 }
 
-std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again,
-                                             std::vector<std::string> late) const {
+std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again again) const {
   bool on_gpu = device_.is_gpu();
   void* stream = on_gpu ? options_.stream() : nullptr;
   RunPlace place{.gpu = on_gpu ? &device_ : nullptr,
                  .waits_for_default_stream = on_gpu && options_.has_user_compute_stream && !stream,
                  .stream = stream};
-  return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again), std::move(late));
+  return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
 /// onnxruntime's tensors are gone when the call has ended that showed them: either the program lets go of them, or they
@@ -108,27 +108,26 @@ OnlineTuning::Tune ProgramStore::tuning_of(std::string model, CompileOptions opt
       };
 }
 
-std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity,
-                                                const Compiled::Values& guesses) const {
-  bool is_once = !model.has_nameless_size && guesses.empty(), is_tuned_later = options_.tunes_while_serving();
+std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const std::string& identity) const {
+  bool is_once = !model.has_nameless_size, is_tuned_later = options_.tunes_while_serving();
   bool lets_go = !is_saved_ && is_once && !is_tuned_later;
   CompileOptions options = compile_options();
   options.constants = weights(model, !lets_go);
+  if (!is_saved_) options.static_inputs = model.static_inputs;  // a saved program holds no value of a run
+  options.static_inputs.emplace_back();                         // which is no input: an empty list would mean any
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
-  auto again = [bytes, options](const std::vector<std::string>& shapes, const Compiled::Values& values) {
+  Program program = compile_and_say(bytes, options, log_);
+  if (lets_go) program.detach();
+  bool is_tuned = is_tuned_later && std::ranges::none_of(program.inputs(), &Port::is_static);
+  auto again = [bytes, options](const std::vector<std::string>& shapes) {
     CompileOptions exact = options;
     exact.shapes = shapes;
     exact.tune_seconds = 0;  // a run is waiting for it
-    exact.constants.insert(exact.constants.end(), values.begin(), values.end());
     return weft::compile(bytes_of(bytes), exact);
   };
-  Program program = guesses.empty() ? compile_and_say(bytes, options, log_) : again({}, guesses);
-  if (lets_go) program.detach();
-  std::vector<std::string> late;
-  for (const auto& [name, guess] : guesses) late.push_back(name);
-  auto made = is_once ? make(std::move(program)) : make(std::move(program), again, late);
-  if (is_tuned_later && late.empty()) made->tune_while_serving(tuning_of(bytes, options));
+  auto made = is_once ? make(std::move(program)) : make(std::move(program), again);
+  if (is_tuned) made->tune_while_serving(tuning_of(bytes, options));
   return made;
 }
 
@@ -194,14 +193,6 @@ void ProgramStore::keep(const Compiled& program) {
 
 std::string ProgramStore::identity_of(const ModelText& model) const {
   return content_hash(model) + " " + options_.identity();
-}
-
-std::shared_ptr<Compiled> ProgramStore::get_late(const ModelText& model, const Compiled::Values& guesses) {
-  if (is_saved_) return nullptr;
-  std::string identity = identity_of(model);
-  auto program = compile(model, identity, guesses);
-  known_.insert_or_assign(identity, program);
-  return program;
 }
 
 std::shared_ptr<Compiled> ProgramStore::get(const ModelText& model) {

@@ -29,9 +29,6 @@ class ProgramStore {
   const Quantization& quantization() const { return quantization_; }
   /// Throws what the compiler threw, the second time as well.
   std::shared_ptr<Compiled> get(const ModelText& model);
-  /// The same with some of its inputs late; `guesses` are values to try the compiler with. From then on `get` gives it
-  /// too. Null when programs are saved, which holds no value of a run.
-  std::shared_ptr<Compiled> get_late(const ModelText& model, const Compiled::Values& guesses);
   /// A program that was saved inside or beside an EPContext model.
   std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
   std::shared_ptr<Compiled> load(const std::string& path) const;
@@ -43,11 +40,10 @@ class ProgramStore {
  private:
   CompileOptions compile_options() const;
   CompileOptions load_options() const;
-  std::shared_ptr<Compiled> make(Program program, Compiled::Again again = {}, std::vector<std::string> late = {}) const;
+  std::shared_ptr<Compiled> make(Program program, Compiled::Again again = {}) const;
   std::vector<std::pair<std::string, Tensor>> weights(const ModelText& model, bool are_kept) const;
   OnlineTuning::Tune tuning_of(std::string model, CompileOptions options) const;
-  std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity,
-                                    const Compiled::Values& guesses = {}) const;
+  std::shared_ptr<Compiled> compile(const ModelText& model, const std::string& identity) const;
   std::string identity_of(const ModelText& model) const;
   std::shared_ptr<Compiled> try_load(const std::string& path) const;
   std::shared_ptr<Compiled> find_in_cache(const std::string& identity);

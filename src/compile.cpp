@@ -6,6 +6,7 @@
 #include "base/file_reading.h"
 #include "base/watch.h"
 #include "compile/by_sizes.h"
+#include "compile/specialise.h"
 #include "compile/stages.h"
 #include "compile/timer.h"
 #include "compile/tune.h"
@@ -57,6 +58,14 @@ TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& op
   });
 }
 
+std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
+                                            onnx::SizeDecisions decisions, const CompileOptions& options,
+                                            CompileReport report) {
+  auto made = compile_program(std::move(program), options, std::move(report));
+  if (decisions.made.empty()) return made;
+  return make_by_sizes(std::move(model), std::move(decisions), std::move(made), options);
+}
+
 namespace {
 
 std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
@@ -64,10 +73,11 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
   Timer timer;
   auto model = std::make_shared<const onnx::Model>(read());
   onnx::SizeDecisions decisions;
-  std::unique_ptr<Program> program = import(*model, options, nullptr, &decisions);
-  auto made = compile_program(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
-  if (decisions.made.empty()) return made;
-  return make_by_sizes(std::move(model), std::move(decisions), std::move(made), options);
+  Imported imported = import_static(model, options, &decisions);
+  CompileReport report{.phase_seconds = {{"import", timer.seconds()}}};
+  if (imported.model) return make_specialising(std::move(imported), options, true, std::move(report));
+  return compile_decided(std::move(model), std::move(imported.program), std::move(decisions), options,
+                         std::move(report));
 }
 
 }  // namespace
@@ -94,7 +104,7 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
   });
 }
 
-std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
+std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
   if (!options.shapes.empty() || !options.symbols.empty() || !options.constants.empty()) {
@@ -103,7 +113,14 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
                  .what = "sizes and constants can be asked for when a model file is read, not for a program that is "
                          "built already"});
   }
-  return reading_files([&] { return compile_program(std::move(program), options, {}); });
+  return reading_files([&] {
+    if (imported.model) return make_specialising(std::move(imported), options, false, {});
+    return compile_program(std::move(imported.program), options, {});
+  });
+}
+
+std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options) {
+  return compile(Imported{.program = std::move(program)}, options);
 }
 
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
@@ -113,10 +130,24 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& path, const Co
   });
 }
 
-std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
+namespace {
+
+/// Whoever asks for a program wants one, if not that of a run.
+Imported import_likely(Bytes file, const std::function<onnx::Model()>& read, CompileOptions options) {
+  if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};
+  if (!options.static_inputs) options.static_inputs = {"*"};
+  return import_static(std::make_shared<const onnx::Model>(read()), options);
+}
+
+}  // namespace
+
+Imported import_any(const std::filesystem::path& path, const CompileOptions& options) {
+  return reading_files([&] { return import_likely(map_file(path), [&] { return onnx::read_model(path); }, options); });
+}
+
+Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
   return reading_files([&] {
-    if (is_saved_program(model)) return read_source(SavedFile(std::move(model)).source());
-    return import(onnx::read_model(std::move(model), {.external_data_dir = folder}), options);
+    return import_likely(model, [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
   });
 }
 

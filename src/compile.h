@@ -55,6 +55,10 @@ struct CompileOptions {
   std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
+  std::map<std::string, std::vector<double>> constant_numbers = {};  ///< the same as numbers, of the input's own type
+  /// Patterns of inputs whose values may decide what there is to compile (compile/specialise.h). E159 for others, and
+  /// when no likely value of theirs makes a program. None given: any input may.
+  std::optional<std::vector<std::string>> static_inputs = {};
   Precision precision = Precision::f32;
   std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
@@ -110,8 +114,6 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& path, const C
 
 /// The model as the frontend gives it.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
-std::unique_ptr<Program> import_bytes(Bytes model, const CompileOptions& options = {},
-                                      const std::filesystem::path& folder = {});
 /// The program after the shared passes (`stage` empty), after the pass called `stage`, or after all passes for the
 /// device of the options ("final"). E503 if there is no such pass.
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,

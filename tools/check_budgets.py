@@ -14,7 +14,7 @@ CPP = (".h", ".hpp", ".cpp")
 
 FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 6, 30, 120
 FILE_P90, FILE_MAX = 500, 1000
-CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 600, 900, 60_000
+CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 600, 920, 60_000
 
 # What must not confuse the search for braces; newlines inside are kept so that line numbers hold.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''

@@ -53,20 +53,36 @@ Op parse_op(Program& program, std::string_view text) {
   return make_op(parsed.name, parsed.attributes, parse_context(program));
 }
 
-void give_graph(weft_graph** out, std::unique_ptr<Program> program) {
+void give_graph(weft_graph** out, Imported imported) {
   auto made = std::make_unique<weft_graph>();
-  made->program = std::move(program);
+  made->program = std::move(imported.program), made->model = std::move(imported.model);
   for (Instruction& instruction : made->program->main()) made->instructions.push_back(&instruction);
   made->results = made->program->main().results();
   *out = made.release();
 }
 
+/// A program to add to: one that is made anew for each value of static inputs is none.
+Program& open_program(const weft_graph* graph) {
+  Program& program = program_of(graph);
+  if (graph->model)
+    usage_error("E502", "a graph whose model has static inputs takes no instructions",
+                "fix these inputs when it is read: constant_names");
+  return program;
+}
+
+/// Does the same to the program of every value of static inputs.
+void edit(weft_graph& graph, const std::function<void(Program&)>& change) {
+  change(program_of(&graph));
+  if (graph.model) graph.model->add_edit(change);
+}
+
 /// Ports stay where they are until there are others.
-void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out) {
+void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
+               std::span<const StaticInput> statics = {}) {
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };
   if (!std::ranges::equal(known.ports, now, is_same)) {
     known.ports = std::move(now);
-    known.texts = describe_ports(known.ports);
+    known.texts = describe_ports(known.ports, statics);
   }
   fill_port(known.ports, known.texts, index, out);
 }
@@ -100,7 +116,7 @@ weft_status* weft_graph_new(const char* name, weft_graph** graph) {
 weft_status* weft_graph_parse(const char* text, weft_graph** graph) {
   return guarded([&] {
     required(graph, "graph");
-    give_graph(graph, parse_program(&required(text, "text"), make_op));
+    give_graph(graph, {.program = parse_program(&required(text, "text"), make_op)});
   });
 }
 
@@ -112,7 +128,7 @@ const char* weft_model_operator(size_t index) {
 weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph) {
   return guarded([&] {
     required(graph, "graph");
-    give_graph(graph, import_file(&required(path, "path"), to_compile_options(options)));
+    give_graph(graph, import_any(&required(path, "path"), to_compile_options(options)));
   });
 }
 
@@ -120,18 +136,22 @@ weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_com
                                    weft_graph** graph) {
   return guarded([&] {
     required(graph, "graph");
-    give_graph(graph,
-               import_bytes(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
+    give_graph(graph, import_any(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
   });
 }
 
 size_t weft_graph_input_count(const weft_graph* graph) {
-  return graph && graph->program ? graph->program->main().parameters().size() : 0;
+  if (!graph || !graph->program) return 0;
+  return graph->model ? graph->model->inputs().size() : graph->program->main().parameters().size();
 }
 size_t weft_graph_output_count(const weft_graph* graph) { return graph ? graph->results.size() : 0; }
 
 weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port) {
-  return guarded([&] { give_port(required(graph, "graph").inputs, input_ports(program_of(graph)), index, port); });
+  return guarded([&] {
+    const Program& program = program_of(graph);
+    if (!graph->model) return give_port(graph->inputs, input_ports(program), index, port);
+    give_port(graph->inputs, graph->model->inputs(), index, port, graph->model->statics());
+  });
 }
 
 weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port) {
@@ -142,7 +162,7 @@ void weft_graph_free(weft_graph* graph) { delete graph; }
 
 weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    Program& program = open_program(graph);
     if (min < 0 || max < min) usage_error("E211", cat("a size from ", min, " to ", max, " is impossible"));
     program.symbol({.name = &required(name, "name"), .min = min, .max = max});
   });
@@ -150,7 +170,7 @@ weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min,
 
 weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    Program& program = open_program(graph);
     required(value, "value");
     Type parsed;
     fields::parse(&required(type, "type"), parsed, parse_context(program));
@@ -160,7 +180,7 @@ weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* t
 
 weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    Program& program = open_program(graph);
     required(value, "value");
     *value = number(*graph, program.main().append(Constant{required(tensor, "tensor").tensor}, {}));
   });
@@ -169,7 +189,7 @@ weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, w
 weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
                                weft_value* result) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    Program& program = open_program(graph);
     required(result, "result");
     if (input_count > 0) required(inputs, "inputs");
     std::vector<Value> operands;
@@ -199,12 +219,12 @@ weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op) {
 }
 
 weft_status* weft_graph_source(weft_graph* graph, const char* source) {
-  return guarded([&] { program_of(graph).main().set_current_source(source ? source : ""); });
+  return guarded([&] { open_program(graph).main().set_current_source(source ? source : ""); });
 }
 
 weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    Program& program = open_program(graph);
     graph->results.push_back({&required(name, "name"), value_of(*graph, value)});
     program.main().set_results(graph->results);
   });
@@ -212,7 +232,8 @@ weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value v
 
 weft_status* weft_graph_observe(weft_graph* graph, int32_t products) {
   return guarded([&] {
-    observe_products(program_of(graph), kinds_of(products));
+    ProductKinds kinds = kinds_of(products);
+    edit(required(graph, "graph"), [kinds](Program& program) { observe_products(program, kinds); });
     graph->instructions.clear();
     graph->results = graph->program->main().results();
   });
@@ -221,11 +242,12 @@ weft_status* weft_graph_observe(weft_graph* graph, int32_t products) {
 weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
                                  size_t count) {
   return guarded([&] {
-    Program& program = program_of(graph);
+    program_of(graph);
     std::vector<Tensor> tensors;
     if (count > 0) required(magnitudes, "magnitudes");
     for (size_t i = 0; i < count; ++i) tensors.push_back(required(magnitudes[i], "magnitudes").tensor);
-    quantize_products(program, kinds_of(products), tensors);
+    ProductKinds kinds = kinds_of(products);
+    edit(*graph, [kinds, tensors](Program& program) { quantize_products(program, kinds, tensors); });
   });
 }
 
@@ -247,6 +269,6 @@ weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* o
     CompileOptions asked = to_compile_options(options);  // before the graph is used up
     graph->instructions.clear();
     graph->results.clear();
-    *program = new weft_program(compile(std::move(graph->program), asked));
+    *program = new weft_program(compile({std::move(graph->program), std::move(graph->model)}, asked));
   });
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "compile.h"
+#include "compile/specialise.h"
 #include "weft/weft.h"
 
 /// What stands behind the opaque handles of weft.h, and the border where exceptions become statuses.
@@ -27,11 +28,12 @@ struct weft_tensor {
 namespace weft {
 /// A port with the texts and sizes that weft_port points to.
 struct PortText {
+  bool is_static = false;
   std::string type;
   std::vector<std::string> dim_texts;
   std::vector<weft_dim> dims;
 };
-std::vector<PortText> describe_ports(const std::vector<Port>& ports);
+std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics = {});
 /// Throws E210 for an index that is none.
 void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out);
 }  // namespace weft
@@ -51,6 +53,7 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
+  std::shared_ptr<weft::StaticModel> model;  // where inputs are static: `program` is what a likely value of them gives
   std::vector<weft::Instruction*> instructions;  // by the number in weft_value
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;

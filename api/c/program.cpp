@@ -17,7 +17,7 @@ weft_dim to_dim(const Dim& dim, const std::string& text) {
 }
 
 PortText describe_port(const Port& port) {
-  PortText text{.type = to_string(port.type), .dim_texts = {}, .dims = {}};
+  PortText text{.is_static = false, .type = to_string(port.type), .dim_texts = {}, .dims = {}};
   if (!port.type.is_tensor()) return text;
   const Dims& dims = port.type.shape.dims;
   for (const Dim& dim : dims) text.dim_texts.push_back(to_string(dim));
@@ -27,10 +27,11 @@ PortText describe_port(const Port& port) {
 
 }  // namespace
 
-std::vector<PortText> describe_ports(const std::vector<Port>& ports) {
+std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics) {
   std::vector<PortText> texts;
   texts.reserve(ports.size());  // the dims point into their neighbours: nothing may move
   for (const Port& port : ports) texts.push_back(describe_port(port));
+  for (const StaticInput& input : statics) texts[input.input].is_static = true;
   return texts;
 }
 
@@ -46,7 +47,8 @@ void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& text
              .rank = texts[index].dims.size(),
              .dims = texts[index].dims.data(),
              .has_default = port.default_value.has_value(),
-             .is_donated = port.is_donated});
+             .is_donated = port.is_donated,
+             .is_static = texts[index].is_static});
 }
 
 namespace {
@@ -132,6 +134,7 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
     options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));
   }
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
+  if (c.static_inputs) options.static_inputs = texts(c.static_inputs, c.static_input_count, "static_inputs");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
   if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));
@@ -153,7 +156,7 @@ using namespace weft;
 weft_program::weft_program(std::shared_ptr<Executable> compiled)
     : executable(std::move(compiled)),
       device(executable->device()),
-      inputs(describe_ports(executable->inputs())),
+      inputs(describe_ports(executable->inputs(), executable->static_inputs())),
       outputs(describe_ports(executable->outputs())) {}
 
 weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program) {

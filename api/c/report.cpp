@@ -12,9 +12,10 @@ Json describe(const Port& port) {
   return entry;
 }
 
-Json describe(const std::vector<Port>& ports) {
+Json describe(const std::vector<Port>& ports, const std::vector<StaticInput>& statics = {}) {
   Json list = Json::array();
   for (const Port& port : ports) list.push_back(describe(port));
+  for (const StaticInput& input : statics) list[input.input]["is_static"] = true;
   return list;
 }
 
@@ -59,7 +60,7 @@ Json describe(const Executable& executable) {
   for (const auto& [key, value] : executable.metadata()) metadata[printable(key)] = printable(value);
   return {{"schema", "weft.report.1"},
           {"device", executable.device()},
-          {"inputs", describe(executable.inputs())},
+          {"inputs", describe(executable.inputs(), executable.static_inputs())},
           {"outputs", describe(executable.outputs())},
           {"metadata", metadata},
           {"compile", describe(executable.report())},

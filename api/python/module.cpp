@@ -28,29 +28,49 @@ struct TypeRow {
   uint8_t bits;
 };
 constexpr TypeRow type_rows[] = {
-    {WEFT_BOOL, nb::dlpack::dtype_code::Bool, 8},      {WEFT_U8, nb::dlpack::dtype_code::UInt, 8},
-    {WEFT_U16, nb::dlpack::dtype_code::UInt, 16},      {WEFT_U32, nb::dlpack::dtype_code::UInt, 32},
-    {WEFT_U64, nb::dlpack::dtype_code::UInt, 64},      {WEFT_I8, nb::dlpack::dtype_code::Int, 8},
-    {WEFT_I16, nb::dlpack::dtype_code::Int, 16},       {WEFT_I32, nb::dlpack::dtype_code::Int, 32},
-    {WEFT_I64, nb::dlpack::dtype_code::Int, 64},       {WEFT_F16, nb::dlpack::dtype_code::Float, 16},
-    {WEFT_BF16, nb::dlpack::dtype_code::Bfloat, 16},   {WEFT_F32, nb::dlpack::dtype_code::Float, 32},
-    {WEFT_F64, nb::dlpack::dtype_code::Float, 64},     {WEFT_C64, nb::dlpack::dtype_code::Complex, 64},
+    {WEFT_F8E4M3FN, nb::dlpack::dtype_code::Float8_E4M3FN, 8},
+    {WEFT_F8E4M3FNUZ, nb::dlpack::dtype_code::Float8_E4M3FNUZ, 8},
+    {WEFT_F8E5M2, nb::dlpack::dtype_code::Float8_E5M2, 8},
+    {WEFT_F8E5M2FNUZ, nb::dlpack::dtype_code::Float8_E5M2FNUZ, 8},
+    {WEFT_F8E8M0, nb::dlpack::dtype_code::Float8_E8M0FNU, 8},
+    {WEFT_F4E2M1, nb::dlpack::dtype_code::Float4_E2M1FN, 4},
+    {WEFT_U4, nb::dlpack::dtype_code::UInt, 4},
+    {WEFT_I4, nb::dlpack::dtype_code::Int, 4},
+    {WEFT_U2, nb::dlpack::dtype_code::UInt, 2},
+    {WEFT_I2, nb::dlpack::dtype_code::Int, 2},
+    {WEFT_BOOL, nb::dlpack::dtype_code::Bool, 8},
+    {WEFT_U8, nb::dlpack::dtype_code::UInt, 8},
+    {WEFT_U16, nb::dlpack::dtype_code::UInt, 16},
+    {WEFT_U32, nb::dlpack::dtype_code::UInt, 32},
+    {WEFT_U64, nb::dlpack::dtype_code::UInt, 64},
+    {WEFT_I8, nb::dlpack::dtype_code::Int, 8},
+    {WEFT_I16, nb::dlpack::dtype_code::Int, 16},
+    {WEFT_I32, nb::dlpack::dtype_code::Int, 32},
+    {WEFT_I64, nb::dlpack::dtype_code::Int, 64},
+    {WEFT_F16, nb::dlpack::dtype_code::Float, 16},
+    {WEFT_BF16, nb::dlpack::dtype_code::Bfloat, 16},
+    {WEFT_F32, nb::dlpack::dtype_code::Float, 32},
+    {WEFT_F64, nb::dlpack::dtype_code::Float, 64},
+    {WEFT_C64, nb::dlpack::dtype_code::Complex, 64},
     {WEFT_C128, nb::dlpack::dtype_code::Complex, 128},
 };
 
+/// Types below a byte may come with as many lanes as fill one, as torch.float4_e2m1fn_x2 does.
 weft_dtype from_dlpack(nb::dlpack::dtype type) {
   for (const TypeRow& row : type_rows) {
-    if (static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits && type.lanes == 1) return row.type;
+    bool is_same = static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits;
+    if (is_same && (type.lanes == 1 || type.lanes * row.bits == 8)) return row.type;
   }
   throw weft::Error(WEFT_USAGE, "E310", "an input has an element type that Weft does not take as an array");
 }
 
 nb::dlpack::dtype to_dlpack(weft_dtype type) {
   for (const TypeRow& row : type_rows) {
-    if (row.type == type) return {static_cast<uint8_t>(row.code), row.bits, 1};
+    if (row.type == type && row.bits >= 8) return {static_cast<uint8_t>(row.code), row.bits, 1};
   }
   throw weft::Error(WEFT_UNSUPPORTED, "E310",
-                    std::string("an output is ") + weft_dtype_name(type) + ", which no array type can hold");
+                    std::string("an output is ") + weft_dtype_name(type) + ", which a torch tensor cannot hold",
+                    "give numpy arrays as inputs, and results are arrays of ml_dtypes");
 }
 
 // --- arrays in and out, without copies ---------------------------------------------------------------------------
@@ -58,11 +78,21 @@ nb::dlpack::dtype to_dlpack(weft_dtype type) {
 using InputArray = nb::ndarray<nb::c_contig, nb::device::cpu, nb::ro>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
+weft_dtype type_named(const std::string& name) {
+  for (const TypeRow& row : type_rows) {
+    if (name == weft_dtype_name(row.type)) return row.type;
+  }
+  throw weft::Error(WEFT_USAGE, "E310", "there is no element type '" + name + "'");
+}
+
 /// A tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
-weft::Tensor tensor_of(InputArray array) {
-  std::vector<int64_t> dims;
-  for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
-  weft_dtype type = from_dlpack(array.dtype());
+weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
+  size_t bytes = array.nbytes();
+  if (weft_dtype_bits(type) < 8) {  // which nbytes rounds up element by element
+    int64_t count = 1;
+    for (int64_t size : dims) count *= size;
+    bytes = static_cast<size_t>((count * weft_dtype_bits(type) + 7) / 8);
+  }
   auto held = std::make_unique<InputArray>(array);
   auto release = [](void* user) {
     nb::gil_scoped_acquire gil;
@@ -70,8 +100,20 @@ weft::Tensor tensor_of(InputArray array) {
   };
   weft_tensor* tensor = nullptr;
   InputArray* owner = held.release();
-  weft::check(weft_tensor_wrap(type, dims.data(), dims.size(), array.data(), array.nbytes(), release, owner, &tensor));
+  weft::check(weft_tensor_wrap(type, dims.data(), dims.size(), array.data(), bytes, release, owner, &tensor));
   return weft::Tensor(tensor);
+}
+
+weft::Tensor tensor_of(InputArray array) {
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
+  if (!dims.empty()) dims.back() *= array.dtype().lanes;
+  return tensor_over(array, from_dlpack(array.dtype()), dims);
+}
+
+/// Of an array whose memory holds elements of another type.
+weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std::vector<int64_t>& dims) {
+  return tensor_over(array, type_named(type), dims);
 }
 
 weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<nb::bytes>& texts) {
@@ -95,13 +137,23 @@ nb::object strings_of(const weft::Tensor& tensor) {
 /// An array over the tensor's memory; over a copy when something else holds that memory too, because the caller may
 /// write to it.
 template <class Framework>
-nb::object array_of(const weft::Tensor& tensor) {
+nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type) {
   auto* held = new weft::Tensor(
       weft_tensor_is_shared(tensor.get()) ? weft::Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor);
   nb::capsule owner(held, [](void* p) noexcept { delete static_cast<weft::Tensor*>(p); });
-  std::vector<size_t> shape(tensor.dims().begin(), tensor.dims().end());
   void* data = const_cast<std::byte*>(held->bytes().data());
-  return nb::cast(nb::ndarray<Framework>(data, shape.size(), shape.data(), owner, nullptr, to_dlpack(tensor.dtype())));
+  return nb::cast(nb::ndarray<Framework>(data, shape.size(), shape.data(), owner, nullptr, type));
+}
+
+/// Types that numpy lacks: their name, sizes and bytes.
+nb::object bits_of(const weft::Tensor& tensor) {
+  nb::object bytes = array_of<nb::numpy>(tensor, {tensor.bytes().size()}, nb::dtype<uint8_t>());
+  return nb::make_tuple(weft_dtype_name(tensor.dtype()),
+                        std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), bytes);
+}
+
+bool is_numpys(weft_dtype type) {
+  return weft_dtype_bits(type) >= 8 && type != WEFT_BF16 && (type < WEFT_F8E4M3FN || type > WEFT_F8E8M0);
 }
 
 nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
@@ -114,13 +166,16 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
     return nb::make_tuple(names[kind], items);
   }
   if (tensor.dtype() == WEFT_STRING) return strings_of(tensor);
-  return framework == "torch" ? array_of<nb::pytorch>(tensor) : array_of<nb::numpy>(tensor);
+  std::vector<size_t> shape(tensor.dims().begin(), tensor.dims().end());
+  if (framework == "torch") return array_of<nb::pytorch>(tensor, std::move(shape), to_dlpack(tensor.dtype()));
+  if (!is_numpys(tensor.dtype())) return bits_of(tensor);
+  return array_of<nb::numpy>(tensor, std::move(shape), to_dlpack(tensor.dtype()));
 }
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// An input or output as Python sees it: name, type text, element type, sizes.
-using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool>;
+/// An input or output as Python sees it: name, type text, element type, sizes, what it is.
+using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
   nb::object sizes = nb::none();
@@ -132,9 +187,8 @@ PortTuple port_tuple(const weft::Port& port) {
     }
     sizes = list;
   }
-  return {
-      port.name,           port.type, port.is_tensor ? weft_dtype_name(port.dtype) : "", sizes, port.has_default != 0,
-      port.is_donated != 0};
+  const char* dtype = port.is_tensor ? weft_dtype_name(port.dtype) : "";
+  return {port.name, port.type, dtype, sizes, port.has_default != 0, port.is_donated != 0, port.is_static != 0};
 }
 
 /// An operator of the caller's (weft_operator). `call` gets the attributes, the addresses of operands and results, and
@@ -172,13 +226,13 @@ class Model {
   const weft::Program& program() const { return program_; }
 
   /// `out`: for each output an array to write it to, or none; nothing at all when empty. What was written to such an
-  /// array comes back as its sizes.
+  /// array comes back as its sizes. `is_bits`: the array has numbers of as many bits in the place of its elements.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
-                              const std::vector<std::optional<OutputArray>>& out, const std::string& framework,
-                              double deadline) {
+                              const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
+                              const std::string& framework, double deadline) {
     std::vector<weft::Tensor> tensors, outputs;
     for (const auto& input : inputs) tensors.push_back(input.value_or(weft::Tensor()));
-    weft::RunOptions options{.outputs = buffers_of(out), .deadline_seconds = deadline};
+    weft::RunOptions options{.outputs = buffers_of(out, is_bits), .deadline_seconds = deadline};
     {
       nb::gil_scoped_release no_gil;
       weft::Context context = take();
@@ -197,11 +251,12 @@ class Model {
   }
 
  private:
-  std::vector<weft_buffer> buffers_of(const std::vector<std::optional<OutputArray>>& out) const {
+  std::vector<weft_buffer> buffers_of(const std::vector<std::optional<OutputArray>>& out,
+                                      const std::vector<bool>& is_bits) const {
     std::vector<weft_buffer> buffers;
     auto ports = program_.outputs();
     for (size_t i = 0; i < out.size(); ++i) {
-      if (out[i] && from_dlpack(out[i]->dtype()) != ports.at(i).dtype)
+      if (out[i] && !is_bits.at(i) && from_dlpack(out[i]->dtype()) != ports.at(i).dtype)
         throw weft::Error(WEFT_USAGE, "E310",
                           std::string("the array for output '") + ports[i].name + "' does not hold " +
                               weft_dtype_name(ports[i].dtype));
@@ -242,6 +297,7 @@ struct Options {
   std::vector<std::shared_ptr<Operator>> operators;
   int64_t memory_limit = 0;
   double tune = 0, deadline = 0;
+  std::vector<std::pair<std::string, weft::Tensor>> constants;
 
   weft::CompileOptions get() const {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
@@ -250,7 +306,7 @@ struct Options {
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     o.memory_limit = memory_limit, o.tune_seconds = tune;
     for (const auto& op : operators) o.operators.push_back(op->get());
-    o.deadline_seconds = deadline;
+    o.deadline_seconds = deadline, o.constants = constants;
     if (!progress) return o;
     o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
       nb::gil_scoped_acquire gil;
@@ -300,7 +356,7 @@ void bind_graph(nb::module_& m) {
       .def("symbol", &weft::Graph::symbol, "name"_a, "min"_a, "max"_a)
       .def("input", &weft::Graph::input, "name"_a, "type"_a)
       .def(
-          "constant", [](weft::Graph& g, InputArray array) { return g.constant(tensor_of(array)); }, "array"_a)
+          "constant", [](weft::Graph& g, const weft::Tensor& tensor) { return g.constant(tensor); }, "tensor"_a)
       .def(
           "append",
           [](weft::Graph& g, const std::string& op, const std::vector<weft_value>& inputs) {
@@ -325,6 +381,7 @@ NB_MODULE(_weft, m) {
   m.attr("__version__") = weft::version();
   nb::class_<weft::Tensor>(m, "Tensor");
   m.def("tensor", tensor_of, "array"_a);
+  m.def("tensor_of_bits", tensor_of_bits, "bits"_a, "dtype"_a, "dims"_a);
   m.def("tensor_of_strings", tensor_of_strings, "dims"_a, "texts"_a);
   nb::class_<Operator>(m, "Operator")
       .def(
@@ -359,7 +416,8 @@ NB_MODULE(_weft, m) {
       .def_rw("operators", &Options::operators)
       .def_rw("memory_limit", &Options::memory_limit)
       .def_rw("tune", &Options::tune)
-      .def_rw("deadline", &Options::deadline);
+      .def_rw("deadline", &Options::deadline)
+      .def_rw("constants", &Options::constants);
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",
@@ -380,7 +438,7 @@ NB_MODULE(_weft, m) {
              nb::gil_scoped_release no_gil;
              m.program().save(path, targets);
            })
-      .def("run", &Model::run, "inputs"_a, "out"_a, "framework"_a, "deadline"_a);
+      .def("run", &Model::run, "inputs"_a, "out"_a, "is_bits"_a, "framework"_a, "deadline"_a);
   m.def("compile", [](const std::string& path, const Options& o) {
     return make_model(o, [&](const weft::CompileOptions& options) { return weft::compile(path, options); });
   });

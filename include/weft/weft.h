@@ -251,13 +251,19 @@ typedef struct weft_compile_options {
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
   int32_t (*stop)(void* user); /* asked all along, from several threads; anything but 0 ends the compile with E404 */
   void* stop_user;
+  /* Inputs (* and ? match) whose values may decide what there is to compile. Others are refused (E159), and so is a
+   * model that no likely value of theirs makes a program of. NULL: any may, and the first run tells. */
+  const char* const* static_inputs;
+  size_t static_input_count;
 } weft_compile_options;
 /* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
-/* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. */
+/* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. Where the values of inputs decide what
+ * there is to compile (weft_port.is_static), the first run with each value compiles; the last 32 used are kept. Such a
+ * program cannot be saved (E406). */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
 /* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
@@ -301,8 +307,9 @@ typedef struct weft_port {
   const weft_dim* dims;
   int32_t has_default; /* an input that may be left out: pass NULL to weft_run */
   int32_t is_donated;  /* an input whose memory a run writes an output to */
+  int32_t is_static;   /* an input whose value decides what there is to compile: axes, steps */
 } weft_port;
-#define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0, 0}
+#define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0, 0, 0}
 
 WEFT_API size_t weft_input_count(const weft_program* program);
 WEFT_API size_t weft_output_count(const weft_program* program);

@@ -174,6 +174,7 @@ struct CompileOptions {
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
   double deadline_seconds = 0;
   std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
+  std::vector<std::string> static_inputs{};  ///< whose values may decide what there is to compile; none: any
 };
 
 namespace detail {
@@ -192,7 +193,8 @@ class CompileOptionsView {
         symbols_(pointers(o.symbols)),
         keep_(pointers(o.keep_f32)),
         fixed_(pointers(o.fixed_defaults)),
-        donations_(pointers(o.donations)) {
+        donations_(pointers(o.donations)),
+        static_(pointers(o.static_inputs)) {
     c_.device = o.device.c_str();
     c_.threads = o.threads;
     c_.precision = o.precision;
@@ -217,6 +219,7 @@ class CompileOptionsView {
       c_.stop_user = const_cast<void*>(static_cast<const void*>(&o.stop));
       c_.stop = [](void* user) -> int32_t { return (*static_cast<const std::function<bool()>*>(user))(); };
     }
+    if (!static_.empty()) c_.static_inputs = static_.data(), c_.static_input_count = static_.size();
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
@@ -226,7 +229,7 @@ class CompileOptionsView {
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, constant_names_;
+  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, static_, constant_names_;
   std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/file_reading.h"
-#include "base/kept_file.h"
 #include "base/log.h"
 #include "base/watch.h"
 #include "compile/stages.h"
@@ -70,9 +69,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   /// Programs that are compiled later read these constants again.
   void detach() override {
     std::lock_guard lock(mutex_);
-    for (auto& [name, value] : options_.constants) {
-      if (!is_kept(value.data)) value.data = Bytes::copy(value.data);
-    }
+    own_constants(options_);
     first_->detach();
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "compile/stages.h"
 #include "frontends/onnx/model.h"
 
@@ -48,18 +49,37 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
   out.shapes[request.input] = dims;
 }
 
+/// A scalar or a list, as the model declares the input.
+Tensor constant_of(const onnx::ValueInfo& input, std::span<const double> numbers) {
+  size_t rank = input.type.dims ? input.type.dims->size() : 1;
+  if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat(numbers.size(), " numbers are given for '", printable(input.name), "' of rank ", rank)});
+  return make_tensor(*input.type.element, std::vector<int64_t>(rank, std::ssize(numbers)), numbers);
+}
+
 }  // namespace
 
+void own_constants(CompileOptions& options) {
+  for (auto& [name, value] : options.constants) {
+    if (!is_kept(value.data)) value.data = Bytes::copy(value.data);
+  }
+}
+
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
-                                std::vector<onnx::NodeFault>* faults, onnx::SizeDecisions* decisions) {
+                                std::vector<onnx::NodeFault>* faults, onnx::SizeDecisions* decisions,
+                                onnx::StaticNeeds* needs) {
   onnx::ImportOptions wanted{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
-  wanted.faults = faults, wanted.decisions = decisions;
+  wanted.faults = faults, wanted.decisions = decisions, wanted.needs = needs;
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
   wanted.operators = &options.operators;
   for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
   for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
   wanted.constants = options.constants;
+  for (const auto& [name, numbers] : options.constant_numbers)
+    wanted.constants.insert_or_assign(name, constant_of(find_input(name, model.graph, "a value is"), numbers));
   return onnx::import_model(model, wanted);
 }
 

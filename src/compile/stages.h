@@ -15,16 +15,25 @@ namespace onnx {
 struct Model;
 struct NodeFault;
 struct SizeDecisions;
+struct StaticNeeds;
 }  // namespace onnx
 
 /// A model -> the program that it means. With `faults` the nodes that cannot be translated are listed there and left
 /// out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr,
-                                onnx::SizeDecisions* decisions = nullptr);
+                                onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
+
+/// Copies constants that lie in memory of the caller's, for models that are read again.
+void own_constants(CompileOptions& options);
 
 /// A program as the frontend gives it -> something that runs where the options say.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
+                                            CompileReport report);
+
+/// The same where sizes decided what the program of `model` is, so that other sizes have other programs.
+std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
+                                            onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
 
 /// What the passes for this chip may ask.

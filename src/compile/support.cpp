@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_reading.h"
+#include "compile/specialise.h"
 #include "compile/stages.h"
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
@@ -39,17 +40,26 @@ void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const Co
 
 }  // namespace
 
-std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options) {
-  Place place = find_place(options);
+std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& given) {
+  Place place = find_place(given);
   FileReading reading;
-  onnx::Model model = onnx::read_model(path);
+  auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
+  CompileOptions options = given;
+  bool is_open = false;  // a run is to judge
+  try {
+    Imported imported = import_static(model, given);
+    is_open = !imported.program;
+    if (imported.model) options = imported.model->fixed(imported.model->likely_values());
+  } catch (const Error&) {  // what is wrong is found again, node by node
+  }
   std::vector<NodeSupport> nodes;
-  for (const auto& node : model.graph.nodes) {
+  for (const auto& node : model->graph.nodes) {
     std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");
     nodes.push_back({.node = onnx::describe(node), .op = cat(domain, node.op_type), .why = {}});
   }
   std::vector<onnx::NodeFault> faults;
-  std::unique_ptr<Program> program = import(model, options, &faults);
+  if (is_open) return nodes;
+  std::unique_ptr<Program> program = import(*model, options, &faults);
   for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
   if (program && !place.reference) judge_lowering(std::move(program), place.chip, options, nodes);
   reading.check();

@@ -92,7 +92,6 @@ class FusedBody {
   std::string quick_rounding(const Instruction& rounding);
   DType register_type(DType type) const;
   std::string operand(Value value, DType type);
-  std::string constant_text(Value value, double number);
   std::string converted(const Variable& from, DType to) const;
   std::string fresh() { return cat("v", next_++); }
 

@@ -66,13 +66,6 @@ Instruction* as_fn(Value value, Fn fn) {
   return op && op->fn == fn ? value.def : nullptr;
 }
 
-std::optional<Value> other_operand(Value value, Fn fn, Value known) {
-  Instruction* i = as_fn(value, fn);
-  if (!i) return std::nullopt;
-  if (i->inputs[0] == known) return i->inputs[1];
-  return i->inputs[1] == known ? std::optional(i->inputs[0]) : std::nullopt;
-}
-
 Scaled without_scale(Value value) {
   if (Instruction* i = as_fn(value, Fn::mul)) {
     for (size_t side : {0, 1}) {

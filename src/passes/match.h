@@ -22,8 +22,6 @@ Value without_broadcast(Value value);
 Value before_widening(Value value);
 /// The instruction when `value` is fn of something, else null.
 Instruction* as_fn(Value value, Fn fn);
-/// For a commutative fn: the operand beside `known`, when `value` is fn(known, other) in either order.
-std::optional<Value> other_operand(Value value, Fn fn, Value known);
 /// x and c when `value` is x * c or x / c (then 1 / c) for a number c.
 struct Scaled {
   Value x;

@@ -88,10 +88,23 @@ class Context {
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
+/// An input whose value decides what there is to compile (compile/specialise.h).
+struct StaticInput {
+  size_t input = 0;        ///< its number
+  std::string op = {};     ///< the operator that reads it, or what follows from it
+  size_t operand = 0;      ///< of that
+  bool is_length = false;  ///< only how long the list is decides
+  Tensor likely = {};      ///< a value that it may have
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
   virtual const std::vector<Port>& inputs() const = 0;
+  virtual const std::vector<StaticInput>& static_inputs() const {
+    static const std::vector<StaticInput> none;
+    return none;
+  }
   virtual const std::vector<Port>& outputs() const = 0;
   virtual std::unique_ptr<Context> new_context() const = 0;
   virtual std::vector<StepInfo> steps() const = 0;

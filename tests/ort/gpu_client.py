@@ -102,6 +102,23 @@ def one_memory():
 
 
 @question
+def static_inputs():
+    """Axes that only the run tells, in the host's memory and in the device's."""
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
+    proto = model(nodes, [("x", TensorProto.FLOAT, [3, 64]), ("axes", TensorProto.INT64, [1])], [("y", TensorProto.FLOAT, None)])
+    errors, made = [], session(proto)
+    for axis in (1, 0, 1):
+        want = X.sum(axis, keepdims=True)
+        errors.append(error(made.run(None, {"x": X, "axes": np.array([axis])})[0], want))
+        y = on_device(np.zeros_like(want))
+        binding = bound(made, on_device(X), y)
+        binding.bind_ortvalue_input("axes", on_device(np.array([axis])))
+        made.run_with_iobinding(binding)
+        errors.append(error(y.numpy(), want))
+    return {"errors": errors, "assigned": assigned(made)}
+
+
+@question
 def device_ids():
     wrong = ""
     try:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _weft
+from . import _narrow, _weft
 from ._errors import DeviceError, Error, InternalError, ModelError, ResourceError, UnsupportedError, UsageError
 from ._operators import Operator
 from ._weft import Value, __version__
@@ -48,6 +48,7 @@ class Port(NamedTuple):
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
     is_donated: bool = False  #: an input whose array a run writes an output to
+    is_static: bool = False  #: an input whose value decides what there is to compile: each value is compiled once
 
 
 def _shape_texts(shapes: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -67,6 +68,7 @@ def _pairs(given: Mapping[str, Any]) -> list[str]:
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list,
     "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
+    "constants": lambda constants: [(name, _constant(value)) for name, value in constants.items()],
 }  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _array(value: Any, dtype: str | None = None) -> numpy.ndarray[Any, Any]:
+def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
     """numpy.asarray; numpy is imported at its first use, because that takes longer than all else here."""
     import numpy
 
@@ -105,12 +107,17 @@ def _string_tensor(value: Any) -> _weft.Tensor:
     return _weft.tensor_of_strings(list(array.shape), texts)
 
 
+def _numpy_type(dtype: str) -> Any:
+    """What numpy calls an element type; None for strings."""
+    return _narrow.numpy_type(dtype) if dtype in _narrow.TYPES else _NUMPY.get(dtype)
+
+
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
     """`value` as an input: arrays of any library without copying, numbers and lists as the port's type."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):
-        value = _array(value, _NUMPY.get(port.dtype))
+        value = _array(value, None if _narrow.type_of(value) else _numpy_type(port.dtype))
     elif _library(value) == "numpy" and not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     elif hasattr(value, "detach"):
@@ -118,6 +125,8 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
     if port.is_donated and _library(value) == "numpy" and not value.flags.writeable:
         what = f"input '{port.name}' is donated, but its array cannot be written to"
         raise UsageError(f"error[E310]: {what}", code="E310", hint="give a copy")
+    if narrow := _narrow.type_of(value):
+        return _narrow.tensor(value, narrow)
     try:
         return _weft.tensor(value)
     except TypeError:
@@ -127,6 +136,15 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
             code="E310",
             hint="give a numpy array, a torch tensor on the CPU, or anything with __dlpack__",
         ) from None
+
+
+def _constant(value: Any) -> _weft.Tensor:
+    """A value whose type is its own."""
+    array = _array(value)
+    if array.dtype.kind in "OSU":
+        return _string_tensor(array)
+    narrow = _narrow.type_of(array)
+    return _narrow.tensor(array, narrow) if narrow else _weft.tensor(array)
 
 
 _KINDS = {"sequence": 1, "optional": 2, "map": 3}
@@ -159,7 +177,7 @@ def _container(value: Any, port: Port) -> _weft.Tensor:
     return _weft.collect(_KINDS[kind], [_container(item, of_type(inside)) for item in items])
 
 
-def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool]]) -> tuple[Port, ...]:
+def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool, bool]]) -> tuple[Port, ...]:
     def size(entry: Any) -> int | Size:
         return entry if isinstance(entry, int) else Size(*entry)
 
@@ -170,10 +188,12 @@ def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool]]) -
 
 def _result(value: Any) -> Any:
     """Strings come as sizes and texts, which become an array of objects; containers as their kind and items, which become a
-    list, a dict, or a value or None."""
+    list, a dict, or a value or None; types that numpy lacks as their name, sizes and bytes."""
     if not isinstance(value, tuple):
         return value
     if isinstance(value[0], str):
+        if value[0] in _narrow.TYPES:
+            return _narrow.array_of(*value)
         items = [_result(item) for item in value[1]]
         if value[0] == "map":
             return dict(zip(items[0].tolist(), items[1].tolist(), strict=True))
@@ -183,16 +203,23 @@ def _result(value: Any) -> Any:
     return array.reshape(sizes)
 
 
-def _check_out(array: Any, port: Port) -> None:
-    """nanobind takes no read-only array, and would copy one that is not contiguous."""
+def _checked_out(array: Any, port: Port) -> Any:
+    """The array as nanobind takes it: none that is read-only, and one that is not contiguous would be copied. Types that
+    numpy lacks go in as their bits."""
     if array is None:
-        return
+        return None
     flags = getattr(array, "flags", None)
     is_numpy = _library(array) == "numpy"
     contiguous = flags.c_contiguous and flags.writeable if is_numpy else getattr(array, "is_contiguous", lambda: True)()
     if not hasattr(array, "__dlpack__") or not contiguous:
         what = f"the array for output '{port.name}' cannot be written to as it lies"
         raise UsageError(f"error[E310]: {what}", "E310", hint="give a contiguous, writeable array in host memory")
+    if not is_numpy or port.dtype not in _narrow.TYPES:
+        return array
+    if _narrow.type_of(array) != port.dtype or _narrow.TYPES[port.dtype][1] < 8:
+        what = f"output '{port.name}' is {port.type}, which is not written to an array of {array.dtype}"
+        raise UsageError(f"error[E310]: {what}", "E310", hint="leave out `out`, and the result is an array of its own")
+    return _narrow.bits_of(array, port.dtype)
 
 
 def _part(array: Any, sizes: list[int]) -> Any:
@@ -226,10 +253,10 @@ class Model:
 
         tensors = [given(value, port) for value, port in zip(values, self.inputs, strict=True)]
         framework = "torch" if any(_library(v) == "torch" for v in values) else "numpy"
-        for array, port in zip(out, self.outputs, strict=False):
-            _check_out(array, port)
+        places = [_checked_out(array, port) for array, port in zip(out, self.outputs, strict=False)]
+        is_bits = [_narrow.type_of(array) != "" for array in out]
         try:
-            results = self._native.run(tensors, list(out), framework, deadline or 0.0)
+            results = self._native.run(tensors, places, is_bits, framework, deadline or 0.0)
         except Error as error:
             failures = [op._failures.pop() for op in self._operators if op._failures]
             if error.code != "E302" or not failures:
@@ -327,6 +354,7 @@ def compile(
     memory_limit: int = 0,
     tune: float = 0,
     deadline: float | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> Model:
     """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
 
@@ -342,6 +370,7 @@ def compile(
     memory_limit: bytes of packed weights and a run on the CPU; 0: what the machine has. tune: seconds to measure which kernels
     are fastest on this machine; what was measured is kept and used by later compiles.
     deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
+    constants: inputs fixed to arrays, {"axes": np.array([0])}; they are no inputs of the result.
     """
     given = {name: value for name, value in locals().items() if name != "model"}
     given["operators"] = operators = tuple(operators)
@@ -397,7 +426,7 @@ class Graph:
         return self._native.input(name, type)
 
     def constant(self, array: Any) -> Value:
-        return self._native.constant(_array(array))
+        return self._native.constant(_constant(array))
 
     def append(self, op: str, *inputs: Value) -> Value:
         """One operator: append("softmax {axis=1}", x)."""

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "frontends/onnx/importer.h"
-#include "frontends/onnx/model_input.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "ops/build.h"
@@ -93,6 +92,7 @@ Dims Call::sizes(size_t i, int64_t least) const {
   if (!is_integer(shape.dtype) || shape.rank() > 1)
     fail("E141", cat("needs input ", i, " to be whole numbers in a row, is ", shape));
   constexpr int64_t most_axes = 4096;
+  if (!shape.is_static()) importer_.note_static(input(i), i, node_.op_type, true);
   if (!shape.is_static() || (shape.elements().value() > most_axes && !constant(i)))
     unsupported(cat("input ", i, " holds ", shape.elements(), " sizes; their number must be fixed"));
   return sizes_in(module(), input(i), least);
@@ -110,20 +110,13 @@ int64_t Call::integer_input(size_t i) const {
   return all[0];
 }
 
-std::string model_input(const Program& program, Value value, size_t number, std::string_view op) {
-  const auto* input = value.def->as<Parameter>();
-  if (!input || value.def->parent != &program.main()) return "";
-  return printable(
-      cat("input ", number, " of ", op, " is input '", input->parameter, "' of the model, ", value.type()));
-}
-
 void Call::needs_constant(size_t i, std::string what) const {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E159",
                .what = cat(printable(node_.op_type), " input ", i, " '", printable(node_.inputs[i]), "' ", what),
                .where = cat(describe(node_), scope_.within),
-               .why = model_input(program(), inputs_[i], i, node_.op_type),
-               .hint = "it must be constant, or follow from constants"});
+               .why = importer_.note_static(inputs_[i], i, node_.op_type),
+               .hint = "it must be constant, or follow from constants and small inputs of the model"});
 }
 
 std::vector<int64_t> Call::numbers(size_t i) const {

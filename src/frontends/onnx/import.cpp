@@ -168,6 +168,7 @@ std::string describe(const Node& node) {
 Importer::Importer(const Model& model, const ImportOptions& options)
     : model_(model), options_(options), program_(std::make_unique<Program>()), decisions_(*options.decisions) {
   decisions_.made.clear();
+  if (options_.needs) *options_.needs = {};
   program_->name = model.source;
   for (const auto& [key, value] : model.metadata) program_->metadata.emplace(key, value);
   for (const auto& f : model.functions) functions_[function_key(f.domain, f.name, f.overload)] = &f;
@@ -593,7 +594,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
 
 void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
   for (const Node* next : in_order(nodes, scope)) {
-    size_t known = problems_.size();
+    size_t known = problems_.size(), known_static = static_problems_, operands = static_operands();
     try {
       node(*next, scope);
       if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside a body
@@ -605,6 +606,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
+      if (static_operands() > operands) static_problems_ = known_static + problems_.size() - known;
       scope.failed.insert(next->outputs.begin(), next->outputs.end());
     }
   }
@@ -795,8 +797,52 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
   return outputs;
 }
 
+namespace {
+
+/// The parameters of `main` that a small value follows from by arithmetic on small integers; false when there is more
+/// to it.
+bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
+  constexpr size_t most = 256;
+  constexpr int64_t longest = 4096;
+  Instruction& def = *value.def;
+  bool is_numbers = value.type().is_tensor() && value.dtype() != DType::string && !is_complex(value.dtype());
+  bool is_small = is_numbers && value.rank() <= 1 && value.shape().elements().lower_bound() <= longest;
+  if (seen.size() > most || def.parent != &main || !is_small) return false;
+  if (!seen.insert(&def).second || def.is<Constant>() || def.is<Sizes>()) return true;
+  if (def.is<Parameter>()) return sources.push_back(value), true;
+  return !is_float(value.dtype()) && !def.inputs.empty() && def.modules.empty() &&
+         std::ranges::all_of(def.inputs, [&](Value input) { return find_sources(input, main, seen, sources); });
+}
+
+}  // namespace
+
+std::string Importer::note_static(Value value, size_t number, std::string_view op, bool is_length) {
+  std::set<const Instruction*> seen;
+  std::vector<Value> sources;
+  if (!find_sources(value, program_->main(), seen, sources) || sources.empty()) return "";
+  StaticOperand operand{.inputs = {}, .op = std::string(op), .number = number, .is_length = is_length};
+  std::string names;
+  for (const Value& source : sources) {
+    operand.inputs.push_back(source.def->as<Parameter>()->parameter);
+    names += cat(names.empty() ? "" : " and ", "input '", operand.inputs.back(), "' of the model, ", source.type());
+  }
+  if (options_.needs) options_.needs->operands.push_back(std::move(operand));
+  return printable(cat("input ", number, " of ", op, sources[0] == value ? " is " : " follows from ", names));
+}
+
+void Importer::describe_inputs() const {
+  options_.needs->is_all = problems_.size() == static_problems_;
+  for (const Value& parameter : program_->main().parameters()) {
+    Port port{.name = parameter.def->as<Parameter>()->parameter, .type = parameter.type()};
+    auto found = program_->defaults.find(port.name);
+    if (found != program_->defaults.end()) port.default_value = found->second;
+    options_.needs->inputs.push_back(std::move(port));
+  }
+}
+
 void Importer::throw_problems() const {
   if (problems_.empty() || options_.faults) return;
+  if (options_.needs) describe_inputs();
   ErrorInfo all = problems_.front();
   if (problems_.size() > 1) {
     if (!all.why.empty()) all.why += "\n   ";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/plan.h"
 #include "frontends/onnx/model.h"
 #include "ir/module.h"
 #include "ops/custom.h"
@@ -33,6 +34,21 @@ struct SizeDecisions {
   std::vector<SizeDecision> made = {};     ///< of the program, in the order of its nodes
 };
 
+/// An operand whose value decides what the program is: axes, steps, the condition of branches that cannot be joined.
+struct StaticOperand {
+  std::vector<std::string> inputs;  ///< of the model, all small: the operand follows from their values
+  std::string op;
+  size_t number = 0;       ///< of the operand
+  bool is_length = false;  ///< only how many there are decides, not their values
+};
+
+/// Why a model has no program before a run tells the values of some of its inputs.
+struct StaticNeeds {
+  std::vector<StaticOperand> operands = {};
+  bool is_all = false;            ///< nothing else is wrong with what could be judged
+  std::vector<Port> inputs = {};  ///< of the model
+};
+
 struct ImportOptions {
   /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
@@ -48,6 +64,7 @@ struct ImportOptions {
   SizeDecisions* decisions = nullptr;  ///< gives what sizes decide, and receives what was decided
   /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
   std::vector<NodeFault>* faults = nullptr;
+  StaticNeeds* needs = nullptr;  ///< receives what the model lacks, beside the error
 };
 
 /// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh

@@ -62,6 +62,9 @@ class Importer {
   size_t decisions_made() const { return decisions_.made.size(); }
   /// How many decisions had been made when something was first found to be wrong.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
+  /// Notes that `value`, operand `number` of an `op`, decides what the program is, if it follows from small inputs of
+  /// the model. Gives a sentence about these for the error; "" when it does not.
+  std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
   /// A number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }
 
@@ -99,6 +102,8 @@ class Importer {
   Values call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs);
   void note_fault(const Node& node, const Scope& scope, std::string why) const;
   void throw_problems() const;
+  void describe_inputs() const;
+  size_t static_operands() const { return options_.needs ? options_.needs->operands.size() : 0; }
 
   const Model& model_;
   const ImportOptions& options_;
@@ -112,6 +117,7 @@ class Importer {
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
+  size_t static_problems_ = 0;  ///< of those, how many a run's values may settle
   SizeDecisions& decisions_;
   std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;

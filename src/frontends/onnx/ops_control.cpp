@@ -6,7 +6,6 @@
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/loops.h"
-#include "frontends/onnx/model_input.h"
 #include "ir/control.h"
 #include "ops/host.h"
 
@@ -185,7 +184,8 @@ Values if_then_else(Call& c) {
     return either_branch(c);
   } catch (const Error& error) {
     ErrorInfo info = error.info();
-    if (info.why.empty()) info.why = model_input(c.program(), c.input(0), 0, "If");
+    std::string condition = c.importer().note_static(c.input(0), 0, "If");
+    if (info.why.empty()) info.why = condition;
     throw Error(std::move(info));
   }
 }

@@ -53,6 +53,7 @@ void check_vector(const Call& c, size_t input) {
   if (!is_integer(shape.dtype) || shape.rank() != 1)
     c.fail("E141", cat("needs input ", input, " to be whole numbers in a row, is ", shape));
   constexpr int64_t most_axes = 4096;
+  if (!shape.is_static()) c.importer().note_static(c.input(input), input, c.node().op_type, true);
   if (!shape.is_static() || shape.elements().value() > most_axes)
     c.unsupported(
         cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", most_axes));

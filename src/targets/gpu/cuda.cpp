@@ -134,7 +134,6 @@ class Cuda final : public Driver {
             {slot(c.allocate), "cuMemAlloc_v2"},
             {slot(c.free), "cuMemFree_v2"},
             {slot(c.free_host), "cuMemFreeHost"},
-            {slot(c.memory_info), "cuMemGetInfo_v2"},
             {slot(c.copy_to_device), "cuMemcpyHtoDAsync_v2"},
             {slot(c.copy_to_host), "cuMemcpyDtoHAsync_v2"},
             {slot(c.copy_on_device), "cuMemcpyDtoDAsync_v2"},

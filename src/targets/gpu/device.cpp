@@ -56,13 +56,6 @@ Device::Device(const Driver& driver, int ordinal)
 
 std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(vendor, ":", ordinal); }
 
-int64_t Device::free_memory() const {
-  size_t free = 0, total = 0;
-  use();
-  check(calls().memory_info(&free, &total), "ask for free memory");
-  return static_cast<int64_t>(free);
-}
-
 namespace {
 
 /// One that cannot be described, or is of a chip that nothing compiles for, must not keep the others from work.

@@ -32,8 +32,6 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Makes this device the calling thread's; every object below does so where it must.
   void use() const { driver_.use(ordinal_); }
   void check(int error, std::string_view doing) const { driver_.check(error, doing); }
-  /// Bytes of memory that nobody has.
-  int64_t free_memory() const;
 
  private:
   static std::string cat_name(std::string_view vendor, int ordinal);

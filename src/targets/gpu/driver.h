@@ -23,7 +23,6 @@ struct DriverCalls {
   int (*allocate)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
   int (*free_host)(void* memory) = nullptr;
-  int (*memory_info)(size_t* free, size_t* total) = nullptr;
   int (*copy_to_device)(void* to, const void* from, size_t bytes, Handle stream) = nullptr;
   int (*copy_to_host)(void* to, void* from, size_t bytes, Handle stream) = nullptr;
   int (*copy_on_device)(void* to, void* from, size_t bytes, Handle stream) = nullptr;

@@ -77,7 +77,6 @@ class Hip final : public Driver {
             {slot(c.allocate), "hipMalloc"},
             {slot(c.free), "hipFree"},
             {slot(c.free_host), "hipHostFree"},
-            {slot(c.memory_info), "hipMemGetInfo"},
             {slot(c.copy_to_device), "hipMemcpyHtoDAsync"},
             {slot(c.copy_to_host), "hipMemcpyDtoHAsync"},
             {slot(c.copy_on_device), "hipMemcpyDtoDAsync"},

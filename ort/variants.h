@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace weft::adapters {
+namespace weft::ort {
 
 /// Programs that were compiled for something that only a run tells, by a text that says what; the newest 32. Whoever
 /// runs one that had to make room holds it.
@@ -37,4 +37,4 @@ class Variants {
   std::deque<std::string> order_ = {};
 };
 
-}  // namespace weft::adapters
+}  // namespace weft::ort

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes and
+inputs that a case has. `onnx_cases.py DEVICE PATTERN` prints a line for each case whose name matches."""
+import dataclasses
+import math
+import os
+import pathlib
+import re
+import sys
+import warnings
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
+
+import weft  # noqa: E402
+
+RUNS, SIGMAS = 50, 6  # of a random case; a right generator is further off once in 500 million times
+# Two steps of the type, relative: expected values were rounded to it between operators, ours were not.
+ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
+# The expected values themselves carry the rounding noise of a Fourier transform in f32.
+LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    model: onnx.ModelProto
+    inputs: dict
+    outputs: dict
+    relative: float = 1e-3
+    absolute: float = 1e-7
+
+
+def named(ports, values):
+    return {port.name: value for port, value in zip(ports, values, strict=False)}
+
+
+def value_of(value):
+    """What test data holds, as Python has it: an array, a list of them, or None."""
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, list):
+        return [value_of(item) for item in value]
+    return value if value is None else np.asarray(value)
+
+
+def node_cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        found = collect_testcases(None)
+    cases = []
+    for case in found:
+        graph = case.model.graph
+        inputs, outputs = ([value_of(value) for value in values] for values in case.data_sets[0])
+        absolute = max(case.atol, LEAST_ABSOLUTE.get(case.name, 0))
+        cases.append(Case(case.name, case.model, named(graph.input, inputs), named(graph.output, outputs), case.rtol, absolute))
+    return cases
+
+
+def read_value(file, kind):
+    """A value of the test data on disk; `kind` is the TypeProto of its port."""
+    data = file.read_bytes()
+    if kind.WhichOneof("value") == "sequence_type":
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    if kind.WhichOneof("value") == "optional_type":
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(data))
+
+
+def case_on_disk(folder):
+    """A case with the first of its sets of data."""
+    model = onnx.load(folder / "model.onnx")
+    data = folder / "test_data_set_0"
+
+    def values(prefix, ports):
+        files = [data / f"{prefix}_{i}.pb" for i in range(len(ports))]
+        return {port.name: read_value(file, port.type) for file, port in zip(files, ports, strict=True) if file.exists()}
+
+    return Case(folder.name, model, values("input", model.graph.input), values("output", model.graph.output))
+
+
+def difference(got, want, case):
+    """What is wrong with `got`, "" when it is right."""
+    if isinstance(want, list):
+        if not isinstance(got, list) or len(got) != len(want):
+            return f"{type(got).__name__} where a list of {len(want)} is right"
+        found = [difference(g, w, case) for g, w in zip(got, want, strict=True)]
+        return next((f"item {i}: {text}" for i, text in enumerate(found) if text), "")
+    if want is None or got is None:
+        return "" if got is want else f"{got} where {want} is right"
+    if want.dtype.kind in "OSU":
+        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in want.ravel()]
+        return "" if got.shape == want.shape and got.ravel().tolist() == texts else f"{got} where {want} is right"
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype}{got.shape} where {want.dtype}{want.shape} is right"
+    kind = np.complex128 if want.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        a, b = got.astype(kind), want.astype(kind)
+        relative = max(case.relative, ROUNDING.get(want.dtype.name, 0))
+        wrong = ~((got == want) | (np.isnan(a) & np.isnan(b)) | (abs(a - b) <= case.absolute + relative * abs(b)))
+    first = np.argwhere(wrong)
+    return f"element {first[0].tolist()} is {a[tuple(first[0])]} where {b[tuple(first[0])]} is right" if len(first) else ""
+
+
+# --- Random cases: the expected values are whatever numpy's generator drew ------------------------------------------------------
+
+
+def kept_chances(case):
+    """Of a random case the chance that each element is kept, else None: a bernoulli's is its input, a dropout's one for all."""
+    if case.name.startswith("test_bernoulli"):
+        chances = case.inputs["x"].astype(float)
+        return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
+    if case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
+        return np.full(case.inputs["x"].shape, 1 - float(case.inputs.get("r", 0.5)))
+    return None
+
+
+def has_seed(message):
+    """Whether a node says from which seed it draws; those of a function count."""
+    nodes = [*message.graph.node, *(node for function in message.functions for node in function.node)]
+    return any(attribute.name == "seed" for node in nodes for attribute in node.attribute)
+
+
+def kept_elements(case, outputs, chances):
+    """Which elements a run kept; a text when its outputs are none that any run could give."""
+    y, x = outputs[0], case.inputs["x"]
+    for got, want in zip(outputs, case.outputs.values(), strict=True):
+        if (got.shape, got.dtype) != (want.shape, want.dtype):
+            return f"{got.dtype}{got.shape} where {want.dtype}{want.shape} is right"
+    if case.name.startswith("test_bernoulli"):
+        return y.astype(bool) if np.isin(y, (0, 1)).all() else f"{y} is not of 0 and 1"
+    kept = (y != 0) | (x == 0)
+    if not np.allclose(y, np.where(kept, x / chances, 0), rtol=1e-5):
+        return "kept elements are not scaled by the share that is kept"
+    if len(outputs) > 1 and not np.array_equal(outputs[1], kept):
+        return "the mask does not say which elements are kept"
+    return kept
+
+
+def judge_random(case, model, chances):
+    """The share of kept elements over many runs: of each element, and of all; a seed makes every run the same."""
+    kept = [kept_elements(case, list(model.run(case.inputs).values()), chances) for _ in range(RUNS)]
+    text = next((k for k in kept if isinstance(k, str)), "")
+    if text:
+        return text
+    is_same = all(np.array_equal(k, kept[0]) for k in kept)
+    if is_same != has_seed(case.model):
+        return f"{RUNS} runs are {'' if is_same else 'not '}the same, {'with' if has_seed(case.model) else 'without'} a seed"
+    drawn = kept[:1] if is_same else kept
+    spread = chances * (1 - chances) / len(drawn)
+    shares = np.mean(drawn, axis=0) - chances
+    if (abs(shares) > SIGMAS * np.sqrt(spread) + (1 if is_same else 0)).any():
+        return f"elements are kept {shares + chances} of the time where {chances} is right"
+    if abs(shares.sum()) > SIGMAS * math.sqrt(spread.sum()):
+        return f"{shares.sum() / shares.size:+.3f} more are kept than should be"
+    return ""
+
+
+# --- Verdicts -----------------------------------------------------------------------------------------------------------------
+
+
+def judge(case, device, **options):
+    """`right` and the steps that the host ran, or what is wrong, or why it was refused."""
+    try:
+        model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
+        chances = kept_chances(case)
+        if chances is not None:
+            text = judge_random(case, model, chances)
+            return f"wrong: {text}" if text else "right"
+        outputs = model.run(case.inputs)
+        for name, want in case.outputs.items():
+            if text := difference(outputs[name], want, case):
+                return f"wrong: output '{name}': {text}"
+    except weft.Error as error:
+        return f"refused: {error}"
+    return " ".join(["right", *(step["kernel"] for step in model.steps() if step["kernel"].startswith("host_"))])
+
+
+def is_right(verdict):
+    return verdict.split(" ")[0] == "right"
+
+
+def faults(verdicts):
+    return {name: verdict for name, verdict in verdicts.items() if not is_right(verdict)}
+
+
+if __name__ == "__main__":
+    wanted_device, pattern = sys.argv[1:]
+    for case in node_cases():
+        if re.match(pattern, case.name):
+            print(case.name, judge(case, wanted_device).replace("\n", " "), flush=True)
