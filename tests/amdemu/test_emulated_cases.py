@@ -16,7 +16,7 @@ CONTAINERS = re.compile("test_identity_(sequence|opt)$|test_optional_(get|has)_e
 
 
 def test_nothing_and_containers():
-    program = emulated.ROOT / "tests/frontends/onnx_cases.py"
+    program = emulated.ROOT / "tests/frontends/suite_cases.py"
     done = emulated.run("gfx1100", sys.executable, program, "amd:0", f"{NOTHING.pattern}|{CONTAINERS.pattern}")
     assert done.returncode == 0, done.stdout + done.stderr
     found = dict(line.split(" ", 1) for line in done.stdout.splitlines())

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx_cases import Case, case_on_disk, faults, judge, named
+from suite_cases import Case, case_on_disk, faults, judge, named
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
 CASES = 149

@@ -8,7 +8,7 @@ import os
 import pathlib
 
 import pytest
-from onnx_cases import faults, judge, kept_chances, node_cases
+from suite_cases import faults, judge, kept_chances, node_cases
 
 CASES = 1884  # of onnx 1.23.2
 ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range",

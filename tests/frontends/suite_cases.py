@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes and
-inputs that a case has. `onnx_cases.py DEVICE PATTERN` prints a line for each case whose name matches."""
+inputs that a case has. `suite_cases.py DEVICE PATTERN` prints a line for each case whose name matches."""
 import dataclasses
 import math
 import os
