@@ -41,6 +41,22 @@ def test_largest_of_regions():
     judge("MaxRoiPool", [floats(2, 3, 10, 12), boxes], {"pooled_shape": [3, 4], "spatial_scale": 0.7})
 
 
+@pytest.mark.parametrize("shape, axis", [((2, 4, 0), 1), ((4, 0), 0)])
+def test_rows_of_no_columns_are_equal(shape, axis):
+    from onnx.reference import ReferenceEvaluator
+
+    x = np.zeros(shape, np.float32)
+    node = helper.make_node("Unique", ["x"], ["y", "first", "inverse", "count"], axis=axis)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None] * x.ndim)
+    graph = helper.make_graph([node], "graph", [info], [helper.make_empty_tensor_value_info(o) for o in node.output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    wanted = ReferenceEvaluator(model).run(None, {"x": x})
+    for device in ("ref", "cpu"):
+        answers = weft.compile(model.SerializeToString(), device=device).run({"x": x})
+        for name, expected in zip(node.output, wanted):
+            np.testing.assert_array_equal(answers[name], expected, err_msg=f"{name} on {device}")
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 30])
 def test_determinants_and_inverses(size):
     matrices = floats(3, size, size)

@@ -349,7 +349,7 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """The operands. Rows that are divided by their norm say nothing when they hold rounding errors and no more; no two
+    """The operands. Rows that are divided by their norm or deviation say nothing when that is a rounding error; no two
     judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the scale that it gives
     zeros, and points of GridSample half way between two pixels; classes of a loss are those that there are; what lies in a cache
     behind the last key is nobody's."""
@@ -369,6 +369,10 @@ def checked(node, known):
     if node.op_type == "LpNormalization":
         axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
         if np.any(np.sum(np.abs(first), axis) < 1e-2):
+            raise Skip
+    if node.op_type == "MeanVarianceNormalization":
+        axes = next((tuple(a.ints) for a in node.attribute if a.name == "axes"), (0, 2, 3))
+        if np.any(np.std(first, axes) < 1e-2 * np.max(np.abs(first), axes, initial=0)):
             raise Skip
     return known
 

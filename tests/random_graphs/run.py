@@ -46,6 +46,8 @@ MOST_TEXT = 400  # of a failure
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes
+# How a program of open sizes may be refused: an attribute goes with one size only, or a rule needs a number.
+OPEN_SIZES = (*SIZES, "E122", "E140", "E151", "E159")
 # A result of theirs may have one element where another is to have several: which, only the run tells.
 BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
 # No kernels are compiled for these; what the passes of one kind of chip alone do is seen on a few graphs each.
@@ -68,15 +70,14 @@ def wrong_answers(program, given, values):
 
 
 def compiled(device, d, model, seen):
-    """The program, and whether sizes are open in it: some are refused because an attribute goes with one size only, or a
-    rule needs a number."""
+    """The program, and whether sizes are open in it."""
     import weft
 
     try:
         return weft.compile(model, device=device), True
     except weft.Error as error:
         fixed = d.model({}).SerializeToString()
-        if error.code not in ("E122", "E140", "E151", "E159") or fixed == model:
+        if error.code not in OPEN_SIZES or fixed == model:
             raise
         program = weft.compile(fixed, device=device)
         seen["refused"].append(f"{error.code} (open sizes) {device}: {error}")
@@ -95,8 +96,8 @@ def check_on(device, d, symbols, other, seen):
     note_passes(program, seen)
     try:
         wrong = wrong_answers(program, graphs.feeds(d), d.outputs())
-    except weft.Error as error:  # an open size of 1, say, that is taken for one that is not spread
-        if not is_open or error.code not in SIZES:
+    except weft.Error as error:  # an open size of 1 that broadcasts, or a body that is compiled at the first run
+        if not is_open or error.code not in OPEN_SIZES:
             raise
         seen["refused"].append(f"{error.code} (open sizes) {device}: {error}")
         program, is_open = weft.compile(d.model({}).SerializeToString(), device=device), False
@@ -107,7 +108,7 @@ def check_on(device, d, symbols, other, seen):
         try:
             seen["wrong"] += [f"{device}, other sizes: {text}" for text in wrong_answers(program, *other)]
         except weft.Error as error:
-            if error.code not in SIZES:
+            if error.code not in OPEN_SIZES:
                 raise
 
 
@@ -157,13 +158,19 @@ def check_narrow(device, d, symbols, other, seen):
                 seen["known"] += int(known)
                 seen["unknown"] += int(unknown)
                 return
-            if sizes and rest[:4] in (*SIZES, "E122", "E140", "E151", "E159"):
+            if sizes and rest[:4] in OPEN_SIZES:
                 continue
+            refused = verdict == "refused:" or is_by_data(rest[:4], d)
             where = f"{device} in {d.precision}: {rest}"
-            seen["wrong" if verdict == "wrong:" else "refused"].append(where if verdict == "wrong:" else f"{rest[:4]} {where}")
+            seen["refused" if refused else "wrong"].append(f"{rest[:4]} {where}" if refused else where)
             return
     finally:
         shutil.rmtree(folder)
+
+
+def is_by_data(code, d):
+    """True if the refusal may come from a size that only the run tells."""
+    return code in (*SIZES, "E151") and any(f"{n.domain or 'ai.onnx'}:{n.op_type}" in BY_DATA for n in all_nodes(d.nodes))
 
 
 def write_inputs(folder, given):
@@ -197,8 +204,8 @@ def check_graph(seed, devices, precision):
         except weft.UnsupportedError as error:
             seen["refused"].append(f"{error.code} {device}: {error}")
         except weft.Error as error:
-            by_data = error.code in (*SIZES, "E151") and any(name in BY_DATA for name in named)
-            seen["refused" if by_data else "wrong"].append(f"{error.code + ' ' if by_data else ''}{device}: {error}")
+            refused = is_by_data(error.code, d)
+            seen["refused" if refused else "wrong"].append(f"{error.code + ' ' if refused else ''}{device}: {error}")
     if seen["wrong"] and not any(" in " in text.split(": ")[0] for text in seen["wrong"]):
         names = {text.split(": ")[1].split()[0].split("[")[0] for text in seen["wrong"]}
         seen["judges_differ"] = judged_by_onnxruntime(d.model(symbols).SerializeToString(), d, names)

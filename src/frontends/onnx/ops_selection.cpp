@@ -86,11 +86,11 @@ Expr order_of_rows(Call& c, Expr x) {
   return {&c, c.module().append(op, {iota(c, rows), x}, {&body})};
 }
 
-/// True where a row of x [rows, columns] is not the one before.
+/// True where a row of x [rows, columns] is not the one before. Rows of no columns are all equal.
 Expr starts_group(Call& c, Expr x) {
   Expr place = iota(c, x.dims()[0]);
-  Expr differs = !equal(x, gather(x, max(place - 1.0, 0)));
-  return equal(place, 0) | convert(reduce(ReduceFn::max, convert(differs, DType::i64), {1}, false), DType::boolean);
+  Expr differs = convert(!equal(x, gather(x, max(place - 1.0, 0))), DType::i64);
+  return equal(place, 0) | equal(reduce(ReduceFn::max, differs, {1}, false), 1);
 }
 
 /// Groups of equal rows in rising order, or in the order of their first rows.
