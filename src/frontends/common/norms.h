@@ -19,4 +19,8 @@ Expr normalized(Expr x, int64_t axis, double epsilon, bool centred = true);
 /// y = x * a + b with a = scale / sqrt(variance + epsilon): two values for each channel, known while compiling.
 Expr batch_normalized(Expr x, Expr scale, Expr bias, Expr mean, Expr variance, double epsilon);
 
+/// x / (bias + alpha * m)^beta, where m is the mean of the squares of `size` channels around each element's own;
+/// channels that are not there count as zeros.
+Expr local_response_normalized(Expr x, int64_t size, double alpha, double beta, double bias);
+
 }  // namespace weft::frontend

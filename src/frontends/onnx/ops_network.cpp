@@ -14,31 +14,13 @@
 namespace weft::onnx {
 namespace {
 
-Dims spatial_dims(Call& c, Value x) {
-  if (x.rank() < 3) c.fail("E140", cat("needs an input of rank 3 or more, has ", x.shape()));
-  return {x.dims().begin() + 2, x.dims().end()};
+Window conv_window(Call& c, Expr x, Expr w) {
+  Dims spatial = spatial_dims(x);
+  auto kernel = kernel_of(w, spatial.size()), given = c.integers("kernel_shape");
+  if (!given.empty() && given != kernel)
+    c.fail("E140", cat("has kernel_shape ", given, " and a weight ", w.value.shape()));
+  return read_window(c, spatial, std::move(kernel));
 }
-
-std::vector<int64_t> spatial_axes(int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
-  return axes;
-}
-
-std::vector<int64_t> weight_kernel(Call& c, Value w, size_t axes) {
-  if (w.rank() != static_cast<int64_t>(axes) + 2)
-    c.fail("E140", cat("has a weight ", w.shape(), " for ", axes, " spatial axes"));
-  std::vector<int64_t> kernel;
-  for (size_t i = 2; i < w.dims().size(); ++i) {
-    if (!w.dims()[i].is_constant()) c.unsupported(cat("needs a weight of constant size, has ", w.shape()));
-    kernel.push_back(w.dims()[i].value());
-  }
-  auto given = c.integers("kernel_shape");
-  if (!given.empty() && given != kernel) c.fail("E140", cat("has kernel_shape ", given, " and a weight ", w.shape()));
-  return kernel;
-}
-
-Expr with_bias(Call& c, Expr y, size_t bias) { return c.has_input(bias) ? y + along(arg(c, bias), 1, y.rank()) : y; }
 
 int64_t group_count(Call& c) {
   int64_t groups = c.integer("group", 1);
@@ -47,21 +29,14 @@ int64_t group_count(Call& c) {
 }
 
 /// The node's convolution of x and w, without bias.
-Expr convolved(Call& c, Value x, Value w) {
-  Dims spatial = spatial_dims(c, x);
-  Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
-  Convolution op{.strides = window.strides,
-                 .dilations = window.dilations,
-                 .pads_begin = window.pads_begin,
-                 .pads_end = window.pads_end,
-                 .groups = group_count(c),
-                 .type = x.dtype()};
-  return {&c, c.emit(op, {x, w})};
+Expr convolved(Call& c, Expr x, Expr w, std::optional<DType> type = {}) {
+  Window window = conv_window(c, x, w);
+  return convolution(x, w, std::move(window), group_count(c), type);
 }
 
 Values conv(Call& c) {
   c.expect_inputs(2, 3);
-  return {with_bias(c, convolved(c, c.input(0), c.input(1)), 2)};
+  return {with_bias(convolved(c, arg(c, 0), arg(c, 1)), c.optional_input(2))};
 }
 
 Expr activated(Call& c, Expr y, const std::string& name) {
@@ -77,30 +52,18 @@ Expr activated(Call& c, Expr y, const std::string& name) {
 
 /// onnxruntime's fusion: convolution, bias, an addend, an activation.
 Values fused_conv(Call& c) {
-  Expr y = with_bias(c, convolved(c, c.input(0), c.input(1)), 2);
+  Expr y = with_bias(convolved(c, arg(c, 0), arg(c, 1)), c.optional_input(2));
   if (c.has_input(3)) y = y + arg(c, 3);
   return {activated(c, y, c.text("activation", "Relu"))};
 }
 
-/// The permutation that brings the last axis to the second place, and its inverse.
-struct ChannelTurns {
-  std::vector<int64_t> to_first, to_last;
-};
-ChannelTurns channel_turns(int64_t rank) {
-  ChannelTurns turns{{0, rank - 1}, {0}};
-  for (int64_t a = 1; a < rank - 1; ++a) turns.to_first.push_back(a), turns.to_last.push_back(a + 1);
-  turns.to_last.push_back(1);
-  return turns;
-}
-
 /// The same with x, the addend and the result channels-last.
 Values nhwc_conv(Call& c, bool is_fused) {
-  auto [to_first, to_last] = channel_turns(c.input(0).rank());
-  Expr y = with_bias(c, convolved(c, transpose(arg(c, 0), to_first), c.input(1)), 2);
-  if (!is_fused) return {transpose(y, to_last)};
-  if (c.has_input(3)) y = y + transpose(arg(c, 3), to_first);
+  Expr y = with_bias(convolved(c, channels_first(arg(c, 0)), arg(c, 1)), c.optional_input(2));
+  if (!is_fused) return {channels_last(y)};
+  if (c.has_input(3)) y = y + channels_first(arg(c, 3));
   std::string activation = c.text("activation", "");
-  return {transpose(activation.empty() ? y : activated(c, y, activation), to_last)};
+  return {channels_last(activation.empty() ? y : activated(c, y, activation))};
 }
 
 /// Dequantised, convolved, quantised; weights may have a scale for each output channel, the bias is in units of both.
@@ -111,41 +74,29 @@ Values qlinear_conv(Call& c) {
     return known_equal(c.input(i).shape().elements(), 1) ? reshape(arg(c, i), {}) : arg(c, i);
   };
   bool is_last = c.node().domain == "com.microsoft" && c.flag("channels_last");
-  ChannelTurns turns = channel_turns(c.input(0).rank());
   Expr x_scale = reshape(arg(c, 1), {}), w_scale = per_channel(4);
   Expr x{&c, c.emit(Dequantize{.axis = 0}, {c.input(0), x_scale, reshape(arg(c, 2), {})})};
   Expr w{&c, c.emit(Dequantize{.axis = 0}, {c.input(3), w_scale, per_channel(5)})};
-  Expr y = convolved(c, is_last ? transpose(x, turns.to_first) : x, w);
+  Expr y = convolved(c, is_last ? channels_first(x) : x, w);
   if (c.has_input(8)) {
     Expr bias{&c, c.emit(Dequantize{.axis = 0}, {c.input(8), w_scale})};
     y = y + along(bias * x_scale, 1, y.rank());
   }
   Expr q{&c, c.emit(Quantize{.to = c.dtype(7)}, {y, reshape(arg(c, 6), {}), reshape(arg(c, 7), {})})};
-  return {is_last ? transpose(q, turns.to_last) : q};
-}
-
-/// Pads that give the sizes of `output_shape`, or stride * input for SAME; see the table in ONNX's ConvTranspose.
-void set_output_pads(Convolution& op, const Dims& spatial, const std::vector<int64_t>& kernel, const Dims& wanted,
-                     bool upper) {
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    Dim full = (spatial[i] - 1) * op.strides[i] + op.output_padding[i] + (kernel[i] - 1) * op.dilations[i] + 1;
-    Dim total = full - wanted[i], half = floordiv(total, 2);
-    op.pads_begin.push_back(upper ? half : total - half);
-    op.pads_end.push_back(upper ? total - half : half);
-  }
+  return {is_last ? channels_last(q) : q};
 }
 
 /// Pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
-void set_given_pads(Call& c, Convolution& op, const Dims& spatial, const std::vector<int64_t>& kernel) {
+void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<int64_t>& output_padding) {
   Dims pads = c.sizes(2);
   size_t axes = spatial.size();
   if (pads.size() != 2 * axes) c.fail("E140", cat("has ", pads.size(), " pads for ", axes, " spatial axes"));
-  op.pads_begin = Dims(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
-  op.pads_end = Dims(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
+  w.pads_begin = Dims(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
+  w.pads_end = Dims(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
   GuardCollector guards(c.module());
   for (size_t i = 0; i < axes; ++i) {
-    Dim all = (spatial[i] - 1) * op.strides[i] + op.output_padding[i] + (kernel[i] - 1) * op.dilations[i] + 1;
-    require_less_equal(op.pads_begin[i] + op.pads_end[i], all, "ConvTransposeWithDynamicPads: pads and what they cut");
+    Dim all = (spatial[i] - 1) * w.strides[i] + output_padding[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
+    require_less_equal(w.pads_begin[i] + w.pads_end[i], all, "ConvTransposeWithDynamicPads: pads and what they cut");
   }
 }
 
@@ -154,72 +105,45 @@ Values conv_transpose(Call& c) {
   bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
   size_t bias = has_pads ? 3 : 2;
   c.expect_inputs(bias, bias + 1);
-  Value x = c.input(0), w = c.input(1);
-  Dims spatial = spatial_dims(c, x);
-  auto kernel = weight_kernel(c, w, spatial.size());
+  Expr x = arg(c, 0), w = arg(c, 1);
+  Dims spatial = spatial_dims(x);
+  Window window = conv_window(c, x, w);
   std::string automatic = c.text("auto_pad", "NOTSET");
-  auto shape = c.integers("output_shape");
-  Convolution op{.strides = per_axis(c, "strides", spatial.size(), 1, 1),
-                 .dilations = per_axis(c, "dilations", spatial.size(), 1, 1),
-                 .groups = group_count(c),
-                 .transposed = true,
-                 .output_padding = per_axis(c, "output_padding", spatial.size(), 0, 0),
-                 .type = x.dtype()};
+  auto shape = c.integers("output_shape"), output_padding = per_axis(c, "output_padding", spatial.size(), 0, 0);
+  int64_t groups = group_count(c);
   bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-  if (!shape.empty() || same) {
-    c.ignore("pads");
+  if (!shape.empty() || same) {  // SAME without a shape: stride * input; see the table in ONNX's ConvTranspose
     Dims wanted(shape.end() - static_cast<ptrdiff_t>(std::min(shape.size(), spatial.size())), shape.end());
-    for (size_t i = 0; shape.empty() && i < spatial.size(); ++i) wanted.push_back(spatial[i] * op.strides[i]);
+    for (size_t i = 0; shape.empty() && i < spatial.size(); ++i) wanted.push_back(spatial[i] * window.strides[i]);
     if (wanted.size() != spatial.size())
       c.fail("E140", cat("has output_shape ", shape, " for ", spatial.size(), " spatial axes"));
-    set_output_pads(op, spatial, kernel, wanted, automatic == "SAME_UPPER");
+    pad_transposed(window, output_padding, spatial, wanted, automatic == "SAME_UPPER");
   } else if (has_pads) {
-    set_given_pads(c, op, spatial, kernel);
-  } else {
-    Window window = read_window(c, spatial, kernel);
-    op.pads_begin = window.pads_begin;
-    op.pads_end = window.pads_end;
+    set_given_pads(c, window, spatial, output_padding);
   }
-  return {with_bias(c, {&c, c.emit(op, {x, w})}, bias)};
+  Expr y = transposed_convolution(x, w, std::move(window), std::move(output_padding), groups);
+  return {with_bias(y, c.optional_input(bias))};
 }
 
 Values conv_integer(Call& c) {
-  Value x = c.input(0), w = c.input(1);
-  Dims spatial = spatial_dims(c, x);
-  Window window = read_window(c, spatial, weight_kernel(c, w, spatial.size()));
   // Bytes without their zero points fit 16 bits.
-  Expr wide_x = convert(arg(c, 0), DType::i16), wide_w = convert(arg(c, 1), DType::i16);
-  if (c.has_input(2)) wide_x = wide_x - convert(reshape(arg(c, 2), {}), DType::i16);
+  Expr x = convert(arg(c, 0), DType::i16), w = convert(arg(c, 1), DType::i16);
+  if (c.has_input(2)) x = x - convert(reshape(arg(c, 2), {}), DType::i16);
   if (c.has_input(3)) {
     Expr zero = convert(arg(c, 3), DType::i16);
-    wide_w = wide_w - (known_equal(zero.value.shape().elements(), 1) ? reshape(zero, {}) : along(zero, 0, w.rank()));
+    w = w - (known_equal(zero.value.shape().elements(), 1) ? reshape(zero, {}) : along(zero, 0, w.rank()));
   }
-  Convolution op{.strides = window.strides,
-                 .dilations = window.dilations,
-                 .pads_begin = window.pads_begin,
-                 .pads_end = window.pads_end,
-                 .groups = group_count(c),
-                 .type = DType::i32};
-  return {c.emit(op, {wide_x, wide_w})};
+  return {convolved(c, x, w, DType::i32)};
 }
 
-Pool read_pool(Call& c, PoolFn fn, Value x) {
-  Dims spatial = spatial_dims(c, x);
-  auto kernel = per_axis(c, "kernel_shape", spatial.size(), 0, 1);
-  Window w = read_window(c, spatial, kernel);
-  return {.fn = fn,
-          .kernel = w.kernel,
-          .strides = w.strides,
-          .dilations = w.dilations,
-          .pads_begin = w.pads_begin,
-          .pads_end = w.pads_end,
-          .round_up = c.flag("ceil_mode")};
+Window pool_window(Call& c, Expr x) {
+  Dims spatial = spatial_dims(x);
+  return read_window(c, spatial, per_axis(c, "kernel_shape", spatial.size(), 0, 1));
 }
 
 Values average_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::average, c.input(0));
-  pool.count_include_pad = c.flag("count_include_pad");
-  return {c.emit(pool, {c.input(0)})};
+  PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad")};
+  return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
 /// y quantised by inputs 3 and 4. onnxruntime has another kernel for windows that cover all (`is_whole`; null: they do
@@ -235,14 +159,14 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
 
 /// Whether the window is the whole of x[batch, channel, spatial...] without pads: a bool that the run tells, null where
 /// it is known not to be.
-Value covers_all(Call& c, const Pool& pool, Expr x) {
+Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
-  if (!std::ranges::all_of(pool.pads_begin, is_zero) || !std::ranges::all_of(pool.pads_end, is_zero)) return {};
+  if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
   Expr all = full(c, DType::boolean, {}, 1);
-  for (size_t a = 0; a < pool.kernel.size(); ++a) {
+  for (size_t a = 0; a < window.kernel.size(); ++a) {
     const Dim& size = x.dims()[a + 2];
-    if (size.is_constant() && !known_equal(size, pool.kernel[a])) return {};
-    all = all & equal(scalar(c, size), static_cast<double>(pool.kernel[a]));
+    if (size.is_constant() && !known_equal(size, window.kernel[a])) return {};
+    all = all & equal(scalar(c, size), static_cast<double>(window.kernel[a]));
   }
   return all;
 }
@@ -251,23 +175,20 @@ Value covers_all(Call& c, const Pool& pool, Expr x) {
 Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
   bool is_last = c.flag("channels_last");
-  ChannelTurns turns = channel_turns(c.input(0).rank());
   Values in = {c.input(0), reshape(arg(c, 1), {})};
   if (c.has_input(2)) in.push_back(reshape(arg(c, 2), {}));
   Expr x{&c, c.emit(Dequantize{.axis = 0}, in)};
-  if (is_last) x = transpose(x, turns.to_first);
-  Pool pool = read_pool(c, PoolFn::average, x);
-  pool.count_include_pad = c.flag("count_include_pad");
-  Expr y{&c, c.emit(pool, {x})};
-  Expr q = quantized_average(c, y, covers_all(c, pool, x));
-  return {is_last ? transpose(q, turns.to_last) : q};
+  if (is_last) x = channels_first(x);
+  Window window = pool_window(c, x);
+  PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad")};
+  Expr q = quantized_average(c, pool(PoolFn::average, x, window, form), covers_all(c, window, x));
+  return {is_last ? channels_last(q) : q};
 }
 
 Values lp_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::lp, c.input(0));
-  pool.p = c.integer("p", 2);
-  if (pool.p < 1) c.fail("E145", cat("p must be >=1, is ", pool.p));
-  return {c.emit(pool, {c.input(0)})};
+  PoolForm form{.round_up = c.flag("ceil_mode"), .p = c.integer("p", 2)};
+  if (form.p < 1) c.fail("E145", cat("p must be >=1, is ", form.p));
+  return {pool(PoolFn::lp, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
 /// Positions counted with the first spatial axis running fastest.
@@ -286,21 +207,23 @@ Expr column_major(Expr position, const Dims& spatial) {
   return result;
 }
 
-Values max_pool(Call& c) {
-  Pool pool = read_pool(c, PoolFn::max, c.input(0));
-  pool.indices = c.wants_output(1);
+Values max_pool(Call& c, bool is_last) {
+  Expr x = is_last ? channels_first(arg(c, 0)) : arg(c, 0);
+  Window window = pool_window(c, x);
+  bool round_up = c.flag("ceil_mode");
+  if (is_last) return {channels_last(pool(PoolFn::max, x, window, {.round_up = round_up}))};
   bool columns = c.flag("storage_order");
-  Values out = c.emit_all(pool, {c.input(0)});
-  if (pool.indices && columns) out[1] = column_major({&c, out[1]}, spatial_dims(c, c.input(0)));
-  return out;
+  if (!c.wants_output(1)) return {pool(PoolFn::max, x, window, {.round_up = round_up})};
+  auto [values, positions] = max_pool_with_positions(x, window, round_up);
+  return {values, columns ? column_major(positions, spatial_dims(x)) : positions};
 }
 
 /// Positions of windows along one axis of `size`, [windows * kernel]: where they read, -1 in the padding.
-Expr window_positions(Call& c, const Pool& pool, size_t axis, const Dim& size, const Dim& windows) {
-  Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(pool.strides[axis]);
-  Expr read = window + along(iota(c, pool.kernel[axis]), 1, 2) - scalar(c, pool.pads_begin[axis]);
+Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, const Dim& windows) {
+  Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(w.strides[axis]);
+  Expr read = window + along(iota(c, w.kernel[axis]), 1, 2) - scalar(c, w.pads_begin[axis]);
   Expr inside = (read >= 0) & (read < scalar(c, size));
-  return reshape(select(inside, read, -1), {windows * Dim(pool.kernel[axis])});
+  return reshape(select(inside, read, -1), {windows * Dim(w.kernel[axis])});
 }
 
 /// Pools what lies in each row of a window before the first 0 of a mask. The mask of channel number n begins at element
@@ -309,11 +232,11 @@ Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
   c.flag("storage_order");  // of indices, which it does not give
   Expr x = arg(c, 0), mask = arg(c, 1);
-  Pool pool = read_pool(c, PoolFn::max, x);
-  size_t axes = pool.kernel.size();
+  Window w = pool_window(c, x);
+  size_t axes = w.kernel.size();
   if (axes > 3) c.unsupported(cat("with ", axes, " spatial axes is not supported"));
   if (mask.rank() != x.rank()) c.fail("E151", cat("has x ", x.value.shape(), " and a mask ", mask.value.shape()));
-  const Dims pooled = Value(Expr{&c, c.emit(pool, {x})}).dims();
+  const Dims pooled = pool(PoolFn::max, x, w, {.round_up = c.flag("ceil_mode")}).dims();
   Dim channels = x.dims()[0] * x.dims()[1], masks = mask.dims()[0] * mask.dims()[1], size = 1;
   GuardCollector guards(c.module());
   for (size_t a = 2; a < axes + 2; ++a) {
@@ -331,7 +254,7 @@ Values masked_max_pool(Call& c) {
   std::vector<int64_t> within;
   for (size_t a = 0; a < axes; ++a) {
     flat.push_back(x.dims()[a + 2]);
-    split.insert(split.end(), {pooled[a + 2], pool.kernel[a]});
+    split.insert(split.end(), {pooled[a + 2], w.kernel[a]});
     within.push_back(static_cast<int64_t>(2 * a + 2));
   }
   x = reshape(x, flat);
@@ -339,19 +262,13 @@ Values masked_max_pool(Call& c) {
   stops = convert(reshape(stops, flat), DType::i32);
   for (size_t a = 0; a < axes; ++a) {
     auto axis = static_cast<int64_t>(a + 1);
-    Expr read = window_positions(c, pool, a, flat[a + 1], pooled[a + 2]);
+    Expr read = window_positions(c, w, a, flat[a + 1], pooled[a + 2]);
     Expr is_there = along(read >= 0, axis, x.rank()), index = max(read, 0);
     x = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {x, index})}, lowest);
     stops = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {stops, index})}, 0);
   }
   Expr stopped{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = within.back()}, {reshape(stops, split)})};
   return {reshape(reduce(ReduceFn::max, select(equal(stopped, 0), reshape(x, split), lowest), within, false), pooled)};
-}
-
-Values nhwc_max_pool(Call& c) {
-  ChannelTurns turns = channel_turns(c.input(0).rank());
-  Expr x = transpose(arg(c, 0), turns.to_first);
-  return {transpose(Expr{&c, c.emit(read_pool(c, PoolFn::max, x), {x})}, turns.to_last)};
 }
 
 Values global_pool(Call& c, ReduceFn fn) { return {reduce(fn, arg(c, 0), spatial_axes(c.input(0).rank()))}; }
@@ -363,61 +280,28 @@ Values global_lp_pool(Call& c) {
 }
 
 /// The values go back to where the pool took them from; everything else is 0.
-Values max_unpool(Call& c) {
+Values max_unpool_to(Call& c) {
   Expr x = arg(c, 0);
-  Dims spatial = spatial_dims(c, x);
-  auto kernel = per_axis(c, "kernel_shape", spatial.size(), 0, 1);
-  Window w = read_window(c, spatial, kernel);
+  Dims spatial = spatial_dims(x);
+  Window w = pool_window(c, x);
   Dims natural = {x.dims()[0], x.dims()[1]};
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    natural.push_back((spatial[i] - 1) * w.strides[i] - w.pads_begin[i] - w.pads_end[i] + kernel[i]);
-  }
+  for (size_t i = 0; i < spatial.size(); ++i)
+    natural.push_back((spatial[i] - 1) * w.strides[i] - w.pads_begin[i] - w.pads_end[i] + w.kernel[i]);
   Dims dims = c.has_input(2) ? c.sizes(2) : natural;
-  Expr indices = arg(c, 1);
-  Expr flat = full(c, x.dtype(), {product(natural)}, 0);
-  Dim count = x.value.shape().elements();
-  Expr y{&c, c.emit(ScatterElements{.axis = 0}, {flat, reshape(indices, {count}), reshape(x, {count})})};
-  y = reshape(y, natural);
+  Expr y = max_unpool(x, arg(c, 1), natural);
   if (dims == natural) return {y};
   Pad pad{.before = Dims(dims.size(), 0)};
   for (size_t i = 0; i < dims.size(); ++i) pad.after.push_back(dims[i] - natural[i]);
   return {c.emit(pad, {y, number(c, x.dtype(), 0)})};
 }
 
-/// Blocks added back into the image that they were cut from: x[batch, channels * block, blocks].
 Values col2im(Call& c) {
   Expr x = arg(c, 0);
   Dims image = c.sizes(1);
   auto block = c.numbers(2);
   if (image.size() != block.size() || x.rank() != 3)
     c.fail("E140", cat("has an image of ", image, " and blocks of ", block));
-  Window w = read_window(c, image, block);
-  int64_t axes = std::ssize(block), area = 1;
-  for (int64_t size : block) area *= size;
-  if (area < 1) c.fail("E145", cat("has blocks of ", block));
-  // position[block..., blocks...] in the padded image, flat.
-  Dims padded, places;
-  for (size_t a = 0; a < block.size(); ++a) {
-    padded.push_back(image[a] + w.pads_begin[a] + w.pads_end[a]);
-    places.push_back(floordiv(padded[a] - (block[a] - 1) * w.dilations[a] - 1, w.strides[a]) + 1);
-  }
-  Expr position = number(c, DType::i64, 0);
-  for (size_t a = 0; a < block.size(); ++a) {
-    auto inside = static_cast<int64_t>(a);
-    Expr at = along(iota(c, block[a]), inside, 2 * axes) * static_cast<double>(w.dilations[a]) +
-              along(iota(c, places[a]), axes + inside, 2 * axes) * static_cast<double>(w.strides[a]);
-    position = position * scalar(c, padded[a]) + at;
-  }
-  Dim channels = floordiv(x.dims()[1], area), count = product(places) * area, batch = x.dims()[0];
-  Expr values = reshape(x, {batch, channels, count});
-  Expr zeros = full(c, x.dtype(), {batch, channels, product(padded)}, 0);
-  Expr where = broadcast(reshape(position, {1, 1, count}), values.dims());
-  Expr y{&c, c.emit(ScatterElements{.axis = 2, .fn = ScatterFn::add}, {zeros, where, values})};
-  Dims dims = {batch, channels};
-  dims.insert(dims.end(), padded.begin(), padded.end());
-  y = reshape(y, dims);
-  for (size_t a = 0; a < image.size(); ++a) y = slice(y, static_cast<int64_t>(a) + 2, w.pads_begin[a], image[a]);
-  return {y};
+  return {add_blocks(x, image, read_window(c, image, block))};
 }
 
 Values batch_normalization(Call& c) {
@@ -441,7 +325,7 @@ Values batch_normalization(Call& c) {
 Values instance_normalization(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = arg(c, 0);
-  spatial_dims(c, x);
+  spatial_dims(x);
   Expr y = normalized(x, 2, c.number("epsilon", 1e-5f));
   return {y * along(arg(c, 1), 1, x.rank()) + along(arg(c, 2), 1, x.rank())};
 }
@@ -512,7 +396,7 @@ Values diffusion_group_norm(Call& c, bool has_skip) {
 Values group_normalization(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = arg(c, 0);
-  Dims spatial = spatial_dims(c, x), dims = x.dims();
+  Dims spatial = spatial_dims(x), dims = x.dims();
   int64_t groups = c.integer("num_groups");
   if (groups < 1) c.fail("E145", cat("num_groups must be >=1, is ", groups));
   double epsilon = c.number("epsilon", 1e-5f);
@@ -528,23 +412,11 @@ Values group_normalization(Call& c) {
   return {y * along(scale, 1, y.rank()) + along(bias, 1, y.rank())};
 }
 
-/// x / (bias + alpha * mean of squares over `size` channels)^beta.
 Values local_response_normalization(Call& c) {
-  Expr x = arg(c, 0);
-  spatial_dims(c, x);
   int64_t size = c.integer("size");
   if (size < 1) c.fail("E145", cat("size must be >=1, is ", size));
-  Dims flat = {x.dims()[0], 1, x.dims()[1], product(Dims(x.dims().begin() + 2, x.dims().end()))};
-  Pool pool{.fn = PoolFn::average,
-            .kernel = {size, 1},
-            .strides = {1, 1},
-            .dilations = {1, 1},
-            .pads_begin = {(size - 1) / 2, 0},
-            .pads_end = {size - 1 - (size - 1) / 2, 0},
-            .count_include_pad = true};
-  Expr mean = reshape({&c, c.emit(pool, {reshape(x * x, flat)})}, x.dims());
   double alpha = c.number("alpha", 1e-4f), beta = c.number("beta", 0.75f), bias = c.number("bias", 1);
-  return {x / pow(mean * alpha + bias, beta)};
+  return {local_response_normalized(arg(c, 0), size, alpha, beta, bias)};
 }
 
 /// Sum of the embeddings of words, positions and segments, normalised; `table(i)` is input i, of numbers or of bytes.
@@ -592,7 +464,7 @@ constexpr Operator table[] = {
     {"", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearConv", qlinear_conv},
     {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
-    {"com.microsoft", "NhwcMaxPool", nhwc_max_pool},
+    {"com.microsoft", "NhwcMaxPool", [](Call& c) { return max_pool(c, true); }},
     {"com.microsoft", "MaxpoolWithMask", masked_max_pool, "up to 3 spatial axes"},
     {"com.microsoft", "ConvTransposeWithDynamicPads", conv_transpose, "a weight of fixed sizes"},
     {"com.microsoft", "FusedConv", fused_conv},
@@ -600,13 +472,13 @@ constexpr Operator table[] = {
     {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},
     {"", "ConvTranspose", conv_transpose, "a weight of fixed sizes"},
     {"", "ConvInteger", conv_integer},
-    {"", "MaxPool", max_pool},
+    {"", "MaxPool", [](Call& c) { return max_pool(c, false); }},
     {"", "AveragePool", average_pool},
     {"", "LpPool", lp_pool},
     {"", "GlobalAveragePool", [](Call& c) { return global_pool(c, ReduceFn::mean); }},
     {"", "GlobalMaxPool", [](Call& c) { return global_pool(c, ReduceFn::max); }},
     {"", "GlobalLpPool", global_lp_pool},
-    {"", "MaxUnpool", max_unpool},
+    {"", "MaxUnpool", max_unpool_to},
     {"", "Col2Im", col2im},
     {"", "BatchNormalization", batch_normalization, "no spatial = 0"},
     {"", "InstanceNormalization", instance_normalization},

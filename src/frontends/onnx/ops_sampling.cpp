@@ -14,19 +14,6 @@ namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// Spatial axes and channels of an image [batch, channels, spatial...], channels moved last.
-Expr channels_last(Expr x) {
-  std::vector<int64_t> order = {0};
-  for (int64_t a = 2; a < x.rank(); ++a) order.push_back(a);
-  order.push_back(1);
-  return transpose(x, order);
-}
-Expr channels_second(Expr x) {
-  std::vector<int64_t> order = {0, x.rank() - 1};
-  for (int64_t a = 1; a + 1 < x.rank(); ++a) order.push_back(a);
-  return transpose(x, order);
-}
-
 Expr with_last_axis(Expr x) {
   Dims dims = x.dims();
   dims.push_back(1);
@@ -148,7 +135,7 @@ Values grid_sample(Call& c) {
     Expr g = convert(reshape(slice(grid, grid.rank() - 1, axes - 1 - a, 1), points), image.dtype());
     taps.push_back(taps_of(c, position_of(c, g, size, how, mode.ends_with("cubic")), size, how, mode));
   }
-  return {channels_second(sampled(c, image, taps))};
+  return {channels_first(sampled(c, image, taps))};
 }
 
 /// Positions of `size` pixels from -1 to 1: their centres, or with the outer ones on the edge.
@@ -267,10 +254,10 @@ Values roi_align(Call& c) {
     Expr bins = reshape(v, {count, out_h, rows_each, out_w, columns_each, v.dims().back()});
     return reduce(fn, bins, {2, 4}, false);
   };
-  if (mode == "avg") return {channels_second(reduced(ReduceFn::sum, *result * share))};
+  if (mode == "avg") return {channels_first(reduced(ReduceFn::sum, *result * share))};
   constexpr double lowest = -std::numeric_limits<double>::infinity();
   Expr largest = reduced(ReduceFn::max, select(share > 0, *result, lowest));
-  return {channels_second(select(equal(largest, lowest), 0, largest))};
+  return {channels_first(select(equal(largest, lowest), 0, largest))};
 }
 
 /// The largest element of each bin of regions (batch, x1, y1, x2, y2) with whole pixels as corners; 0 for an empty bin.
@@ -428,7 +415,7 @@ Values crop_and_resize(Call& c) {
     Expr bottom = mixed(pixel(ceil(y), floor(z)), pixel(ceil(y), ceil(z)), part);
     result = mixed(top, bottom, with_last_axis(y - floor(y)));
   }
-  return {channels_second(select(with_last_axis(inside), result, outside))};
+  return {channels_first(select(with_last_axis(inside), result, outside))};
 }
 
 constexpr Operator table[] = {

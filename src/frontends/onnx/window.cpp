@@ -16,17 +16,6 @@ void set_explicit_pads(Call& c, Window& w, size_t axes) {
   }
 }
 
-/// Pads so that the output has ceil(input / stride) elements; the odd one goes behind (upper) or in front (lower).
-void set_same_pads(Window& w, const Dims& spatial, bool upper) {
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    Dim out = ceildiv(spatial[i], w.strides[i]);
-    Dim total = max((out - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - spatial[i], 0);
-    Dim half = floordiv(total, 2);
-    w.pads_begin.push_back(upper ? half : total - half);
-    w.pads_end.push_back(upper ? total - half : half);
-  }
-}
-
 }  // namespace
 
 std::vector<int64_t> per_axis(Call& c, std::string_view name, size_t count, int64_t fallback, int64_t least) {
@@ -48,7 +37,7 @@ Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel) {
   std::string automatic = c.text("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
     c.ignore("pads");
-    set_same_pads(w, spatial, automatic == "SAME_UPPER");
+    pad_same(w, spatial, automatic == "SAME_UPPER");
   } else if (automatic == "VALID") {
     c.ignore("pads");
     w.pads_begin = w.pads_end = Dims(axes, 0);
