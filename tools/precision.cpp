@@ -80,13 +80,21 @@ class Rounding {
                 i.is<Resize>();
     for (Wide& x : in) {
       if (!x.is_real() || x.container) continue;
-      if (adds && way_ == Way::random) change(x, [&](double v) { return v * (1 + 0x1p-23 * coin_(numbers_)); }, true);
+      auto nudged = [&](double v) { return v * (1 + 0x1p-23 * coin_(numbers_)); };
+      // Winograd's transforms round where the products and sums of the convolution itself would be exact.
+      if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
-    // Weights of keys are multiplied in 16 bits, which are as far off as values would be that are.
-    if (!i.is<Attention>() || way_ != Way::random) return;
-    double unit = std::ldexp(1, -digits(in[2].dtype == DType::f32 ? storage_ : in[2].dtype));
-    change(in[2], [&](double v) { return v * (1 + unit * coin_(numbers_)); });
+    // Rounded inside of the kernel: attention's weights of keys and a block's weights after they meet their scale. What
+    // they are multiplied with is moved as far.
+    if (way_ != Way::random) return;
+    if (i.is<Attention>()) nudge(in[2], in[2].dtype == DType::f32 ? storage_ : in[2].dtype);
+    if (i.is<BlockDot>() && in[0].is_real()) nudge(in[0], storage_);
+  }
+
+  void nudge(Wide& x, DType type) {
+    double unit = std::ldexp(1, -digits(type));
+    change(x, [&](double v) { return v * (1 + unit * coin_(numbers_)); });
   }
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }

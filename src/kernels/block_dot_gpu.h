@@ -136,8 +136,9 @@ WEFT_INLINE u32 pair_of(f32 x) {
 }
 
 /// The weights of a word less their zero point, exactly, as pairs of T: bits at the end of the digits of 2^10 (f16) or
-/// 2^7 (bf16). Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7, the second and fourth pair being 16 times too
-/// large before they are scaled; eight bits (f16 only): 0 and 1, 2 and 3.
+/// 2^7 (bf16). Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7. f16 has ten digits, so the second and fourth pair
+/// may stay 16 times too large until they are scaled; bf16 has seven, so they are shifted. Eight bits (f16 only): 0 and
+/// 1, 2 and 3.
 template <class T, int Bits>
 struct WeightPairs {
   static constexpr int count = Bits == 4 ? 4 : 2;
@@ -147,7 +148,9 @@ struct WeightPairs {
   WEFT_INLINE explicit WeightPairs(f32 zero) : low(pair_of<T>(-base - zero)), high(pair_of<T>(-base / 16 - zero)) {}
   WEFT_INLINE void of(u32 word, u32 (&pairs)[count]) const {
     const u32 one = pair_of<T>(1), part = pair_of<T>(1.0f / 16);
-    if constexpr (Bits == 4) {
+    if constexpr (Bits == 4 && is_same<T, bf16>) {
+      WEFT_UNROLL for (int i = 0; i < 4; i++) pairs[i] = fma_pair<T>((word >> 4 * i & 0x000f000fu) | digits, one, low);
+    } else if constexpr (Bits == 4) {
       const u32 next = word >> 8;
       pairs[0] = fma_pair<T>((word & 0x000f000fu) | digits, one, low);
       pairs[1] = fma_pair<T>((word & 0x00f000f0u) | digits, part, high);

@@ -67,7 +67,9 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   }
   bool is_small = type == DType::boolean;
   int64_t low = is_small || is_unsigned_integer(type) ? 0 : -4, high = is_small ? 1 : 7;
-  if (settings.is_filled && !is_small) {
+  if (bits(type) == 4) {  // all of them: kernels unpack each bit in a way of its own
+    low = lowest_integer(type), high = highest_integer(type);
+  } else if (settings.is_filled && !is_small) {
     low = std::max(lowest_integer(type), static_cast<int64_t>(std::ceil(settings.low)));
     high = std::min(highest_integer(type), static_cast<int64_t>(std::floor(settings.high)));
   }
