@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/indexing.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 
 namespace weft::frontend {
 namespace {
@@ -75,7 +75,7 @@ Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& cap
     past = {&b, b.emit(room, {past, number(b, past.dtype(), 0)})};
   }
   Expr position = broadcast(start + along(iota(b, fresh.dims()[2]), 2, 4), fresh.dims());
-  return {&b, b.emit(ScatterElements{.axis = 2}, {past, position, fresh})};
+  return scatter_elements(past, position, fresh, 2);
 }
 
 Expr repeat_heads(Expr x, const Dim& heads) {

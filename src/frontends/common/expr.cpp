@@ -69,8 +69,6 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
   return {x.at, x.at->emit(std::move(op), {x.value})};
 }
 
-Expr gathered(const Builder& at, Expr table, Expr index) { return {&at, at.emit(Gather{.axis = 0}, {table, index})}; }
-
 Expr reversed(Expr x, int64_t axis) {
   if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
   auto at = static_cast<size_t>(axis);

@@ -88,8 +88,6 @@ Expr matmul(Expr a, Expr b);
 Expr concat(const Builder& at, Values parts, int64_t axis);
 /// Elements [start, start + size) of one axis.
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
-/// Rows of `table` (its first axis) by their numbers.
-Expr gathered(const Builder& at, Expr table, Expr index);
 /// x backwards along one axis.
 Expr reversed(Expr x, int64_t axis);
 /// x with axes of size 1 added: before all others, or at the end.

@@ -2,7 +2,7 @@
 #include "frontends/common/windows.h"
 
 #include "base/error.h"
-#include "ops/indexed.h"
+#include "frontends/common/indexing.h"
 
 namespace weft::frontend {
 namespace {
@@ -138,8 +138,8 @@ Maxima max_pool_with_positions(Expr x, const Window& window, bool round_up) {
 Expr max_unpool(Expr x, Expr positions, const Dims& dims) {
   const Builder& b = *x.at;
   Dim count = x.value.shape().elements();
-  Values in = {full(b, x.dtype(), {product(dims)}, 0), reshape(positions, {count}), reshape(x, {count})};
-  return reshape({&b, b.emit(ScatterElements{.axis = 0}, in)}, dims);
+  Expr zeros = full(b, x.dtype(), {product(dims)}, 0);
+  return reshape(scatter_elements(zeros, reshape(positions, {count}), reshape(x, {count}), 0), dims);
 }
 
 Expr add_blocks(Expr x, const Dims& image, Window window) {
@@ -158,7 +158,7 @@ Expr add_blocks(Expr x, const Dims& image, Window window) {
   Expr values = reshape(x, {batch, channels, count});
   Expr zeros = full(b, x.dtype(), {batch, channels, product(padded)}, 0);
   Expr where = broadcast(reshape(position, {1, 1, count}), values.dims());
-  Expr y{&b, b.emit(ScatterElements{.axis = 2, .fn = ScatterFn::add}, {zeros, where, values})};
+  Expr y = scatter_elements(zeros, where, values, 2, ScatterFn::add);
   Dims dims = {batch, channels};
   dims.insert(dims.end(), padded.begin(), padded.end());
   y = reshape(y, dims);

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/scores.h"
 #include "ir/control.h"
 #include "ops/host.h"
-#include "ops/indexed.h"
 #include "ops/reduce.h"
 
 namespace weft::onnx {
@@ -33,7 +33,7 @@ Expr table_input(Call& c) {
 Values array_feature_extractor(Call& c) {
   Expr x = arg(c, 0), index = along(arg(c, 1), 0, 1);
   if (x.rank() == 0) c.fail("E140", "needs rank 1 or more, has a scalar");
-  Expr y{&c, c.emit(Gather{.axis = x.rank() - 1}, {x, index})};
+  Expr y = gather(x, index, x.rank() - 1);
   return {x.rank() == 1 ? with_rank(y, 2) : y};
 }
 

@@ -2,25 +2,19 @@
 // Operators that read or write at positions given by data.
 #include <algorithm>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-Values gather(Call& c) {
-  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
-  return {c.emit(Gather{.axis = axis}, {c.input(0), c.input(1)})};
-}
+int64_t own_axis(Call& c) { return c.axis(c.integer("axis", 0), c.input(0).rank()); }
 
-Values gather_elements(Call& c) {
-  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
-  return {c.emit(GatherElements{.axis = axis}, {c.input(0), c.input(1)})};
-}
-
-Values gather_nd(Call& c) { return {c.emit(GatherNd{.batch = c.integer("batch_dims", 0)}, {c.input(0), c.input(1)})}; }
+Values gather(Call& c) { return {gather(arg(c, 0), arg(c, 1), own_axis(c))}; }
+Values gather_elements(Call& c) { return {gather_elements(arg(c, 0), arg(c, 1), own_axis(c))}; }
+Values gather_nd(Call& c) { return {gather_nd(arg(c, 0), arg(c, 1), c.integer("batch_dims", 0))}; }
 
 ScatterFn scatter_fn(Call& c) {
   std::string name = c.text("reduction", "none");
@@ -33,11 +27,11 @@ ScatterFn scatter_fn(Call& c) {
 }
 
 Values scatter_elements(Call& c) {
-  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
-  return {c.emit(ScatterElements{.axis = axis, .fn = scatter_fn(c)}, {c.input(0), c.input(1), c.input(2)})};
+  int64_t axis = own_axis(c);
+  return {scatter_elements(arg(c, 0), arg(c, 1), arg(c, 2), axis, scatter_fn(c))};
 }
 
-Values scatter_nd(Call& c) { return {c.emit(ScatterNd{.fn = scatter_fn(c)}, {c.input(0), c.input(1), c.input(2)})}; }
+Values scatter_nd(Call& c) { return {scatter_nd(arg(c, 0), arg(c, 1), arg(c, 2), scatter_fn(c))}; }
 
 /// Writes `update` into a cache along `axis`, for each batch from its own position on; circular wraps around the end.
 Values tensor_scatter(Call& c) {
@@ -49,7 +43,7 @@ Values tensor_scatter(Call& c) {
   Expr position = along(iota(c, update.dims()[at(axis)]), axis, cache.rank());
   if (c.has_input(2)) position = position + along(convert(arg(c, 2), DType::i64), 0, cache.rank());
   if (mode == "circular") position = floor_mod(position, scalar(c, cache.dims()[at(axis)]));
-  return {c.emit(ScatterElements{.axis = axis}, {cache, broadcast(position, update.dims()), update})};
+  return {scatter_elements(cache, broadcast(position, update.dims()), update, axis)};
 }
 
 constexpr Operator table[] = {

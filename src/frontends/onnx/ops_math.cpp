@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "frontends/common/einsum.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/loops.h"
-#include "ops/indexed.h"
 #include "ops/views.h"
 
 namespace weft::onnx {
@@ -275,7 +275,7 @@ Pivoted pivoted(Call& b, Expr m, const Dim& at) {
   Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
   Expr best{&b, b.emit(ArgReduce{.axis = 1}, {size})};  // [batch, 1, 1]
   Expr from = select(equal(row, number), best, select(equal(row, best), number, row));
-  Expr swapped{&b, b.emit(GatherElements{.axis = 1}, {m, broadcast(from, d)})};
+  Expr swapped = gather_elements(m, broadcast(from, d), 1);
   Expr pivot = slice(slice(swapped, 1, at, 1), 2, at, 1);
   Expr factor = slice(swapped, 2, at, 1) / select(equal(pivot, 0), 1, pivot);
   return {swapped, pivot, factor, select(equal(best, number), like(m, 1), like(m, -1)), row, number};
@@ -346,8 +346,8 @@ Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value w
   Expr safe = ignores ? select(is_counted, target, 0) : target;
   Dims dims = target.dims();
   dims.insert(dims.begin() + 1, 1);
-  Expr loss = -reshape({&c, c.emit(GatherElements{.axis = 1}, {log_probability, reshape(safe, dims)})}, target.dims());
-  Expr weights = weight ? Expr{&c, c.emit(Gather{.axis = 0}, {weight, safe})} : full(c, loss.dtype(), loss.dims(), 1);
+  Expr loss = -reshape(gather_elements(log_probability, reshape(safe, dims), 1), target.dims());
+  Expr weights = weight ? gather({&c, weight}, safe) : full(c, loss.dtype(), loss.dims(), 1);
   if (ignores) weights = select(is_counted, weights, 0);
   loss = loss * weights;
   if (reduction == "none") return loss;

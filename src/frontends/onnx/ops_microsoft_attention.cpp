@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 #include "ops/quantize.h"
 
 namespace weft::onnx {
@@ -258,7 +258,7 @@ Values relative_position_bias(Call& c) {
   Expr far = min(convert(grown, DType::i64) + static_cast<double>(exact), static_cast<double>(buckets - 1));
   Expr bucket = select(distance < static_cast<double>(exact), distance, far);
   if (both_ways) bucket = bucket + select(away > 0, static_cast<double>(buckets), like(away, 0));
-  Expr bias{&c, c.emit(Gather{.axis = 0}, {table, bucket})};  // [queries, keys, heads]
+  Expr bias = gather(table, bucket);  // [queries, keys, heads]
   return {with_rank(transpose(bias, {2, 0, 1}), 4)};
 }
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/numeric.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/generation.h"
 #include "frontends/onnx/importer.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -138,11 +138,11 @@ struct Beams {
 };
 
 /// x[batch, n, ..] in the order of index[batch, k].
-Expr reordered(Call& b, Expr x, Expr index) {
+Expr reordered(Expr x, Expr index) {
   Dims dims = x.dims(), flat = index.dims();
   flat.resize(dims.size(), 1);
   dims[1] = index.dims()[1];
-  return {&b, b.emit(GatherElements{.axis = 1}, {x, broadcast(reshape(index, flat), dims)})};
+  return gather_elements(x, broadcast(reshape(index, flat), dims), 1);
 }
 
 Expr length_factor(Call& b, const BeamRules& r, const Dim& length) {
@@ -154,7 +154,7 @@ Expr length_factor(Call& b, const BeamRules& r, const Dim& length) {
 void keep_best(Call& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
   Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
   beams.ended_score = {&b, top[0]};
-  beams.ended = reordered(b, {&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
+  beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
 /// One token more on each beam, after `length`. Gives the rows of the pasts in the order of the new beams, and their
@@ -171,22 +171,22 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
   // Sequences that end among the best k are finished.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
-  keep_best(b, r, beams, reordered(b, beams.tokens, slice(beam, 1, 0, k)), finished_score);
+  keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
   Expr added = reduce(ReduceFn::sum, convert(finished, DType::i64), {1});
   beams.used = min(beams.used + added, static_cast<double>(k));
   // The first k of the others go on.
   Expr order = along(iota(b, 2 * k), 1, 2);
   Expr rank = convert(select(ends, order + static_cast<double>(2 * k), order), DType::f32);
   Expr next{&b, b.emit_all(TopK{.k = k, .axis = 1, .largest = false}, {rank})[1]};
-  Expr from = reordered(b, beam, next);
-  Expr chosen = select(beams.done, r.pad, convert(reordered(b, token, next), DType::i32));
+  Expr from = reordered(beam, next);
+  Expr chosen = select(beams.done, r.pad, convert(reordered(token, next), DType::i32));
   Expr best = slice(score, 1, 0, 1) / factor, worst = slice(beams.ended_score, 1, k - 1, 1);
   Expr is_full = beams.used >= static_cast<double>(k);
   beams.done = beams.done | (r.stops_early ? is_full : is_full & (worst >= best));
-  beams.scores = select(goes_on, reordered(b, score, next), 0);
+  beams.scores = select(goes_on, reordered(score, next), 0);
   Expr here = equal(along(iota(b, r.most), 2, 3), scalar(b, length));
   Expr column = reshape(chosen, {r.batch, k, 1});
-  beams.tokens = select(here, column, reordered(b, beams.tokens, from));
+  beams.tokens = select(here, column, reordered(beams.tokens, from));
   Expr row = from + along(iota(b, r.batch), 0, 2) * static_cast<double>(k);
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }

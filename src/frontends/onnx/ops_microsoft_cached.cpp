@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -289,7 +289,7 @@ Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Expr is_entry = (row < count) & (columns >= 0);
   Expr place = select(is_entry, row * count + columns, spare);
   Expr none = full(c, DType::i64, {layouts, blocks * blocks + 1}, 0), one = full(c, DType::i64, {layouts, most}, 1);
-  Expr all{&c, c.emit(ScatterElements{.axis = 1}, {none, place, one})};
+  Expr all = scatter_elements(none, place, one, 1);
   return slice(all, 1, 0, blocks * blocks) > 0;
 }
 
@@ -315,7 +315,7 @@ Values sparse_attention(Call& c) {
   Expr number = block_of(row) * scalar(c, side) + block_of(key);  // [batch, 1, rows, keys]
   number = number + along(iota(c, layouts), 1, 4) * (scalar(c, side) * scalar(c, side));
   Expr flat = reshape(convert(blocks, DType::u8), {layouts * side * side});
-  Expr seen = Expr{&c, c.emit(Gather{.axis = 0}, {flat, number})} > 0;
+  Expr seen = gather(flat, number) > 0;
   seen = seen & (key <= row) & (key < at.length);
   Dims apart = {batch, 1, layouts, rows, keys}, repeated = {batch, *shared, layouts, rows, keys};
   Expr mask = reshape(broadcast(reshape(additive(seen, h.q.dtype()), apart), repeated), {batch, heads, rows, keys});

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "base/tensor.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 #include "ops/quantize.h"
 
 namespace weft::onnx {
@@ -18,7 +18,6 @@ namespace {
 constexpr int64_t most_rows = 32;
 
 /// A table of [rows, columns] read at (row, index[row, k]).
-Expr picked(Call& c, Expr table, Expr index) { return {&c, c.emit(GatherElements{.axis = 1}, {table, index})}; }
 
 /// For each token its experts and what they count, [tokens, k].
 struct Routes {
@@ -59,7 +58,7 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
   Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));
   bool adds_up = c.flag("normalize_routing_weights");
   if (!c.has_input(router_weights)) return {top.index, softmax_of_rows(top.value)};
-  Expr weight = picked(c, convert(arg(c, router_weights), DType::f32), top.index);
+  Expr weight = gather_elements(convert(arg(c, router_weights), DType::f32), top.index, 1);
   return {top.index, adds_up ? adding_up_to_1(weight) : weight};
 }
 
@@ -85,14 +84,14 @@ Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
   Expr own_blocks = apply(Fn::div, counts + (rows - 1), rows);
   Expr ends{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {own_blocks})};
   Expr before{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 0, .exclusive = true}, {one_hot})};
-  Expr number = reshape(picked(c, before, along(chosen, 0, 2)), {all});  // among the rows of the same expert
-  b.place = gathered(c, ends - own_blocks, chosen) * rows + number;
+  Expr number = reshape(gather_elements(before, along(chosen, 0, 2), 1), {all});  // among the rows of the same expert
+  b.place = gather(ends - own_blocks, chosen) * rows + number;
   Expr done = convert(along(ends, 1, 2) <= along(iota(c, b.count), 0, 2), DType::i64);
   Expr expert = reduce(ReduceFn::sum, done, {1}, false);
   b.expert = select(expert < scalar(c, experts), expert, -1);
   Expr empty = full(c, DType::i64, {b.count * b.rows}, 0);
   Expr token = apply(Fn::div, iota(c, all), scalar(c, k));
-  b.token = {&c, c.emit(ScatterElements{.axis = 0}, {empty, b.place, token})};
+  b.token = scatter_elements(empty, b.place, token, 0);
   return b;
 }
 
@@ -107,7 +106,7 @@ Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   Expr weight = transpose(convert(layer.weight, x.dtype()), {0, 2, 1});
   Expr y{&c, c.emit(GroupedDot{.type = x.dtype()}, {x, weight, b.expert})};
   if (!layer.bias) return y;
-  Expr bias = gathered(c, convert({&c, layer.bias}, x.dtype()), max(b.expert, 0));
+  Expr bias = gather(convert({&c, layer.bias}, x.dtype()), max(b.expert, 0));
   return y + reshape(bias, {b.count, 1, bias.dims()[1]});
 }
 
@@ -174,7 +173,7 @@ Values mixture(Call& c, const Experts& e, const Routes& routes) {
   Dim tokens = c.input(1).dims()[0], size = dims.back();
   x = reshape(x, {tokens, size});
   Blocks b = blocks_of(c, routes, e.first.weight.dims()[0]);
-  Expr rows = reshape(gathered(c, x, b.token), {b.count, b.rows, size});
+  Expr rows = reshape(gather(x, b.token), {b.count, b.rows, size});
   Expr hidden = through(c, rows, e.first, b);
   if (activation.is_fused()) {
     auto [gate, linear] = halves(hidden, activation.fusion == 1);
@@ -187,7 +186,7 @@ Values mixture(Call& c, const Experts& e, const Routes& routes) {
   }
   Expr y = through(c, hidden, e.second, b);
   Dim out = y.dims()[2], k = routes.expert.dims()[1];
-  y = reshape(gathered(c, reshape(y, {b.count * b.rows, out}), b.place), {tokens, k, out});
+  y = reshape(gather(reshape(y, {b.count * b.rows, out}), b.place), {tokens, k, out});
   Expr weight = convert(reshape(routes.weight, {tokens, k, 1}), y.dtype());
   return {reshape(reduce(ReduceFn::sum, y * weight, {1}, false), dims)};
 }
@@ -320,7 +319,7 @@ Values group_router(Call& c) {
   Expr rated = select(is_nan(scores), none, scores);
   if (best < groups) rated = select(in_best_groups(c, rated, groups, best, each), rated, none);
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {rated});
-  Expr counted = log(max(picked(c, weight, {&c, top[1]}), 1e-20));
+  Expr counted = log(max(gather_elements(weight, {&c, top[1]}, 1), 1e-20));
   Expr chosen = select(Expr{&c, top[0]} > none, counted, sentinel);
   Expr empty = full(c, DType::f32, {tokens, experts}, sentinel);
   return {convert({&c, c.emit(ScatterElements{.axis = 1}, {empty, top[1], chosen})}, c.dtype(0))};

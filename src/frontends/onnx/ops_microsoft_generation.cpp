@@ -2,10 +2,10 @@
 // com.microsoft's GreedySearch and Sampling for decoders like GPT-2, as loops around the decoder's graph: its inputs
 // are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the
 // new tokens. BeamSearch (ops_microsoft_beams.cpp) builds on the same parts.
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/generation.h"
 
 #include "frontends/onnx/importer.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -37,7 +37,7 @@ Expr marked(Call& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
   Expr place = select(counts, convert(ids, DType::i64), scalar(b, vocabulary));
   Expr one = full(b, DType::i64, place.dims(), 1);
-  Expr all{&b, b.emit(ScatterElements{.axis = 1}, {none, place, one})};
+  Expr all = scatter_elements(none, place, one, 1);
   return slice(all, 1, 0, vocabulary) > 0;
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/tensor.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -94,7 +94,7 @@ Values three_way_rotary(Call& c) {
     stream.push_back(layout == 0 ? chunk : turn);
   }
   auto angles = [&](Expr table) {
-    Expr all{&c, c.emit(Gather{.axis = 0}, {table, positions})};  // [3, batch, tokens, half]
+    Expr all = gather(table, positions);  // [3, batch, tokens, half]
     std::optional<Expr> mixed;
     for (int64_t s = 0; s < 3; ++s) {
       std::vector<int64_t> own;

@@ -2,10 +2,10 @@
 // com.microsoft's attention over tokens without padding: sequences of different lengths follow each other as rows
 // [tokens, ..]. PackedAttention and PackedMultiHeadAttention look at these tokens only; PagedAttention also at caches
 // that are cut into blocks, which a table gives to sequences.
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
 #include "frontends/onnx/packing.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -87,7 +87,7 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   Expr size = scalar(c, block_size), column = apply(Fn::div, t.position, size);
   Dims pair = {t.position.dims()[0], 1};
   Expr at{&c, concat(c, {reshape(t.sequence, pair), reshape(column, pair)}, 1)};
-  return Expr{&c, c.emit(GatherNd{}, {blocks, at})} * size + (t.position - column * size);
+  return gather_nd(blocks, at) * size + (t.position - column * size);
 }
 
 /// The cache [blocks, block size, heads, size] with rows [tokens, heads, size] at their slots. A token without a slot
@@ -100,16 +100,16 @@ Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   Expr first = reduce(ReduceFn::min, select(writes, iota(c, count), scalar(c, count)), {0});
   Expr is_none = equal(first, scalar(c, count));
   Expr source = select(writes, iota(c, count), min(first, scalar(c, count) - 1.0));
-  Expr slot = max(gathered(c, slots, source), 0);
-  Expr fresh = gathered(c, rows, source);
-  fresh = select(reshape(is_none, {1, 1, 1}), gathered(c, flat, slot), fresh);
+  Expr slot = max(gather(slots, source), 0);
+  Expr fresh = gather(rows, source);
+  fresh = select(reshape(is_none, {1, 1, 1}), gather(flat, slot), fresh);
   Value written = c.emit(ScatterNd{}, {flat, reshape(slot, {count, 1}), fresh});
   return reshape(Expr{&c, written}, d);
 }
 
 /// Keys or values of every sequence, [batch, heads, blocks of a sequence * block size, size].
-Expr of_sequences(Call& c, Expr cache, Expr blocks) {
-  Expr all = gathered(c, cache, max(blocks, 0));  // [batch, blocks, block size, heads, size]
+Expr of_sequences(Expr cache, Expr blocks) {
+  Expr all = gather(cache, max(blocks, 0));  // [batch, blocks, block size, heads, size]
   const Dims d = all.dims();
   return transpose(reshape(all, {d[0], d[1] * d[2], d[3], d[4]}), {0, 2, 1, 3});
 }
@@ -165,7 +165,7 @@ Values paged_attention(Call& c) {
   Dim most = c.sizes_or_bound(longest, {std::nullopt}, {max(count, 1)}).at(0);
   Packing packing = packing_of(c, t.sequence * scalar(c, most) + t.number, batch, most);
   Expr queries = split_heads(c, packing.apart(reshape(turned_q, {count, size * Dim(heads)})), heads);
-  Expr keys = of_sequences(c, k_cache, blocks), values = of_sequences(c, v_cache, blocks);
+  Expr keys = of_sequences(k_cache, blocks), values = of_sequences(v_cache, blocks);
   auto per_sequence = [&](Expr x) { return reshape(x, {batch, 1, 1, 1}); };
   Expr row = per_sequence(past) + along(iota(c, most), 2, 4), key = along(iota(c, keys.dims()[2]), 3, 4);
   Expr sees = key < per_sequence(past + lengths);

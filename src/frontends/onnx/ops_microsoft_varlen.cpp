@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/tensor.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
 #include "frontends/onnx/packing.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -215,7 +215,7 @@ Values varlen_causal_conv(Call& c) {
   c.require_dims(past, {r.batch, channels, (taps - 1) * Dim(dilation)}, "initial_state");
   Continued rows(c, x, transpose(past, {0, 2, 1}));
   Expr back = (iota(c, taps) - scalar(c, taps - 1)) * static_cast<double>(dilation);
-  Expr seen = rows.at(along(r.sequence, 0, 2), along(gathered(c, r.start, r.sequence), 0, 2),
+  Expr seen = rows.at(along(r.sequence, 0, 2), along(gather(r.start, r.sequence), 0, 2),
                       along(r.number, 0, 2) + along(back, 1, 2));
   Expr weight = transpose(reshape(convert(w, DType::f32), {channels, taps}), {1, 0});
   Expr y = reduce(ReduceFn::sum, convert(seen, DType::f32) * weight, {1}, false);
@@ -228,7 +228,7 @@ Values varlen_causal_conv(Call& c) {
     return all;
   }
   Expr kept = captured(c, arg(c, 5), r.length, capacity);
-  Expr first = gathered(c, x, select(kept, along(r.start, 0, 2) + along(iota(c, capacity), 1, 2), 0));
+  Expr first = gather(x, select(kept, along(r.start, 0, 2) + along(iota(c, capacity), 1, 2), 0));
   all.push_back(select(reshape(kept, {r.batch, capacity, 1}), first, 0));
   return all;
 }
@@ -348,7 +348,7 @@ Values varlen_ngram_hashes(Call& c) {
   auto continued = [&](Expr x, Expr before) {
     return Continued(c, reshape(x, {tokens, 1}), reshape(broadcast(before, {r.batch, reach}), {r.batch, reach, 1}));
   };
-  Expr start = gathered(c, r.start, r.sequence);
+  Expr start = gather(r.start, r.sequence);
   auto back_in = [&](const Continued& rows, int64_t back) {
     return reshape(rows.at(r.sequence, start, r.number - static_cast<double>(back)), {tokens});
   };
@@ -356,7 +356,7 @@ Values varlen_ngram_hashes(Call& c) {
   std::optional<Continued> segments;
   std::function<Expr(int64_t)> differs;
   if (c.has_input(7)) {
-    Expr own = arg(c, 7), before = c.has_input(8) ? arg(c, 8) : along(gathered(c, own, r.start), 0, 2);
+    Expr own = arg(c, 7), before = c.has_input(8) ? arg(c, 8) : along(gather(own, r.start), 0, 2);
     segments.emplace(continued(own, before));
     differs = [&](int64_t back) { return !equal(back_in(*segments, back), back_in(*segments, back - 1)); };
   }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"
 #include "frontends/onnx/quantized.h"
 #include "frontends/onnx/window.h"
 #include "ops/dot.h"
-#include "ops/indexed.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
 
@@ -247,7 +247,7 @@ Values masked_max_pool(Call& c) {
   mask = reshape(mask, {masks * size});
   Expr pixel = along(iota(c, size), 1, 2), begin = floor_mod(iota(c, channels) * scalar(c, size), scalar(c, masks));
   bool is_one = known_equal(masks, 1);
-  mask = is_one ? broadcast(mask, {channels, size}) : gathered(c, mask, along(begin, 0, 2) + pixel);
+  mask = is_one ? broadcast(mask, {channels, size}) : gather(mask, along(begin, 0, 2) + pixel);
   Expr stops = equal(mask, 0);
   if (axes > 1) stops = stops & (pixel > 0);  // the first pixel is never masked
   Dims flat = {channels}, split = {channels};
@@ -264,8 +264,8 @@ Values masked_max_pool(Call& c) {
     auto axis = static_cast<int64_t>(a + 1);
     Expr read = window_positions(c, w, a, flat[a + 1], pooled[a + 2]);
     Expr is_there = along(read >= 0, axis, x.rank()), index = max(read, 0);
-    x = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {x, index})}, lowest);
-    stops = select(is_there, Expr{&c, c.emit(Gather{.axis = axis}, {stops, index})}, 0);
+    x = select(is_there, gather(x, index, axis), lowest);
+    stops = select(is_there, gather(stops, index, axis), 0);
   }
   Expr stopped{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = within.back()}, {reshape(stops, split)})};
   return {reshape(reduce(ReduceFn::max, select(equal(stopped, 0), reshape(x, split), lowest), within, false), pooled)};
@@ -423,10 +423,9 @@ Values local_response_normalization(Call& c) {
 template <class Table>
 Values embedded(Call& c, Value position_ids, const Table& table) {
   Expr ids = arg(c, 0), positions = table(3);
-  auto rows = [&](Expr all, Value index) { return Expr{&c, c.emit(Gather{.axis = 0}, {all, index})}; };
-  Expr sum = rows(table(2), ids);
-  sum = sum + (position_ids ? rows(positions, position_ids) : slice(positions, 0, 0, ids.dims()[1]));
-  if (c.has_input(1) && c.has_input(4)) sum = sum + rows(table(4), c.input(1));
+  Expr sum = gather(table(2), ids);
+  sum = sum + (position_ids ? gather(positions, {&c, position_ids}) : slice(positions, 0, 0, ids.dims()[1]));
+  if (c.has_input(1) && c.has_input(4)) sum = sum + gather(table(4), arg(c, 1));
   Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
   // How many tokens of each row count.

@@ -4,20 +4,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 #include "ir/control.h"
 #include "ops/boxes.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
 
 Expr zeros(const Call& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
-Expr gather(Expr x, Expr indices) { return {x.at, x.at->emit(Gather{.axis = 0}, {x, indices})}; }
 Expr running_sum(Expr x) { return {x.at, x.at->emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {x})}; }
-Expr scatter(Expr x, Expr indices, Expr updates, ScatterFn fn = ScatterFn::replace) {
-  return {x.at, x.at->emit(ScatterElements{.axis = 0, .fn = fn}, {x, indices, updates})};
-}
 
 /// Where a vector of booleans is true, in order. Each place is written at the number of true elements before it; the
 /// others meet in one more element, which is cut off.
@@ -26,7 +22,7 @@ Expr true_places(Call& c, Expr flags) {
   Expr ones = convert(flags, DType::i64);
   Dim count = c.sizes_or_bound(reduce(ReduceFn::sum, ones, {0}), {std::nullopt}, {size})[0];
   Expr places = select(flags, running_sum(ones) - 1.0, scalar(c, count));
-  return slice(scatter(zeros(c, count + 1), places, iota(c, size)), 0, 0, count);
+  return slice(scatter_elements(zeros(c, count + 1), places, iota(c, size), 0), 0, 0, count);
 }
 
 Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
@@ -110,11 +106,11 @@ Values unique_of(Call& c, bool by_axis, int64_t axis, bool is_sorted) {
   Expr group = running_sum(convert(is_new, DType::i64)) - 1.0;
   Expr places = true_places(c, is_new), first = gather(order, places);
   const Dim count = places.dims()[0];
-  Expr inverse = scatter(zeros(c, rows), order, group);
-  Expr members = scatter(zeros(c, count), group, broadcast(number(c, DType::i64, 1), {rows}), ScatterFn::add);
+  Expr inverse = scatter_elements(zeros(c, rows), order, group, 0);
+  Expr members = scatter_elements(zeros(c, count), group, full(c, DType::i64, {rows}, 1), 0, ScatterFn::add);
   if (!is_sorted) {
     Expr by_first = sorted(first).places;
-    Expr rank = scatter(zeros(c, count), by_first, iota(c, count));
+    Expr rank = scatter_elements(zeros(c, count), by_first, iota(c, count), 0);
     inverse = gather(rank, inverse), first = gather(first, by_first), members = gather(members, by_first);
   }
   Dims kept = dims;

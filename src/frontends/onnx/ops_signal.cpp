@@ -4,8 +4,9 @@
 #include <cmath>
 
 #include "base/numeric.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/views.h"
 #include "frontends/onnx/expr.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
@@ -35,13 +36,13 @@ Twiddles twiddles(Call& c, const Dim& rows, const Dim& columns, const Dim& n, DT
 }
 
 /// x cut or filled with zeros to `size` elements along `axis`.
-Expr fitted(Call& c, Expr x, int64_t axis, const Dim& size) {
+Expr fitted(Expr x, int64_t axis, const Dim& size) {
   Dim have = x.dims()[static_cast<size_t>(axis)];
   if (known_equal(have, size)) return x;
   x = slice(x, axis, 0, min(have, size));
-  Pad pad{.before = Dims(x.dims().size(), 0), .after = Dims(x.dims().size(), 0)};
-  pad.after[static_cast<size_t>(axis)] = size - min(have, size);
-  return {&c, c.emit(pad, {x, number(c, x.dtype(), 0)})};
+  Dims before(x.dims().size(), 0), after = before;
+  after[static_cast<size_t>(axis)] = size - min(have, size);
+  return pad(x, before, after);
 }
 
 /// The Fourier transform along the axis before the last of x[..., n, 1 or 2]; the last holds real and imaginary part.
@@ -53,7 +54,7 @@ Expr transform(Call& c, Expr x, const Dim& n, bool inverse, bool onesided) {
   if (!is_real) require_equal(x.dims().back(), 2, "real and imaginary part");
   Dim bins = onesided ? floordiv(n, 2) + 1 : n;
   Dim used = gives_real ? bins : n;
-  x = fitted(c, x, last - 1, used);
+  x = fitted(x, last - 1, used);
   Twiddles t = twiddles(c, used, gives_real ? n : bins, n, x.dtype());
   Dims flat = x.dims();
   flat.pop_back();
@@ -105,7 +106,7 @@ Values stft(Call& c) {
   Dim frames = floordiv(x.dims()[1] - length, step) + 1;
   Expr start = iota(c, frames) * scalar(c, step);
   Expr position = along(start, 0, 2) + along(iota(c, length), 1, 2);
-  Expr windows{&c, c.emit(Gather{.axis = 1}, {x, position})};
+  Expr windows = gather(x, position, 1);
   if (c.has_input(2)) windows = windows * along(arg(c, 2), 2, 4);
   return {transform(c, windows, length, false, c.flag("onesided", true))};
 }

@@ -6,10 +6,10 @@
 #include <map>
 #include <optional>
 
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/loops.h"
 #include "frontends/onnx/scores.h"
-#include "ops/indexed.h"
 #include "ops/reduce.h"
 
 namespace weft::onnx {
@@ -65,8 +65,6 @@ Expr table(Call& c, DType type, std::vector<int64_t> dims, const std::vector<dou
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-Expr picked(Expr from, Expr index) { return {from.at, from.at->emit(Gather{.axis = 0}, {from, index})}; }
-
 /// Whether each x[rows, trees] takes the branch of the node it stands at.
 Expr takes_branch(Call& c, const Forest& f, Expr x, Expr node, Expr value) {
   auto compared = [&](Mode mode) {
@@ -87,13 +85,13 @@ Expr takes_branch(Call& c, const Forest& f, Expr x, Expr node, Expr value) {
   for (Mode mode : f.mode) modes.push_back(static_cast<int64_t>(mode));
   Expr yes = compared(used[0]);
   if (used.size() > 1) {
-    Expr mode = picked(table(c, DType::i32, modes), node);
+    Expr mode = gather(table(c, DType::i32, modes), node);
     for (size_t i = 1; i < used.size(); ++i)
       yes = select(equal(mode, static_cast<double>(used[i])), compared(used[i]), yes);
   }
   if (std::ranges::find(f.missing_is_yes, true) == f.missing_is_yes.end()) return yes;
   std::vector<int64_t> tracks(f.missing_is_yes.begin(), f.missing_is_yes.end());
-  return yes | (is_nan(x) & picked(table(c, DType::boolean, tracks), node));
+  return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
 /// The columns of the nodes that a step reads.
@@ -103,9 +101,9 @@ struct Tables {
 
 /// One level down: the nodes that follow `node`[rows, trees].
 Expr next_level(Call& c, const Forest& f, const Tables& t, Expr x, Expr node) {
-  Expr feature{&c, c.emit(GatherElements{.axis = 1}, {x, picked(inside(c, t.features), node)})};
-  Expr branch = takes_branch(c, f, feature, node, picked(inside(c, t.values), node));
-  return select(branch, picked(inside(c, t.yes), node), picked(inside(c, t.no), node));
+  Expr feature = gather_elements(x, gather(inside(c, t.features), node), 1);
+  Expr branch = takes_branch(c, f, feature, node, gather(inside(c, t.values), node));
+  return select(branch, gather(inside(c, t.yes), node), gather(inside(c, t.no), node));
 }
 
 /// The leaf that each tree ends at for each row of x[rows, features]: [rows, trees].
@@ -125,7 +123,7 @@ Expr leaves(Call& c, const Forest& f, Expr x) {
     };
     node = {&c, loop_over(c, steps, {node}, 0, body)[0]};
   }
-  return picked(table(c, DType::i32, f.leaf), node);
+  return gather(table(c, DType::i32, f.leaf), node);
 }
 
 ReduceFn aggregate(Call& c, const std::string& name) {
@@ -144,7 +142,7 @@ Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   if (have.is_constant() && have.value() < f.features)
     c.fail("E143", cat("reads feature ", f.features - 1, " of ", have, " in ", x.value.shape()));
   Expr weights = table(c, x.dtype(), {f.leaves(), f.targets}, f.weights);
-  return reduce(how, picked(weights, leaves(c, f, x)), {1}, false);
+  return reduce(how, gather(weights, leaves(c, f, x)), {1}, false);
 }
 
 /// f64 stays; everything else is compared as f32, as onnxruntime does.

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/tensor.h"
+#include "frontends/common/indexing.h"
 
 namespace weft::onnx {
 namespace {
@@ -101,7 +102,7 @@ Expr q6_k(const Block& b) {
 Expr uneven(const Block& b, Expr number) {
   const std::vector<int64_t> values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   Expr table{&b.c, constant(b.c.module(), make_i64_tensor(values))};
-  return gathered(b.c, convert(table, DType::f32), number);
+  return gather(convert(table, DType::f32), number);
 }
 Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, halves(b, b.at(2, 16))); }
 
@@ -157,7 +158,7 @@ Values gather_packed(Call& c) {
   result.push_back(size);
   Expr end = scalar(c, table.dims()[0]);
   index = reshape(select((index >= 0) & (index < end), index, 0), {rows});
-  Block block{c, reshape(gathered(c, table, index), {rows, blocks, format->bytes})};
+  Block block{c, reshape(gather(table, index), {rows, blocks, format->bytes})};
   return {convert(reshape(format->restored(block), result), type)};
 }
 

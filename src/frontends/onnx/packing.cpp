@@ -2,8 +2,8 @@
 #include "frontends/onnx/packing.h"
 
 #include "base/text.h"
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/attention.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 
@@ -14,7 +14,7 @@ Expr differences(Expr sums) {
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence) {
   Expr none = full(c, DType::i64, {batch * sequence}, 0);
-  Expr token{&c, c.emit(ScatterElements{.axis = 0}, {none, place, iota(c, place.dims()[0])})};
+  Expr token = scatter_elements(none, place, iota(c, place.dims()[0]), 0);
   return {c, batch, sequence, place, token};
 }
 
@@ -24,8 +24,8 @@ Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count) {
   Expr token = iota(c, count);
   Expr sequence = reduce(ReduceFn::sum, convert(ends <= along(token, 0, 2), DType::i64), {1}, false);
   sequence = min(sequence, scalar(c, batch) - 1.0);
-  Expr number = token - gathered(c, sums, sequence);
-  return {sequence, number, number + gathered(c, past, sequence)};
+  Expr number = token - gather(sums, sequence);
+  return {sequence, number, number + gather(past, sequence)};
 }
 
 Ragged ragged_of(Call& c, size_t input, const Dim& tokens, int64_t least) {
@@ -57,7 +57,7 @@ Continued::Continued(Call& call, Expr x, Expr before) : c(call), all(x), tokens(
 
 Expr Continued::at(Expr sequence, Expr start, Expr position) const {
   Expr before = scalar(c, tokens) + (sequence + 1.0) * scalar(c, reach);
-  return gathered(c, all, position + select(position >= 0, start, before));
+  return gather(all, position + select(position >= 0, start, before));
 }
 
 Expr Continued::last(const Ragged& r) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 
 /// Sequences of different lengths without padding: their tokens follow each other as rows [tokens, ..].
@@ -15,8 +16,8 @@ struct Packing {
   Expr place;  ///< of each token in [batch * sequence]
   Expr token;  ///< at each place; any where there is none
 
-  Expr apart(Expr x) const { return reshape(gathered(c, x, token), {batch, sequence, x.dims()[1]}); }
-  Expr together(Expr y) const { return gathered(c, reshape(y, {batch * sequence, y.dims()[2]}), place); }
+  Expr apart(Expr x) const { return reshape(gather(x, token), {batch, sequence, x.dims()[1]}); }
+  Expr together(Expr y) const { return gather(reshape(y, {batch * sequence, y.dims()[2]}), place); }
 };
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);

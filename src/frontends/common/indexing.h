@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/expr.h"
+#include "ops/indexed.h"
+
+/// Reads and writes at positions that data gives (i32 or i64). A negative position counts from the end; one that is out
+/// of range is an error at run time (E301).
+namespace weft::frontend {
+
+/// Whole slices along an axis: x[before..., n, after...] and index[places...] -> [before..., places..., after...].
+Expr gather(Expr x, Expr index, int64_t axis = 0);
+/// Single elements along an axis; the result has the sizes of the index.
+Expr gather_elements(Expr x, Expr index, int64_t axis);
+/// x[batches..., n..., after...] at the coordinates in the last axis of index[batches..., places..., axes], which are
+/// those of the axes behind the first `batch`: [batches..., places..., after...].
+Expr gather_nd(Expr x, Expr index, int64_t batch = 0);
+
+/// x with the elements of `updates` written, added ... at `index` along an axis; index and updates have the same sizes.
+Expr scatter_elements(Expr x, Expr index, Expr updates, int64_t axis, ScatterFn fn = ScatterFn::replace);
+/// x with slices written at the coordinates in the last axis of index[places..., axes]; updates[places..., after...].
+Expr scatter_nd(Expr x, Expr index, Expr updates, ScatterFn fn = ScatterFn::replace);
+
+}  // namespace weft::frontend
