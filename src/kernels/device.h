@@ -101,10 +101,11 @@ struct Writers {
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// What is wrong with reading these bytes.
+  /// What is wrong with reading these bytes. Counted from 0: of a loop from `offset` on, ptxas (12.8, 13.0) runs 37
+  /// rounds where there are 16.
   WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
-    for (i64 i = offset; stamps && i < offset + size; i++) {
-      const u32 writer = __atomic_load_n(&stamps[i], __ATOMIC_RELAXED);
+    for (i64 i = 0; stamps && i < size; i++) {
+      const u32 writer = __atomic_load_n(&stamps[offset + i], __ATOMIC_RELAXED);
       if (writer == 0) return FaultKind::unwritten;
       if (is_others(writer)) return FaultKind::race;
     }
@@ -113,8 +114,8 @@ struct Writers {
   /// The same for writing them, which is noted.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
-    for (i64 i = offset; stamps && i < offset + size; i++) {
-      if (is_others(put(i))) fault = FaultKind::race;
+    for (i64 i = 0; stamps && i < size; i++) {
+      if (is_others(put(offset + i))) fault = FaultKind::race;
     }
     return fault;
   }
