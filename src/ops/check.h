@@ -23,6 +23,13 @@ inline const Shape& tensor(std::string_view op, Operands in, size_t index) {
   return in[index].shape;
 }
 
+/// A tensor to compute with: strings have no sums, products or order.
+inline const Shape& numbers(std::string_view op, Operands in, size_t index) {
+  const Shape& x = tensor(op, in, index);
+  if (x.dtype == DType::string) refuse("E141", op, " is not defined for ", x);
+  return x;
+}
+
 /// Checks 0 <= axis < rank (negative axes are resolved by the frontends).
 inline void axis_in_range(std::string_view op, int64_t axis, int64_t rank) {
   if (axis < 0 || axis >= rank) refuse("E143", op, ": axis ", axis, " is outside [0, ", rank - 1, "]");

@@ -24,7 +24,7 @@ static void check_padding(const Convolution& c, const Shape& x, const Shape& pad
 
 Types Convolution::infer(Operands in) const {
   operand_count(name, in, 2, 3);
-  const Shape &x = tensor(name, in, 0), &w = tensor(name, in, 1);
+  const Shape &x = numbers(name, in, 0), &w = numbers(name, in, 1);
   if (x.rank() < 3 || x.rank() != w.rank())
     refuse("E151", "convolution: ranks of ", x, " and ", w, " must be equal and at least 3");
   if (in.size() == 3) check_padding(*this, x, tensor(name, in, 2));

@@ -10,7 +10,7 @@ using namespace shape_rule;
 
 Types Dot::infer(Operands in) const {
   operand_count(name, in, 2, 2);
-  const Shape &a = tensor(name, in, 0), &b = tensor(name, in, 1);
+  const Shape &a = numbers(name, in, 0), &b = numbers(name, in, 1);
   if (a.rank() < 2 || a.rank() != b.rank())
     refuse("E151", "dot: ranks of ", a, " and ", b, " must be equal and at least 2");
   size_t rank = a.dims.size();

@@ -18,9 +18,9 @@ std::span<const std::string_view> names(PoolFn) {
 }
 Types Pool::infer(Operands in) const {
   operand_count(name, in, 1, 1);
-  const Shape& x = tensor(name, in, 0);
+  const Shape& x = numbers(name, in, 0);
   if (x.rank() < 3) refuse("E151", "pool: ", x, " needs a batch, a channel and a spatial axis");
-  if (fn != PoolFn::max && !is_float(x.dtype)) refuse("E141", "pool: an average or norm of ", x, " needs floats");
+  if (fn != PoolFn::max) real("pool", x);
   size_t spatial = x.dims.size() - 2;
   window::check(name, spatial, strides, dilations, pads_begin, pads_end);
   length_is(name, "kernel", kernel.size(), static_cast<int64_t>(spatial));

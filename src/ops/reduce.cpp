@@ -20,7 +20,7 @@ std::span<const std::string_view> names(ReduceFn) {
 
 Types Reduce::infer(Operands in) const {
   operand_count(name, in, 1, 1);
-  const Shape& x = tensor(name, in, 0);
+  const Shape& x = numbers(name, in, 0);
   Shape result{x.dtype, {}};
   for (int64_t axis : axes) axis_in_range(name, axis, x.rank());
   if (!std::ranges::is_sorted(axes, std::less_equal{}))
@@ -35,7 +35,7 @@ Types Reduce::infer(Operands in) const {
 
 Types ArgReduce::infer(Operands in) const {
   operand_count(name, in, 1, 1);
-  const Shape& x = tensor(name, in, 0);
+  const Shape& x = numbers(name, in, 0);
   axis_in_range(name, axis, x.rank());
   Shape result{DType::i64, x.dims};
   if (keep) result.dims[static_cast<size_t>(axis)] = 1;
@@ -45,7 +45,7 @@ Types ArgReduce::infer(Operands in) const {
 
 static Shape same_along_axis(std::string_view op, Operands in, int64_t axis) {
   operand_count(op, in, 1, 1);
-  const Shape& x = tensor(op, in, 0);
+  const Shape& x = numbers(op, in, 0);
   axis_in_range(op, axis, x.rank());
   return x;
 }

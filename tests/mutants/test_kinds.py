@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of another kind than an operator takes: whole numbers or truth values where floats belong. A case of each operator
+"""Operands of another kind than an operator takes: whole numbers, truth values or strings where floats belong. A case of each operator
 of ONNX, its inputs as constants, so that what folds them meets them too. Each is read or refused: no crash, no bug reported."""
 import concurrent.futures
 import os
@@ -16,7 +16,7 @@ from onnx import numpy_helper
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from places import BUILD  # noqa: E402
 
-KINDS = {"int32": np.int32, "bool": bool}
+KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 
 def first_cases():
@@ -31,6 +31,8 @@ def first_cases():
 
 
 def turned(x, kind):
+    if kind == "string":
+        return np.full(x.shape, "a", object)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(x.astype(np.float64)).astype(KINDS[kind])
 
