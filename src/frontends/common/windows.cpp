@@ -14,13 +14,6 @@ void add_pads(Window& window, const Dim& total, bool upper) {
   window.pads_end.push_back(upper ? total - half : half);
 }
 
-void fill_defaults(Window& window, size_t axes) {
-  if (window.strides.empty()) window.strides.assign(axes, 1);
-  if (window.dilations.empty()) window.dilations.assign(axes, 1);
-  if (window.pads_begin.empty()) window.pads_begin.assign(axes, 0);
-  if (window.pads_end.empty()) window.pads_end.assign(axes, 0);
-}
-
 Expr convolve(Convolution op, Expr x, Expr w, Window window) {
   fill_defaults(window, spatial_dims(x).size());
   op.strides = std::move(window.strides);
@@ -57,6 +50,13 @@ Expr block_positions(const Builder& b, const Window& window, const Dims& padded,
 }
 
 }  // namespace
+
+void fill_defaults(Window& window, size_t axes) {
+  if (window.strides.empty()) window.strides.assign(axes, 1);
+  if (window.dilations.empty()) window.dilations.assign(axes, 1);
+  if (window.pads_begin.empty()) window.pads_begin.assign(axes, 0);
+  if (window.pads_end.empty()) window.pads_end.assign(axes, 0);
+}
 
 void pad_same(Window& window, const Dims& spatial, bool upper) {
   fill_defaults(window, spatial.size());

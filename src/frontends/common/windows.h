@@ -17,6 +17,9 @@ struct Window {
   Dims pads_begin = {}, pads_end = {};
 };
 
+/// Writes these numbers out for each of `axes`, where a member is empty.
+void fill_defaults(Window& window, size_t axes);
+
 /// Pads such that there are ceil(size / stride) windows along each axis; the odd element goes behind, or in front where
 /// it is not `upper`. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);

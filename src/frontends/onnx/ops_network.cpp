@@ -14,14 +14,6 @@
 namespace weft::onnx {
 namespace {
 
-Window conv_window(Call& c, Expr x, Expr w) {
-  Dims spatial = spatial_dims(x);
-  auto kernel = kernel_of(w, spatial.size()), given = c.integers("kernel_shape");
-  if (!given.empty() && given != kernel)
-    c.fail("E140", cat("has kernel_shape ", given, " and a weight ", w.value.shape()));
-  return read_window(c, spatial, std::move(kernel));
-}
-
 int64_t group_count(Call& c) {
   int64_t groups = c.integer("group", 1);
   if (groups < 1) c.fail("E145", cat("group must be >=1, is ", groups));

@@ -1,263 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images read between their pixels: GridSample, AffineGrid, RoiAlign, DeformConv.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include "base/tensor.h"
-#include "frontends/onnx/expr.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/sampling.h"
 #include "frontends/onnx/window.h"
-#include "ops/indexed.h"
 
 namespace weft::onnx {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
-Expr with_last_axis(Expr x) {
-  Dims dims = x.dims();
-  dims.push_back(1);
-  return reshape(x, dims);
+Values sample_grid(Call& c) {
+  constexpr std::string_view kinds[] = {"zeros", "border", "reflection"};
+  std::string mode = c.text("mode", "linear"), padding = c.text("padding_mode", "zeros");
+  auto modes = names(ResizeMode{});
+  auto how = std::ranges::find(modes, mode.starts_with("bi") ? mode.substr(2) : mode);
+  auto kind = std::ranges::find(kinds, padding);
+  if (how == modes.end() || kind == std::end(kinds))
+    c.fail("E145", cat("mode '", printable(mode), "' or padding_mode '", printable(padding), "' is unknown"));
+  return {grid_sample(arg(c, 0), arg(c, 1), static_cast<ResizeMode>(how - modes.begin()),
+                      static_cast<Outside>(kind - kinds), c.flag("align_corners"))};
 }
 
-/// image[batch, spatial..., channels] at whole positions [batch, points...], one for each spatial axis.
-Expr pixels(Call& c, Expr image, const std::vector<Expr>& position) {
-  Values parts;
-  for (Expr p : position) parts.push_back(with_last_axis(convert(p, DType::i64)));
-  return {&c, c.emit(GatherNd{.batch = 1}, {image, concat(c, parts, position[0].rank())})};
-}
+Values affine_positions(Call& c) { return {affine_grid(arg(c, 0), c.sizes(1), c.flag("align_corners"))}; }
 
-struct Grid {
-  bool aligned;
-  std::string padding;  ///< zeros, border or reflection
-};
-
-/// x mirrored at low and high until it lies between them.
-Expr reflected(Expr x, Expr low, Expr high) {
-  Expr range = high - low;
-  Expr t = floor_mod(abs(x - low), max(range * 2, 1e-6));
-  return low + select(t <= range, t, range * 2 - t);
-}
-
-/// From [-1, 1] to positions between pixels, brought inside as the padding says.
-Expr position_of(Call& c, Expr g, const Dim& size, const Grid& how, bool is_cubic) {
-  Expr n = scalar(c, size, g.dtype());
-  Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
-  // Cubic weights come from the position as it is; the pixels that they count are brought inside one by one.
-  if (how.padding == "border") return is_cubic ? x : min(max(x, 0), n - 1);
-  if (how.padding == "reflection")
-    return how.aligned ? reflected(x, like(x, 0), n - 1) : reflected(x, like(x, -0.5), n - 0.5);
-  return x;
-}
-
-/// One pixel that a sample reads along one axis: where, and how much it counts.
-struct Tap {
-  Expr index, weight;
-};
-
-Expr cubic_weight(Expr distance) {
-  constexpr double a = -0.75;
-  Expr d = abs(distance);
-  Expr near = ((d * (a + 2) - (a + 3)) * d * d) + 1, far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
-  return select(d <= 1, near, select(d < 2, far, 0));
-}
-
-std::vector<Tap> taps_of(Call& c, Expr x, const Dim& size, const Grid& how, const std::string& mode) {
-  std::vector<Tap> taps;
-  if (mode == "nearest") {
-    taps.push_back({round(x), like(x, 1)});
-  } else if (mode == "linear" || mode == "bilinear") {
-    Expr low = floor(x), part = x - low;
-    taps = {{low, 1.0 - part}, {low + 1, part}};
-  } else {
-    for (double i = -1; i <= 2; ++i) {
-      Expr index = floor(x) + i;
-      taps.push_back({index, cubic_weight(x - index)});
-    }
-  }
-  Expr n = scalar(c, size, x.dtype());
-  for (Tap& tap : taps) {
-    if (how.padding == "zeros") tap.weight = select((tap.index >= 0) & (tap.index <= n - 1), tap.weight, 0);
-    bool mirrors = how.padding == "reflection";
-    if (mirrors)
-      tap.index =
-          round(how.aligned ? reflected(tap.index, like(x, 0), n - 1) : reflected(tap.index, like(x, -0.5), n - 0.5));
-    tap.index = min(max(tap.index, 0), n - 1);
-  }
-  return taps;
-}
-
-constexpr size_t most_choices = 1024;
-
-/// The weighted sum over every choice of one tap for each axis.
-Expr sampled(Call& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
-  size_t choices = 1;
-  for (const auto& taps : axes) choices = std::min(choices * taps.size(), most_choices + 1);
-  if (choices > most_choices) c.unsupported(cat("over ", axes.size(), " axes is not supported"));
-  std::vector<size_t> choice(axes.size(), 0);
-  std::optional<Expr> sum;
-  while (true) {
-    std::vector<Expr> position;
-    std::optional<Expr> weight;
-    for (size_t a = 0; a < axes.size(); ++a) {
-      const Tap& tap = axes[a][choice[a]];
-      position.push_back(tap.index);
-      weight = weight ? *weight * tap.weight : tap.weight;
-    }
-    Dims dims = position[0].dims();
-    Expr term = pixels(c, image, position) * with_last_axis(broadcast(*weight, dims));
-    sum = sum ? *sum + term : term;
-    size_t a = 0;
-    while (a < axes.size() && ++choice[a] == axes[a].size()) choice[a++] = 0;
-    if (a == axes.size()) return *sum;
-  }
-}
-
-Values grid_sample(Call& c) {
-  Expr image = channels_last(arg(c, 0)), grid = arg(c, 1);
-  int64_t axes = image.rank() - 2;
-  Dims dims = grid.dims();
-  if (!dims.empty() && !dims.back().is_constant()) dims.back() = axes;
-  grid = reshape(grid, dims);
-  if (axes < 1 || grid.rank() != image.rank() || !known_equal(grid.dims().back(), axes)) {
-    c.fail("E151", cat("has a grid ", grid.value.shape(), " for ", c.input(0).shape()));
-  }
-  std::string mode = c.text("mode", "linear");
-  Grid how{.aligned = c.flag("align_corners"), .padding = c.text("padding_mode", "zeros")};
-  bool knows_mode = mode == "nearest" || mode == "linear" || mode == "bilinear" || mode == "cubic" || mode == "bicubic";
-  bool knows_padding = how.padding == "zeros" || how.padding == "border" || how.padding == "reflection";
-  if (!knows_mode || !knows_padding)
-    c.fail("E145", cat("mode '", printable(mode), "' or padding_mode '", printable(how.padding), "' is unknown"));
-  std::vector<std::vector<Tap>> taps;
-  Dims points(grid.dims().begin(), grid.dims().end() - 1);
-  for (int64_t a = 0; a < axes; ++a) {  // the grid's last axis is x, y, z: the image's axes backwards
-    Dim size = image.dims()[at(a + 1)];
-    Expr g = convert(reshape(slice(grid, grid.rank() - 1, axes - 1 - a, 1), points), image.dtype());
-    taps.push_back(taps_of(c, position_of(c, g, size, how, mode.ends_with("cubic")), size, how, mode));
-  }
-  return {channels_first(sampled(c, image, taps))};
-}
-
-/// Positions of `size` pixels from -1 to 1: their centres, or with the outer ones on the edge.
-Expr axis_positions(Call& c, const Dim& size, bool aligned, DType type) {
-  Expr i = convert(iota(c, size), type), n = scalar(c, size, type);
-  return aligned ? i * 2 / max(n - 1, 1) - 1 : (i * 2 + 1) / n - 1;
-}
-
-/// theta[batch, d, d + 1] times each pixel's position (x, y, z, 1).
-Values affine_grid(Call& c) {
-  Expr theta = arg(c, 0);
-  Dims size = c.sizes(1);
-  bool aligned = c.flag("align_corners");
-  int64_t axes = std::ssize(size) - 2;
-  if (axes != 2 && axes != 3) c.fail("E140", cat("needs a size of 4 or 5 numbers, has ", size.size()));
-  Dims points(size.begin() + 2, size.end()), column = points;
-  column.push_back(1);
-  Values parts;
-  for (int64_t a = axes; a-- > 0;) {
-    Expr p = along(axis_positions(c, points[at(a)], aligned, theta.dtype()), a, axes);
-    parts.push_back(reshape(broadcast(p, points), column));
-  }
-  parts.push_back(full(c, theta.dtype(), column, 1));
-  Expr base = reshape(concat(c, parts, axes), {product(points), axes + 1});
-  Expr grid = matmul(base, transpose(theta, {0, 2, 1}));
-  Dims dims = points;
-  dims.insert(dims.begin(), size[0]);
-  dims.push_back(axes);
-  return {reshape(grid, dims)};
-}
-
-/// The two pixels around positions inside a region, and 0 for those more than a pixel outside the image.
-std::vector<Tap> region_taps(Call& c, Expr x, const Dim& size) {
-  Expr n = scalar(c, size, x.dtype());
-  Expr counts = select((x < -1) | (x > n), like(x, 0), like(x, 1));
-  x = min(max(x, 0), n - 1);
-  Expr low = floor(x), part = x - low;
-  return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
-}
-
-/// How a region is cut along one axis: bins of `ratio` samples, or with ratio 0 as many as the region's own length asks
-/// for, up to `most`.
-struct Cut {
-  Expr position;  ///< [regions, bins * most]
-  Expr weight;    ///< of a sample in its bin's mean, 0 where the region has fewer: [regions, bins * most]
-};
-
-Cut cut(Call& c, Expr low, Expr length, int64_t bins, const Dim& most, Value own) {
-  Dim count = low.dims()[0];
-  Dims all = {count, bins, most}, flat = {count, most * Dim(bins)};
-  Expr bin = convert(along(iota(c, bins), 1, 3), length.dtype()), sample = along(iota(c, most), 2, 3);
-  Expr number = own ? Expr{&c, own} : scalar(c, most);  // of samples: [regions, 1, 1]
-  Expr real = convert(number, length.dtype());
-  auto per_region = [&](Expr x) { return reshape(x, {count, 1, 1}); };
-  Expr step = per_region(length) / static_cast<double>(bins);
-  Expr position = per_region(low) + step * (bin + (convert(sample, length.dtype()) + 0.5) / max(real, 1));
-  Expr weight = select(sample < number, 1.0 / max(real, 1), like(real, 0));
-  return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
-}
-
-/// Samples of each region along an axis when the node leaves their number open: ceil(length / bins), [regions, 1, 1].
-Expr adaptive_ratio(Expr length, int64_t bins) {
-  Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
-  return reshape(max(ratio, 0), {length.dims()[0], 1, 1});
-}
-
-/// The greatest element, as a size.
-Dim greatest(Call& c, Expr ratio) {
-  Expr all = reshape(ratio, {ratio.dims()[0]});
-  Expr most = reduce(ReduceFn::max, concat(c, {all, full(c, DType::i64, {1}, 1)}, 0), {0});
-  return c.sizes_or_bound(most, {std::nullopt}).at(0);
-}
-
-/// Each of `count` regions cut into out_h x out_w bins, each the mean (or largest) of its samples.
-Values roi_align(Call& c) {
+Values align_regions(Call& c) {
   c.expect_ranks({{0, 4}, {1, 2}, {2, 1}});
-  Expr x = arg(c, 0), rois = arg(c, 1), batch = convert(arg(c, 2), DType::i64);
-  int64_t out_h = c.integer("output_height", 1), out_w = c.integer("output_width", 1),
-          ratio = c.integer("sampling_ratio", 0);
-  double scale = c.number("spatial_scale", 1);
   std::string mode = c.text("mode", "avg");
-  bool half_pixel =
-      c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
-  if (out_h < 1 || out_w < 1) c.fail("E145", cat("output sizes must be >=1, are ", out_h, " and ", out_w));
+  std::string coordinates =
+      c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
   if (mode != "avg" && mode != "max") c.fail("E145", cat("mode '", printable(mode), "' is not avg or max"));
-  Dim count = rois.dims()[0];
-  auto side = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1}) * scale - (half_pixel ? 0.5 : 0.0); };
-  Dim rows_each = ratio, columns_each = ratio;
-  auto cut_axis = [&](int64_t first, int64_t bins, Dim& each) {
-    Expr low = side(first), length = side(first + 2) - low;
-    if (!half_pixel) length = max(length, 1);
-    if (ratio > 0) return cut(c, low, length, bins, each, {});
-    Expr own = adaptive_ratio(length, bins);
-    each = greatest(c, own);
-    return cut(c, low, length, bins, each, own);
-  };
-  Cut down = cut_axis(1, out_h, rows_each), across = cut_axis(0, out_w, columns_each);
-  Dim rows = rows_each * Dim(out_h), columns = columns_each * Dim(out_w);
-  Expr y = reshape(down.position, {count, rows, 1}), z = reshape(across.position, {count, 1, columns});
-  Expr image = channels_last(x);
-  Dims points = {count, rows, columns};
-  Expr row = broadcast(reshape(batch, {count, 1, 1}), points);
-  std::optional<Expr> result;
-  for (const Tap& a : region_taps(c, y, image.dims()[1])) {
-    for (const Tap& b : region_taps(c, z, image.dims()[2])) {
-      Values parts = {with_last_axis(row)};
-      for (Expr p : {a.index, b.index}) parts.push_back(with_last_axis(broadcast(convert(p, DType::i64), points)));
-      Expr pixel{&c, c.emit(GatherNd{}, {image, concat(c, parts, 3)})};
-      Expr term = pixel * with_last_axis(broadcast(a.weight * b.weight, points));
-      result = !result ? term : mode == "avg" ? *result + term : max(*result, term);
-    }
-  }
-  Expr share = reshape(down.weight, {count, rows, 1}) * reshape(across.weight, {count, 1, columns});
-  share = with_last_axis(broadcast(share, points));
-  auto reduced = [&](ReduceFn fn, Expr v) {
-    Expr bins = reshape(v, {count, out_h, rows_each, out_w, columns_each, v.dims().back()});
-    return reduce(fn, bins, {2, 4}, false);
-  };
-  if (mode == "avg") return {channels_first(reduced(ReduceFn::sum, *result * share))};
-  constexpr double lowest = -std::numeric_limits<double>::infinity();
-  Expr largest = reduced(ReduceFn::max, select(share > 0, *result, lowest));
-  return {channels_first(select(equal(largest, lowest), 0, largest))};
+  RegionForm form{.rows = c.integer("output_height", 1),
+                  .columns = c.integer("output_width", 1),
+                  .samples = c.integer("sampling_ratio", 0),
+                  .scale = c.number("spatial_scale", 1),
+                  .largest = mode == "max",
+                  .half_pixel = coordinates == "half_pixel"};
+  return {roi_align(arg(c, 0), arg(c, 1), arg(c, 2), form)};
 }
 
 /// The largest element of each bin of regions (batch, x1, y1, x2, y2) with whole pixels as corners; 0 for an empty bin.
@@ -270,7 +49,7 @@ Values max_roi_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<double>::infinity();
   Dim count = rois.dims()[0];
   auto column = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1, 1}); };
-  Expr image{&c, c.emit(Gather{.axis = 0}, {x, convert(reshape(column(0), {count}), DType::i64)})};
+  Expr image = gather(x, convert(reshape(column(0), {count}), DType::i64));
   // Which pixels of an axis belong to each bin: [regions, bins, size].
   auto members = [&](int64_t first, int64_t bins, const Dim& size) {
     Expr start = floor(column(first) * scale + 0.5), end = floor(column(first + 2) * scale + 0.5);
@@ -288,144 +67,39 @@ Values max_roi_pool(Call& c) {
   return {select(equal(y, lowest), 0, y)};
 }
 
-/// Which position along axis `axis` of the kernel each of its taps has, in the order of the kernel's elements.
-Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t dilation) {
-  int64_t all = 1, after = 1;
-  for (size_t a = 0; a < kernel.size(); ++a) {
-    all *= kernel[a];
-    if (a > axis) after *= kernel[a];
-  }
-  std::vector<int64_t> positions;
-  for (int64_t k = 0; k < all; ++k) positions.push_back(k / after % kernel[axis] * dilation);
-  return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
-}
-
-/// Convolution whose taps are moved by offsets that the data gives, and read between pixels: the patches that the taps
-/// see, times the weights. x[n, channels, in..], w[outputs, channels / groups, kernel..], offset[n, offset groups *
-/// taps * axes, out..].
-Values deform_conv(Call& c) {
-  Expr x = arg(c, 0), w = arg(c, 1), offset = arg(c, 2);
+Values deformed_conv(Call& c) {
   c.expect_ranks({{3, 1}});
-  size_t axes = x.dims().size() - 2;
-  if (x.rank() < 3 || w.rank() != x.rank() || offset.rank() != x.rank())
-    c.fail("E151", cat("has x ", x.value.shape(), ", w ", w.value.shape(), ", offset ", offset.value.shape()));
-  int64_t groups = c.integer("group", 1), parts = c.integer("offset_group", 1), taps = 1;
-  if (groups < 1 || parts < 1) c.fail("E145", cat("groups must be >=1, are ", groups, " and ", parts));
-  std::vector<int64_t> kernel;
-  for (size_t a = 0; a < axes; ++a) {
-    if (!w.dims()[a + 2].is_constant()) c.unsupported("needs weights of a fixed size");
-    kernel.push_back(w.dims()[a + 2].value());
-    constexpr int64_t most_taps = 1 << 16;
-    if (kernel.back() < 1 || kernel.back() > most_taps / taps)
-      c.unsupported(cat("with weights ", w.value.shape(), " is not supported: 1 to ", most_taps, " places"));
-    taps *= kernel.back();
-  }
-  if (auto given = c.integers("kernel_shape"); !given.empty() && given != kernel)
-    c.fail("E151", cat("has kernel_shape ", given, " and weights ", w.value.shape()));
-  Window window = read_window(c, Dims(x.dims().begin() + 2, x.dims().end()), kernel);
-  Dim batch = x.dims()[0], channels = x.dims()[1], own = floordiv(channels, parts);
-  Dims out(offset.dims().begin() + 2, offset.dims().end());
-  GuardCollector guards(c.module());
-  require_equal(channels, own * Dim(parts), "DeformConv: channels of the offset groups");
-  require_equal(offset.dims()[1], parts * taps * static_cast<int64_t>(axes), "DeformConv: offsets");
-  for (size_t a = 0; a < axes; ++a) {
-    Dim room = x.dims()[a + 2] + window.pads_begin[a] + window.pads_end[a] - window.dilations[a] * (kernel[a] - 1) - 1;
-    require_equal(out[a], floordiv(room, window.strides[a]) + 1, "DeformConv: sizes of the offsets");
-  }
-  Dims images = {batch * Dim(parts), own}, points = {batch * Dim(parts), taps}, moves = points;
-  images.insert(images.end(), x.dims().begin() + 2, x.dims().end());
-  moves.push_back(static_cast<int64_t>(axes));
-  points.insert(points.end(), out.begin(), out.end());
-  moves.insert(moves.end(), out.begin(), out.end());
-  Expr image = channels_last(reshape(x, images)), shift = reshape(offset, moves);
-  auto rank = std::ssize(points);
-  std::vector<std::vector<Tap>> places;
-  for (size_t a = 0; a < axes; ++a) {
-    auto axis = static_cast<int64_t>(a);
-    Expr tap{&c, constant(c.module(), tap_positions(kernel, a, window.dilations[a]))};
-    Expr start = along(iota(c, out[a]), axis + 2, rank) * static_cast<double>(window.strides[a]);
-    Expr pad = scalar(c, window.pads_begin[a]);
-    Expr base = convert(start + along(tap, 1, rank) - pad, x.dtype());
-    Expr moved = broadcast(base, points) + reshape(slice(shift, 2, axis, 1), points);
-    places.push_back(taps_of(c, moved, x.dims()[a + 2], {.aligned = false, .padding = "zeros"}, "linear"));
-  }
-  Expr patches = sampled(c, image, places);  // [batch * parts, taps, out.., own]
-  if (c.has_input(4)) patches = patches * with_last_axis(reshape(arg(c, 4), points));
-  Dim pixels_out = product(out), outputs = w.dims()[0], inputs = w.dims()[1] * Dim(taps);
-  Expr columns = transpose(reshape(patches, {batch * Dim(parts), taps, pixels_out, own}), {0, 3, 1, 2});
-  columns = reshape(columns, {batch, groups, inputs, pixels_out});
-  Expr y = matmul(reshape(w, {1, groups, floordiv(outputs, groups), inputs}), columns);
-  Dims result = {batch, outputs};
-  result.insert(result.end(), out.begin(), out.end());
-  y = reshape(y, result);
-  return {c.has_input(3) ? y + along(arg(c, 3), 1, y.rank()) : y};
+  Expr x = arg(c, 0), w = arg(c, 1);
+  Window window = conv_window(c, x, w);
+  Expr y =
+      deform_conv(x, w, arg(c, 2), c.optional_input(4), window, c.integer("group", 1), c.integer("offset_group", 1));
+  return {with_bias(y, c.optional_input(3))};
 }
 
-/// Where `count` samples of regions [regions, 1] from `low` to `high` (0 and 1: the first and last pixel) lie among
-/// `size` pixels: [regions, count]. One sample lies in the middle.
-Expr crop_positions(Call& c, Expr low, Expr high, const Dim& count, const Dim& size) {
-  Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
-  Expr number = along(iota(c, count), 1, 2);
-  Expr sample = convert(number, low.dtype()), is_single = n <= 1;
-  Expr step = (high - low) * last / max(n - 1, 1);
-  Expr between = select(sample < n - 1, low * last + sample * step, high * last);
-  return select(is_single, (low + high) * 0.5 * last, between);
-}
-
-/// Regions (y1, x1, y2, x2) of images, each resized to one size; corners are pixels.
-Values crop_and_resize(Call& c) {
+Values crop_regions(Call& c) {
   c.expect_ranks({{0, 4}, {1, 2}, {2, 1}, {3, 1}});
   std::string mode = c.text("mode", "bilinear");
   if (mode != "bilinear" && mode != "nearest")
     c.fail("E145", cat("mode '", printable(mode), "' is not bilinear or nearest"));
   double outside = c.number("extrapolation_value", 0);
-  Expr x = channels_last(arg(c, 0)), rois = arg(c, 1);
+  Expr rois = arg(c, 1);
   Dims size = c.sizes(3, 1);
-  Dim count = rois.dims()[0];
   GuardCollector guards(c.module());
   if (size.size() != 2) c.fail("E140", cat("needs crop_size of 2 numbers, has ", size.size()));
   for (const Dim& side : size) require_less_equal(1, side, "CropAndResize: crop_size");
-  require_equal(c.input(2).dims()[0], count, "CropAndResize: batch_indices and regions");
+  require_equal(c.input(2).dims()[0], rois.dims()[0], "CropAndResize: batch_indices and regions");
   require_equal(rois.dims()[1], 4, "CropAndResize: numbers of a region");
-  const Dims points = {count, size[0], size[1]};
-  auto side = [&](int64_t i) { return slice(rois, 1, i, 1); };
-  auto positions = [&](size_t axis) {
-    auto low = static_cast<int64_t>(axis);
-    Expr p = crop_positions(c, side(low), side(low + 2), size[axis], x.dims()[axis + 1]);
-    return reshape(p, axis == 0 ? Dims{count, size[0], 1} : Dims{count, 1, size[1]});
-  };
-  Expr y = positions(0), z = positions(1);
-  Expr height = scalar(c, x.dims()[1] - 1, y.dtype()), width = scalar(c, x.dims()[2] - 1, y.dtype());
-  Expr inside = (y >= 0) & (y <= height) & (z >= 0) & (z <= width);
-  Expr image = with_last_axis(broadcast(reshape(convert(arg(c, 2), DType::i64), {count, 1, 1}), points));
-  auto pixel = [&](Expr row, Expr column) {
-    Values parts = {image};
-    for (Expr p : {row, column})
-      parts.push_back(with_last_axis(convert(select(inside, broadcast(p, points), 0), DType::i64)));
-    return Expr{&c, c.emit(GatherNd{}, {x, concat(c, parts, 3)})};
-  };
-  auto whole = [](Expr p) { return select(p - floor(p) < 0.5, floor(p), ceil(p)); };
-  auto mixed = [](Expr a, Expr b, Expr part) { return a + (b - a) * part; };
-  Expr result = x;
-  if (mode == "nearest") {
-    result = pixel(whole(y), whole(z));
-  } else {
-    Expr part = with_last_axis(z - floor(z));
-    Expr top = mixed(pixel(floor(y), floor(z)), pixel(floor(y), ceil(z)), part);
-    Expr bottom = mixed(pixel(ceil(y), floor(z)), pixel(ceil(y), ceil(z)), part);
-    result = mixed(top, bottom, with_last_axis(y - floor(y)));
-  }
-  return {channels_first(select(with_last_axis(inside), result, outside))};
+  return {crop_and_resize(arg(c, 0), rois, arg(c, 2), size, mode == "nearest", outside)};
 }
 
 constexpr Operator table[] = {
-    {"", "GridSample", grid_sample},
-    {"com.microsoft", "GridSample", grid_sample},
-    {"", "AffineGrid", affine_grid},
-    {"", "RoiAlign", roi_align},
+    {"", "GridSample", sample_grid},
+    {"com.microsoft", "GridSample", sample_grid},
+    {"", "AffineGrid", affine_positions},
+    {"", "RoiAlign", align_regions},
     {"", "MaxRoiPool", max_roi_pool},
-    {"com.microsoft", "CropAndResize", crop_and_resize},
-    {"", "DeformConv", deform_conv, "a weight of fixed sizes"},
+    {"com.microsoft", "CropAndResize", crop_regions},
+    {"", "DeformConv", deformed_conv, "a weight of fixed sizes"},
 };
 
 }  // namespace

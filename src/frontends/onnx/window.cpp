@@ -49,4 +49,12 @@ Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel) {
   return w;
 }
 
+Window conv_window(Call& c, Expr x, Expr w) {
+  Dims spatial = spatial_dims(x);
+  auto kernel = kernel_of(w, spatial.size()), given = c.integers("kernel_shape");
+  if (!given.empty() && given != kernel)
+    c.fail("E140", cat("has kernel_shape ", given, " and a weight ", w.value.shape()));
+  return read_window(c, spatial, std::move(kernel));
+}
+
 }  // namespace weft::onnx

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/common/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace weft::frontend {
+namespace {
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+Expr vector_of(const Builder& b, const std::vector<double>& numbers) {
+  return {&b, constant(b.module(), make_tensor(DType::f64, {std::ssize(numbers)}, std::span<const double>(numbers)))};
+}
+
+}  // namespace
+
+Resizing::Resizing(Expr x) : op{.dims = x.dims(), .scales = std::vector<double>(x.dims().size(), 1.0)}, x_(x) {}
+
+void Resizing::set_sizes(const std::vector<int64_t>& axes, const Dims& sizes) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    op.scales[at(axes[i])] = known_equal(op.dims[at(axes[i])], sizes[i]) ? 1 : 0;
+    op.dims[at(axes[i])] = sizes[i];
+  }
+}
+
+void Resizing::set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    op.scales[at(axes[i])] = scales[i];
+    op.dims[at(axes[i])] = scaled_size(op.dims[at(axes[i])], scales[i]);
+  }
+}
+
+void Resizing::set_scales(const std::vector<int64_t>& axes, Expr scales) {
+  scales_ = spread(scales, 0, axes, 1);
+  set_computed_sizes(axes, floor(convert(sizes_along(axes) * scales, DType::f32)));
+}
+
+void Resizing::set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger) {
+  double chosen = 0;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    double scale = static_cast<double>(sizes[i].value()) / static_cast<double>(op.dims[at(axes[i])].value());
+    chosen = i == 0 ? scale : not_larger ? std::min(chosen, scale) : std::max(chosen, scale);
+  }
+  for (int64_t a : axes) {
+    op.scales[at(a)] = chosen;
+    op.dims[at(a)] = static_cast<int64_t>(std::floor(chosen * static_cast<double>(op.dims[at(a)].value()) + 0.5));
+  }
+}
+
+void Resizing::set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger) {
+  Expr have = sizes_along(axes);
+  Expr scale = reduce(not_larger ? ReduceFn::min : ReduceFn::max, sizes / have, {0});
+  scales_ = spread(broadcast(scale, have.dims()), 0, axes, 1);
+  set_computed_sizes(axes, floor(scale * have + 0.5));
+}
+
+void Resizing::set_region(const std::vector<int64_t>& axes, const std::vector<double>& region) {
+  size_t rank = op.dims.size();
+  op.roi.assign(2 * rank, 0);
+  std::fill(op.roi.begin() + static_cast<ptrdiff_t>(rank), op.roi.end(), 1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    op.roi[at(axes[i])] = region[i];
+    op.roi[rank + at(axes[i])] = region[axes.size() + i];
+  }
+}
+
+void Resizing::set_region(const std::vector<int64_t>& axes, Expr region) {
+  set_region({}, std::vector<double>{});
+  regions_ = concat(*x_.at, {spread(region, 0, axes, 0), spread(region, std::ssize(axes), axes, 1)}, 0);
+}
+
+Expr Resizing::result() const {
+  const Builder& b = *x_.at;
+  if (!scales_ && !regions_) return {&b, b.emit(op, {x_})};
+  size_t rank = op.dims.size();
+  Value scales = scales_ ? scales_ : vector_of(b, op.scales),
+        regions = regions_ ? regions_ : vector_of(b, op.roi.empty() ? std::vector<double>(2 * rank) : op.roi);
+  Expr factors = reshape(concat(b, {scales, regions}, 0), {3, static_cast<int64_t>(rank)});
+  return {&b, b.emit(op, {x_, factors})};
+}
+
+Dim Resizing::scaled_size(const Dim& size, double scale) const {
+  if (!(scale > 0) || !std::isfinite(scale)) x_.at->fail("E155", cat("scale must be finite and >0, is ", scale));
+  if (auto known = size.constant()) {
+    float scaled = std::floor(static_cast<float>(*known) * static_cast<float>(scale));
+    if (scaled > 0x1p40f) x_.at->fail("E146", cat("size ", *known, " * ", scale, " is too large"));
+    return static_cast<int64_t>(scaled);
+  }
+  for (int64_t denominator = 1; denominator <= 1 << 10; denominator *= 2) {
+    double numerator = scale * static_cast<double>(denominator);
+    if (numerator == std::floor(numerator) && numerator < 0x1p10)  // exact up to sizes of 2^14
+      return floordiv(size * static_cast<int64_t>(numerator), denominator);
+  }
+  return run_time_size(size, scale);
+}
+
+/// floor(size * scale) as a run finds it, where no expression says how the product is rounded.
+Dim Resizing::run_time_size(const Dim& size, double scale) const {
+  const Builder& b = *x_.at;
+  constexpr int64_t denominator = 1 << 20;
+  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // above what rounding can add
+  if (numerator > 0x1p40) b.fail("E146", cat("size ", size, " * ", scale, " is too large"));
+  Expr scaled = floor(convert(convert(sizes(b, {size}), DType::f64) * scale, DType::f32));
+  Dim most = floordiv(size * static_cast<int64_t>(numerator), denominator) + 1;
+  return b.sizes_or_bound(convert(scaled, DType::i64), {std::nullopt}, {most})[0];
+}
+
+/// f64[rank] with values[first + i] for axis axes[i], and `rest` for the others.
+Expr Resizing::spread(Expr values, int64_t first, const std::vector<int64_t>& axes, double rest) const {
+  Values parts(op.dims.size(), full(*x_.at, DType::f64, {1}, rest));
+  for (size_t i = 0; i < axes.size(); ++i) parts[at(axes[i])] = slice(values, 0, first + static_cast<int64_t>(i), 1);
+  return concat(*x_.at, parts, 0);
+}
+
+Expr Resizing::sizes_along(const std::vector<int64_t>& axes) const {
+  Dims list;
+  for (int64_t a : axes) list.push_back(op.dims[at(a)]);
+  return convert(sizes(*x_.at, list), DType::f64);
+}
+
+/// The sizes in `computed`, f64[axes], become those of the result.
+void Resizing::set_computed_sizes(const std::vector<int64_t>& axes, Expr computed) {
+  Dims found = x_.at->sizes_or_bound(convert(computed, DType::i64), std::vector<std::optional<Dim>>(axes.size()));
+  for (size_t i = 0; i < axes.size(); ++i) op.dims[at(axes[i])] = found[i];
+}
+
+}  // namespace weft::frontend
