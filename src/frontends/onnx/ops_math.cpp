@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/create.h"
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/loops.h"
 #include "ops/views.h"
 
@@ -65,30 +67,21 @@ Values reduce_log_sum_exp(Call& c) {
 
 Values arg_reduction(Call& c, bool largest) {
   int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
-  const Dim& size = c.input(0).dims()[static_cast<size_t>(axis)];
-  GuardCollector guards(c.module());
-  require_less_equal(1, size, cat("elements to choose from along axis ", axis));
   bool keep = c.flag("keepdims", true);
-  return {c.emit(ArgReduce{.largest = largest, .axis = axis, .keep = keep, .last = c.flag("select_last_index")},
-                 {c.input(0)})};
+  return {arg_extreme(arg(c, 0), axis, largest, keep, c.flag("select_last_index"))};
 }
 
 Values running(Call& c, ReduceFn fn) {
   int64_t axis = c.axis(c.integer_input(1), c.input(0).rank());
-  return {c.emit(Scan{.fn = fn, .axis = axis, .exclusive = c.flag("exclusive"), .reverse = c.flag("reverse")},
-                 {c.input(0)})};
+  return {running(fn, arg(c, 0), axis, c.flag("exclusive"), c.flag("reverse"))};
 }
 
 Values top_k(Call& c) {
-  Value x = c.input(0);
-  int64_t axis = c.axis(c.integer("axis", -1), x.rank());
+  int64_t axis = c.axis(c.integer("axis", -1), c.input(0).rank());
   Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.size(1);
   c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
-  bool largest = c.flag("largest", true);
-  Dim size = x.dims()[static_cast<size_t>(axis)];
-  if (known_less_equal(k, -1) || known_less_equal(size + 1, k))
-    c.fail("E151", cat("k = ", k, " is not in [0, ", size, "]"));
-  return c.emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {x});
+  auto [values, places] = top_k(arg(c, 0), k, axis, c.flag("largest", true));
+  return {values, places};
 }
 
 /// Before opset 13 the axes from `axis` on counted as one.
@@ -182,80 +175,30 @@ Values fused_gemm(Call& c) {
 
 /// Keeps the part on or above (below) diagonal k, which may be known only at run time.
 Values trilu(Call& c) {
-  Expr x = arg(c, 0);
-  if (x.rank() < 2) c.fail("E140", cat("needs rank 2 or more, has ", x.value.shape()));
-  bool upper = c.flag("upper", true);
-  Expr rows = along(iota(c, x.dims()[x.dims().size() - 2]), 0, 2);
-  Expr columns = along(iota(c, x.dims().back()), 1, 2);
   Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
-  Expr keeps = upper ? rows + offset <= columns : columns <= rows + offset;
-  return {select(keeps, x, full(c, x.dtype(), {}, 0))};
+  return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};
 }
 
 Values eye_like(Call& c) {
   Value x = c.input(0);
   if (x.rank() != 2) c.fail("E140", cat("needs a matrix, has ", x.shape()));
-  Expr rows = along(iota(c, x.dims()[0]), 0, 2), columns = along(iota(c, x.dims()[1]), 1, 2);
-  return {convert(equal(rows + static_cast<double>(c.integer("k", 0)), columns), c.element("dtype", x.dtype()))};
-}
-
-constexpr int64_t most_steps = int64_t{1} << 40;
-
-/// Elements of a range of numbers that are all constant.
-int64_t count_steps(Call& c, double start, double limit, double delta) {
-  if (delta == 0) c.fail("E156", "has a step of 0");
-  double count = std::max(std::ceil((limit - start) / delta), 0.0);
-  if (!(count < static_cast<double>(most_steps)))
-    c.fail("E156", cat("from ", start, " to ", limit, " by ", delta, " has too many elements"));
-  return static_cast<int64_t>(count);
-}
-
-/// A range whose number of steps only the run tells.
-Values range_by_data(Call& c) {
-  auto number_of = [&](size_t i) { return reshape(arg(c, i), {}); };
-  Expr start = number_of(0), limit = number_of(1), delta = number_of(2);
-  auto wide = [](Expr x) { return convert(x, DType::f64); };
-  Expr steps = max(ceil((wide(limit) - wide(start)) / wide(delta)), 0);
-  Dim count = c.sizes_or_bound(reshape(convert(steps, DType::i64), {1}), {std::nullopt}, {most_steps})[0];
-  DType type = c.dtype() == DType::f64 ? DType::f64 : is_float(c.dtype()) ? DType::f32 : DType::i64;
-  return {convert(convert(iota(c, count), type) * convert(delta, type) + convert(start, type), c.dtype())};
+  return {eye(c, x.dims()[0], x.dims()[1], c.element("dtype", x.dtype()), c.integer("k", 0))};
 }
 
 Values range(Call& c) {
   DType type = c.dtype(), stash = c.element("stash_type", DType::f32);
   if (bits(stash) < 32 && is_float(type)) c.unsupported(cat("with stash_type ", stash, " is not supported"));
-  bool is_fixed = c.constant(0) && c.constant(1) && c.constant(2);
-  if (is_float(type) && is_fixed) {
-    double start = c.number_input(0, "start"), delta = c.number_input(2, "delta");
-    int64_t count = count_steps(c, start, c.number_input(1, "limit"), delta);
-    return {convert(convert(iota(c, count), DType::f64) * delta + start, type)};
-  }
-  if (is_float(type) || !known_contents(c.input(2))) return range_by_data(c);
-  if (!is_integer(type)) c.unsupported(cat("of ", type, " is not supported"));
-  Dim start = c.size(0, INT64_MIN), limit = c.size(1, INT64_MIN), delta = c.size(2);
-  if (known_equal(delta, 0)) c.fail("E156", "has a step of 0");
-  if (delta.lower_bound() <= 0 && delta.upper_bound() >= 0) return range_by_data(c);
-  Dim count = max(delta.upper_bound() < 0 ? ceildiv(start - limit, Dim(0) - delta) : ceildiv(limit - start, delta), 0);
-  Expr steps = iota(c, count);
-  if (!(delta == Dim(1))) steps = steps * scalar(c, delta);
-  if (!(start == Dim(0))) steps = steps + scalar(c, start);
-  return {convert(steps, type)};
+  return {range(arg(c, 0), arg(c, 1), arg(c, 2))};
 }
 
 /// Values [off, on]; indices outside [-depth, depth) give all off.
 Values one_hot(Call& c) {
-  Expr indices = convert(arg(c, 0), DType::i64);
   Dim depth =
       is_integer(c.dtype(1)) ? c.size(1) : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
-  int64_t rank = indices.rank() + 1;
-  int64_t axis = c.axis(c.integer("axis", -1), rank);
-  Dims dims = indices.dims();
-  dims.insert(dims.begin() + axis, 1);
-  indices = reshape(indices, dims);
-  Expr wrapped = select(indices < 0, indices + scalar(c, depth), indices);
-  Expr values = arg(c, 2);
-  Expr off = reshape(slice(values, 0, 0, 1), {}), on = reshape(slice(values, 0, 1, 1), {});
-  return {select(equal(along(iota(c, depth), axis, rank), wrapped), on, off)};
+  int64_t axis = c.axis(c.integer("axis", -1), c.input(0).rank() + 1);
+  auto value = [&](int64_t i) { return reshape(slice(arg(c, 2), 0, i, 1), {}); };
+  Expr off = value(0);
+  return {one_hot(arg(c, 0), depth, axis, value(1), off)};
 }
 
 /// One step of elimination on matrices m[batch, n, w] with partial pivoting (Golub and Van Loan, "Matrix computations",

@@ -5,6 +5,7 @@
 
 #include "base/numeric.h"
 #include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/generation.h"
 #include "frontends/onnx/importer.h"
 
@@ -18,7 +19,7 @@ enum class ModelType : uint8_t { decoder, t5, whisper };
 /// What the encoder reads where the mask of its tokens is not given: everything but the padding in front.
 Expr without_leading_padding(Call& c, Expr ids, double pad) {
   Expr is_token = select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
-  Expr seen{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {is_token})};
+  Expr seen = running(ReduceFn::sum, is_token, 1);
   return convert(seen > 0, DType::i32);
 }
 

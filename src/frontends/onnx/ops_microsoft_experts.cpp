@@ -8,6 +8,7 @@
 
 #include "base/tensor.h"
 #include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/expr.h"
 #include "ops/dot.h"
 #include "ops/quantize.h"
@@ -82,8 +83,8 @@ Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
   Expr one_hot = convert(equal(along(chosen, 0, 2), along(iota(c, experts), 1, 2)), DType::i64);  // [all, experts]
   Expr counts = reduce(ReduceFn::sum, one_hot, {0}, false);
   Expr own_blocks = apply(Fn::div, counts + (rows - 1), rows);
-  Expr ends{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 0}, {own_blocks})};
-  Expr before{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 0, .exclusive = true}, {one_hot})};
+  Expr ends = running(ReduceFn::sum, own_blocks, 0);
+  Expr before = running(ReduceFn::sum, one_hot, 0, true);
   Expr number = reshape(gather_elements(before, along(chosen, 0, 2), 1), {all});  // among the rows of the same expert
   b.place = gather(ends - own_blocks, chosen) * rows + number;
   Expr done = convert(along(ends, 1, 2) <= along(iota(c, b.count), 0, 2), DType::i64);

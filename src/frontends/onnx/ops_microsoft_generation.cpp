@@ -3,6 +3,7 @@
 // are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the
 // new tokens. BeamSearch (ops_microsoft_beams.cpp) builds on the same parts.
 #include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/generation.h"
 
 #include "frontends/onnx/importer.h"
@@ -140,7 +141,7 @@ Generator decoder_only(Call& c, Expr ids, Value given_mask, double pad) {
   Dim rows = ids.dims()[0], given = ids.dims()[1];
   Expr mask = given_mask ? Expr{&c, given_mask}
                          : select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
-  Expr seen{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {mask})};
+  Expr seen = running(ReduceFn::sum, mask, 1);
   Values inputs = {ids, select(mask > 0, seen - 1.0, 0), mask};
   for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], rows, 1, 3, 5));
   Value lengths = slice(seen, 1, given - 1, 1), shown = mask;
@@ -249,7 +250,7 @@ Expr filtered(Call& b, const SamplingRules& r, Expr scores) {
   Dim vocabulary = dims[1];
   Values sorted = b.emit_all(TopK{.k = vocabulary, .axis = 1, .largest = r.takes_from_the_top}, {scores});
   Expr shares{&b, b.emit(Softmax{.axis = 1}, {sorted[0]})};
-  Expr sums{&b, b.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
+  Expr sums = running(ReduceFn::sum, shares, 1);
   Expr place = broadcast(along(iota(b, vocabulary), 1, 2), dims), gone = place < 0.0;
   if (r.takes_from_the_top) {
     Expr before = concat(b, {full(b, DType::f32, {dims[0], 1}, 0), slice(sums, 1, 0, vocabulary - 1)}, 1);
@@ -269,7 +270,7 @@ Expr sampled(Call& b, const SamplingRules& r, Expr scores, Values& state) {
   scores = convert(filtered(b, r, scores), DType::f64);
   Expr shares = exp(scores - reduce(ReduceFn::max, scores, {1}));
   Dims dims = shares.dims();
-  Expr sums{&b, b.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
+  Expr sums = running(ReduceFn::sum, shares, 1);
   Expr at = random_rows(b, dims[0], state[0]) * slice(sums, 1, dims[1] - 1, 1);
   Expr found = reduce(ReduceFn::sum, convert(sums <= at, DType::i64), {1});
   return convert(min(found, scalar(b, dims[1] - 1)), DType::i32);

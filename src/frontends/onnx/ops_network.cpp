@@ -5,6 +5,7 @@
 
 #include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/quantized.h"
 #include "frontends/onnx/window.h"
 #include "ops/dot.h"
@@ -259,7 +260,7 @@ Values masked_max_pool(Call& c) {
     x = select(is_there, gather(x, index, axis), lowest);
     stops = select(is_there, gather(stops, index, axis), 0);
   }
-  Expr stopped{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = within.back()}, {reshape(stops, split)})};
+  Expr stopped = running(ReduceFn::sum, reshape(stops, split), within.back());
   return {reshape(reduce(ReduceFn::max, select(equal(stopped, 0), reshape(x, split), lowest), within, false), pooled)};
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
 #include "ir/core_ops.h"
@@ -135,7 +136,7 @@ Values multinomial(Call& c) {
   Dim batch = x.dims()[0], classes = x.dims()[1], samples = c.integer("sample_size", 1);
   x = convert(x, computed_type(x.dtype()));
   Expr shares{&c, c.emit(Softmax{.axis = 1}, {x})};
-  Expr sums{&c, c.emit(Scan{.fn = ReduceFn::sum, .axis = 1}, {shares})};
+  Expr sums = running(ReduceFn::sum, shares, 1);
   Expr at = reshape(uniform(c, x.dtype(), {batch, samples}), {batch, samples, 1});
   Expr below = convert(reshape(sums, {batch, 1, classes}) <= at, DType::i64);
   Expr found = reduce(ReduceFn::sum, below, {2}, false);

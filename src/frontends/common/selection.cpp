@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/common/selection.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "frontends/common/indexing.h"
+#include "ir/control.h"
+#include "ops/boxes.h"
+
+namespace weft::frontend {
+namespace {
+
+Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
+
+/// The order of the rows of x [rows, columns]: by the first column, then the second and so on. Sorting by one column
+/// after the other, the last one first, keeps what was sorted before.
+Expr order_of_rows(Expr x) {
+  const Builder& c = *x.at;
+  const Dim rows = x.dims()[0], columns = x.dims()[1];
+  Loop op{.counter = c.program().fresh_symbol("trip", 0), .trips = columns, .count = columns, .carried = 1};
+  op.types = {Shape{DType::i64, {rows}}};
+  Module& body = c.program().add_module("sort");
+  SourceScope source(body, c.module().current_source());
+  Value order = body.parameter("order", op.types[0]), table = body.parameter("rows", x.value.type());
+  Value column = reshape(body, slice_axis(body, table, 1, columns - 1 - op.counter, 1), {rows});
+  Value keys = body.append(Gather{.axis = 0}, {column, order});
+  Value places = {body.append(TopK{.k = rows, .axis = 0, .largest = false}, {keys}).def, 1};
+  body.set_results({{"order", body.append(Gather{.axis = 0}, {order, places})}});
+  return {&c, c.module().append(op, {iota(c, rows), x}, {&body})};
+}
+
+/// True where a row of x [rows, columns] is not the one before. Rows of no columns are all equal.
+Expr starts_group(Expr x) {
+  const Builder& c = *x.at;
+  Expr place = iota(c, x.dims()[0]);
+  Expr differs = convert(!equal(x, gather(x, max(place - 1.0, 0))), DType::i64);
+  return equal(place, 0) | equal(reduce(ReduceFn::max, differs, {1}, false), 1);
+}
+
+}  // namespace
+
+Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive, bool reverse) {
+  return {x.at, x.at->emit(Scan{.fn = fn, .axis = axis, .exclusive = exclusive, .reverse = reverse}, {x})};
+}
+
+Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest) {
+  const Dim& size = x.dims()[static_cast<size_t>(axis)];
+  if (known_less_equal(k, -1) || known_less_equal(size + 1, k))
+    x.at->fail("E151", cat("k = ", k, " is not in [0, ", size, "]"));
+  Values both = x.at->emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {x});
+  return {{x.at, both[0]}, {x.at, both[1]}};
+}
+
+Ordered sorted(Expr x, int64_t axis) { return top_k(x, x.dims()[static_cast<size_t>(axis)], axis, false); }
+
+Expr arg_extreme(Expr x, int64_t axis, bool largest, bool keep, bool last) {
+  GuardCollector guards(x.at->module());
+  require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat("elements to choose from along axis ", axis));
+  return {x.at, x.at->emit(ArgReduce{.largest = largest, .axis = axis, .keep = keep, .last = last}, {x})};
+}
+
+Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
+  const Builder& c = *indices.at;
+  Dims dims = indices.dims();
+  dims.insert(dims.begin() + axis, 1);
+  indices = reshape(convert(indices, DType::i64), dims);
+  Expr wrapped = select(indices < 0, indices + scalar(c, depth), indices);
+  return select(equal(along(iota(c, depth), axis, indices.rank()), wrapped), on, off);
+}
+
+// Each place is written at the number of true elements before it; the others meet in one more element, which is cut
+// off.
+Expr true_places(Expr flags) {
+  const Builder& c = *flags.at;
+  const Dim size = flags.dims()[0];
+  Expr ones = convert(flags, DType::i64);
+  Dim count = c.sizes_or_bound(reduce(ReduceFn::sum, ones, {0}), {std::nullopt}, {size})[0];
+  Expr places = select(flags, running(ReduceFn::sum, ones, 0) - 1.0, scalar(c, count));
+  return slice(scatter_elements(zeros(c, count + 1), places, iota(c, size), 0), 0, 0, count);
+}
+
+Expr nonzero(Expr x) {
+  const Builder& c = *x.at;
+  if (x.rank() == 0) x = reshape(x, {1});
+  Expr places = true_places(flat(convert(x, DType::boolean)));
+  const Dim count = places.dims()[0];
+  Values rows;
+  Dim step = 1;
+  for (size_t a = x.dims().size(); a-- > 0;) {
+    const Dim& size = x.dims()[a];
+    Expr row = a + 1 == x.dims().size() ? places : places / max(scalar(c, step), 1);
+    if (a > 0) row = floor_mod(row, max(scalar(c, size), 1));
+    rows.insert(rows.begin(), reshape(row, {1, count}));
+    step *= size;
+  }
+  return concat(c, rows, 0);
+}
+
+Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
+
+Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
+  const Builder& c = *x.at;
+  std::vector<int64_t> axis_first = {axis.value_or(0)};
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    if (a != axis_first[0]) axis_first.push_back(a);
+  }
+  x = axis ? transpose(x, axis_first) : flat(x);
+  const Dims dims = x.dims();
+  const Dim rows = dims[0];
+  x = reshape(x, {rows, product(Dims(dims.begin() + 1, dims.end()))});
+  Expr order = axis ? order_of_rows(x) : sorted(reshape(x, {rows})).places;
+  Expr ranked = gather(x, order), is_new = starts_group(ranked);
+  Expr group = running(ReduceFn::sum, convert(is_new, DType::i64), 0) - 1.0;
+  Expr places = true_places(is_new), first = gather(order, places);
+  const Dim count = places.dims()[0];
+  Expr inverse = scatter_elements(zeros(c, rows), order, group, 0);
+  Expr members = scatter_elements(zeros(c, count), group, full(c, DType::i64, {rows}, 1), 0, ScatterFn::add);
+  if (!is_sorted) {
+    Expr by_first = sorted(first).places;
+    Expr rank = scatter_elements(zeros(c, count), by_first, iota(c, count), 0);
+    inverse = gather(rank, inverse), first = gather(first, by_first), members = gather(members, by_first);
+  }
+  Dims kept = dims;
+  kept[0] = count;
+  Expr y = reshape(gather(x, first), kept);
+  if (axis) {
+    std::vector<int64_t> back(axis_first.size());
+    for (size_t a = 0; a < back.size(); ++a) back[static_cast<size_t>(axis_first[a])] = static_cast<int64_t>(a);
+    y = transpose(y, back);
+  }
+  return {y, first, inverse, members};
+}
+
+Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers) {
+  const Builder& c = *boxes.at;
+  NonMaxSuppression op{.most = most, .centers = centers};
+  Expr taken{&c, c.emit(op, {boxes, scores, overlap, least})};
+  const Dim classes = scores.dims()[1];
+  taken = flat(taken);
+  Expr places = true_places(taken >= 0);
+  Expr row = places / max(scalar(c, most), 1), per_batch = max(scalar(c, classes), 1);
+  Dims column = {places.dims()[0], 1};
+  Values columns = {reshape(row / per_batch, column), reshape(floor_mod(row, per_batch), column),
+                    reshape(gather(taken, places), column)};
+  return concat(c, columns, 1);
+}
+
+}  // namespace weft::frontend

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/expr.h"
+#include "ops/reduce.h"
+
+/// Orders, running sums, and selections whose size the data tells: these count first, bind the count to a size, and
+/// then fill a tensor of that size (docs/symbolic_sizes.md).
+namespace weft::frontend {
+
+/// Running sum, product, least or greatest along an axis, of x's sizes; exclusive leaves the element itself out.
+Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
+
+/// Elements in an order, and where they stood along the axis (i64). Equal ones keep their order; NaN counts as largest.
+struct Ordered {
+  Expr values, places;
+};
+/// The k largest or smallest along an axis, the best first. E151 where k is known not to be in [0, size].
+Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
+/// All elements along an axis, in rising order.
+Ordered sorted(Expr x, int64_t axis = 0);
+/// Where the largest or smallest element along an axis stands (i64): the first of equals, or the last. The run refuses
+/// an axis without elements.
+Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
+
+/// `on` where a new axis, `depth` long, is at its index, and `off` elsewhere; negative indices count from the end.
+Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
+
+/// Where a vector of booleans is true, in order: i64[count].
+Expr true_places(Expr flags);
+/// Coordinates of the elements that are not zero, i64[rank, count]; those of a scalar have one row.
+Expr nonzero(Expr x);
+/// x as a vector.
+Expr flat(Expr x);
+
+/// Groups of equal elements or, along an axis, of equal slices: one of each, where the first of it stood, the group of
+/// each element, and how many it has; in rising order, or in the order of their first elements.
+struct Groups {
+  Expr values, first, inverse, counts;
+};
+Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted);
+
+/// Boxes that overlap a better one of their class by more than `overlap` go, of those with a score above `least`:
+/// boxes[batch, count, 4] (corners, or with `centers` middle and size), scores[batch, classes, count] ->
+/// i64[selected, 3] of batch, class and box; at most `most` of each class.
+Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers);
+
+}  // namespace weft::frontend
