@@ -309,7 +309,7 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
   int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
                            .shape = shape,
                            .bytes = bytes_of(shape),
-                           .value = value.source()});
+                           .value = cat("copy of ", value.source())});
   View to = contiguous_view(buffer, shape);
   copy(from, to, value, reason, load_time, less);
   return to;

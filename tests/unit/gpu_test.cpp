@@ -283,5 +283,29 @@ TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart 
   }
 }
 
+TEST_CASE("a copy is not named as the value that it copies, so that no tool takes one for the other") {
+  auto program = parse_program(R"p(program "p"
+module main {
+  %x = parameter {name="x", type=f32[2,3,4]}
+  %e = exp %x  // from "node 0 (Exp)"
+  %t = transpose %e {permutation=[1,0,2]}  // from "node 1 (Transpose)"
+  %r = reshape %t {dims=[6,4]}  // from "node 2 (Reshape)"
+  %w = parameter {name="w", type=f32[4,5]}
+  %y = dot %r, %w {type=f32}  // from "node 3 (MatMul)"
+  return "y"=%y, "e"=%e
+})p",
+                               make_op);
+  for (const char* chip : {"x86-64-v3", "gfx942"}) {
+    Plan plan = lower(*program, chip_named(chip), {});
+    INFO(chip);
+    int copies = 0;
+    for (const PlanBuffer& buffer : plan.buffers) {
+      CHECK(buffer.value != "node 1 (Transpose)");
+      copies += buffer.value == "copy of node 1 (Transpose)" ? 1 : 0;
+    }
+    CHECK(copies == 1);
+  }
+}
+
 }  // namespace
 }  // namespace weft
