@@ -7,6 +7,7 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "ops/build.h"
+#include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/quantize.h"
 #include "ops/wide.h"
@@ -35,6 +36,23 @@ std::optional<Tensor> computed(const Instruction& i) {
 }
 
 }  // namespace
+
+Value Body::capture(Value value) {
+  if (value.def->parent == module) return value;
+  if (outer) value = outer->capture(value);
+  if (value.def->is<Constant>()) return module->append(value.def->op, {});
+  if (auto items = known_items(value)) {
+    for (Value& item : *items) item = capture(item);
+    return collect(*module, value.type(), std::move(*items));
+  }
+  if (auto contents = value.type().is_tensor() ? known_contents(value) : std::nullopt)
+    return convert(*module, reshape(*module, sizes(*module, *contents), value.dims()), value.dtype());
+  size_t own = module->parameters().size() - captured.size();
+  auto known = std::ranges::find(captured, value);
+  if (known != captured.end()) return module->parameters()[own + static_cast<size_t>(known - captured.begin())];
+  captured.push_back(value);
+  return module->parameter(cat("outer", captured.size() - 1), value.type());
+}
 
 Value Builder::emit(Op op, Values inputs) const {
   Value value = module().append(std::move(op), std::move(inputs));

@@ -13,15 +13,31 @@ namespace weft::frontend {
 
 using Values = std::vector<Value>;
 
+/// The body of an If or a Loop while it is built. It sees nothing of the modules around it but what becomes a parameter
+/// of it, behind its own ones.
+struct Body {
+  Module* module;
+  Body* outer = nullptr;  ///< the body around it
+  Dim trip = 0;           ///< of the loops around its instructions, for what differs from trip to trip
+  Values captured = {};   ///< values of the module around it that are parameters
+
+  /// A value of a module around this one, for use inside: constants and sizes are made again, others become parameters.
+  /// One of the body itself is that.
+  Value capture(Value value);
+};
+
 /// One operator of a model while it is translated: where its instructions go and how its errors are told. Each
 /// frontend derives what it calls a node from this.
 class Builder {
  public:
-  explicit Builder(Module& module) : module_(module) {}
+  explicit Builder(Module& module) : own_{.module = &module}, body_(&own_) {}
+  explicit Builder(Body& body) : own_{}, body_(&body) {}
+  Builder(const Builder&) = delete;
   virtual ~Builder() = default;
 
-  Module& module() const { return module_; }
-  Program& program() const { return module_.program(); }
+  Body& body() const { return *body_; }
+  Module& module() const { return *body_->module; }
+  Program& program() const { return module().program(); }
 
   /// What messages call the operator: "Conv", "aten.linear.default".
   virtual std::string name() const = 0;
@@ -48,7 +64,8 @@ class Builder {
   void require_dims(Value x, const Dims& dims, std::string_view what) const;
 
  private:
-  Module& module_;
+  mutable Body own_;
+  Body* body_;
 };
 
 }  // namespace weft::frontend

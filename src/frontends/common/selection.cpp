@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "frontends/common/control.h"
 #include "frontends/common/indexing.h"
-#include "ir/control.h"
 #include "ops/boxes.h"
 
 namespace weft::frontend {
@@ -18,16 +18,11 @@ Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size
 Expr order_of_rows(Expr x) {
   const Builder& c = *x.at;
   const Dim rows = x.dims()[0], columns = x.dims()[1];
-  Loop op{.counter = c.program().fresh_symbol("trip", 0), .trips = columns, .count = columns, .carried = 1};
-  op.types = {Shape{DType::i64, {rows}}};
-  Module& body = c.program().add_module("sort");
-  SourceScope source(body, c.module().current_source());
-  Value order = body.parameter("order", op.types[0]), table = body.parameter("rows", x.value.type());
-  Value column = reshape(body, slice_axis(body, table, 1, columns - 1 - op.counter, 1), {rows});
-  Value keys = body.append(Gather{.axis = 0}, {column, order});
-  Value places = {body.append(TopK{.k = rows, .axis = 0, .largest = false}, {keys}).def, 1};
-  body.set_results({{"order", body.append(Gather{.axis = 0}, {order, places})}});
-  return {&c, c.module().append(op, {iota(c, rows), x}, {&body})};
+  auto body = [&](const Builder& b, const Dim& trip, const Values& now) {
+    Expr order{&b, now[0]}, column = row_at(inside(b, x), 1, columns - 1 - trip);
+    return Values{gather(order, sorted(gather(column, order)).places)};
+  };
+  return {&c, loop_over(c, columns, {iota(c, rows)}, 0, body)[0]};
 }
 
 /// True where a row of x [rows, columns] is not the one before. Rows of no columns are all equal.

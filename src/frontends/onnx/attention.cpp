@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/attention.h"
 
-#include "frontends/onnx/loops.h"
+#include "frontends/common/control.h"
 
 namespace weft::onnx {
 
@@ -19,7 +19,7 @@ Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t
 Recurred recurred(Call& c, const Recurrence& of, Expr state) {
   auto column = [](Expr x) { return transpose(x, {0, 1, 3, 2}); };
   Value decay = of.decay ? exp(Expr{&c, of.decay}).value : Value{};
-  Values y = loop_over(c, of.q.dims()[2], {state}, 2, [&](Call& body, const Dim& trip, const Values& carried) {
+  Values y = loop_over(c, of.q.dims()[2], {state}, 2, [&](const Builder& body, const Dim& trip, const Values& carried) {
     auto token = [&](Value x) { return slice(inside(body, x), 2, trip, 1); };
     Expr now{&body, carried[0]}, key = token(of.k), added = token(of.v);
     if (decay) now = now * column(token(decay));

@@ -42,7 +42,7 @@ constexpr AttributeKind kind_of<std::vector<TypeProto>> = AttributeKind::type;
 }  // namespace
 
 Call::Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs)
-    : Builder(*scope.module),
+    : Builder(*scope.body),
       importer_(importer),
       scope_(scope),
       node_(node),

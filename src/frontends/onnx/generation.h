@@ -3,7 +3,8 @@
 #include <functional>
 #include <limits>
 
-#include "frontends/onnx/loops.h"
+#include "frontends/common/control.h"
+#include "frontends/onnx/expr.h"
 
 /// What GreedySearch, Sampling and BeamSearch of com.microsoft share.
 namespace weft::onnx {
@@ -19,12 +20,12 @@ struct ScoreRules {
 /// Those of the node; the numbers are of its inputs min_length, repetition_penalty and vocab_mask.
 ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed);
 /// The processed scores[rows, vocabulary] of the token after tokens[rows, length].
-Expr ruled(Call& b, const ScoreRules& r, Expr scores, Expr tokens);
+Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens);
 
 /// What a graph of the node gives for `inputs`, in the module of `b`; at least `least` values (E158).
-Values run_graph(Call& b, const Graph& graph, const Values& inputs, size_t least);
+Values run_graph(Call& c, const Builder& b, const Graph& graph, const Values& inputs, size_t least);
 /// The scores of the last token, f32[rows, vocabulary], of [rows, n, vocabulary].
-Expr last_scores(Call& b, Value all);
+Expr last_scores(const Builder& b, Value all);
 
 /// What one run of a decoder gives.
 struct Decoded {
@@ -38,7 +39,7 @@ struct Generator {
   Decoded first;
   int64_t row_axis;  ///< that of the rows in the pasts
   /// After one more token i32[rows, 1], number `trip` of those behind the first; `so_far` are all, this one included.
-  std::function<Decoded(Call& b, Expr token, Expr so_far, const Dim& trip, const Values& pasts)> next;
+  std::function<Decoded(const Builder& b, Expr token, Expr so_far, const Dim& trip, const Values& pasts)> next;
 };
 /// A decoder like GPT-2 over ids[rows, given]; mask: i32[rows, given], or null for one that hides `pad`.
 Generator decoder_only(Call& c, Expr ids, Value mask, double pad);

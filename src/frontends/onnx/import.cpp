@@ -177,7 +177,8 @@ Importer::Importer(const Model& model, const ImportOptions& options)
 std::unique_ptr<Program> Importer::run() {
   check_operators();
   find_outer_names();
-  Scope scope{.module = &program_->main(), .opsets = &model_.opsets};
+  frontend::Body main{.module = &program_->main()};
+  Scope scope{.body = &main, .opsets = &model_.opsets};
   add_parameters(scope);
   Values outputs = body(model_.graph, scope);
   refuse_texts();
@@ -524,27 +525,10 @@ std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptio
 Value Importer::find(Scope& scope, std::string_view name) const {
   if (auto value = scope.values.find(name); value != scope.values.end()) return value->second;
   if (auto data = scope.initializers.find(name); data != scope.initializers.end())
-    return scope.values[name] = scope.module->append(Constant{to_tensor(*data->second)}, {});
+    return scope.values[name] = scope.module().append(Constant{to_tensor(*data->second)}, {});
   Value outer = scope.outer ? find(*scope.outer, name) : Value{};
   if (!outer) return outer;
-  return scope.values[name] = scope.outer->module == scope.module ? outer : capture(scope, outer);
-}
-
-Value Importer::capture(Scope& scope, Value outer) {
-  Module& module = *scope.module;
-  if (outer.def->is<Constant>()) return module.append(outer.def->op, {});
-  if (auto items = known_items(outer)) {
-    for (Value& item : *items) item = capture(scope, item);
-    return collect(module, outer.type(), std::move(*items));
-  }
-  if (auto contents = outer.type().is_tensor() ? known_contents(outer) : std::nullopt)
-    return convert(module, reshape(module, sizes(module, *contents), outer.dims()), outer.dtype());
-  size_t own = module.parameters().size() - scope.captured.size();
-  auto known = std::ranges::find(scope.captured, outer);
-  if (known != scope.captured.end())
-    return module.parameters()[own + static_cast<size_t>(known - scope.captured.begin())];
-  scope.captured.push_back(outer);
-  return module.parameter(cat("outer", scope.captured.size() - 1), outer.type());
+  return scope.values[name] = scope.body->capture(outer);
 }
 
 bool Importer::has_failed(const Scope& scope, std::string_view name) const {
@@ -564,7 +548,7 @@ void Importer::bind_initializers(const Graph& graph, Scope& scope) {
   }
   for (const auto& sparse : graph.sparse_initializers) {
     if (scope.values.contains(sparse.values.name)) continue;
-    scope.values[sparse.values.name] = constant(*scope.module, dense_tensor(sparse));
+    scope.values[sparse.values.name] = constant(scope.module(), dense_tensor(sparse));
   }
 }
 
@@ -613,7 +597,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
 }
 
 void Importer::note_fault(const Node& node, const Scope& scope, std::string why) const {
-  bool is_main = scope.module == &program_->main() && !scope.outer && !scope.bindings;
+  bool is_main = &scope.module() == &program_->main() && !scope.outer && !scope.bindings;
   if (options_.faults && is_main) options_.faults->push_back({node.index, std::move(why)});
 }
 
@@ -714,7 +698,7 @@ void Importer::node(const Node& node, Scope& scope) {
                  .what = cat("loops written out come to more than ", most_written_out, " nodes"),
                  .where = cat(describe(node), scope.within)});
   }
-  SourceScope source(*scope.module, cat(describe(node), scope.within));
+  SourceScope source(scope.module(), cat(describe(node), scope.within));
   bool reads_failed = false;
   for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });
   if (reads_failed) {  // its own problem was reported already
@@ -777,11 +761,10 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
   Nesting nesting(depth_, options_.max_nesting);
   Bindings bound = bindings(function, node, scope);
   std::string name = full_name(function.domain, function.name);
-  Scope inner{.module = scope.module,
+  Scope inner{.body = scope.body,
               .opsets = function.opsets.empty() ? &model_.opsets : &function.opsets,
               .bindings = &bound,
-              .within = cat(" in function ", name, " of ", describe(node), scope.within),
-              .trip = scope.trip};
+              .within = cat(" in function ", name, " of ", describe(node), scope.within)};
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     if (i < inputs.size() && inputs[i]) {
       inner.values[function.inputs[i]] = inputs[i];

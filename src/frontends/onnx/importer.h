@@ -18,8 +18,8 @@ using Bindings = std::unordered_map<std::string_view, const Attribute*>;
 
 /// The names of one graph or function body, and what its nodes share.
 struct Scope {
-  Scope* outer = nullptr;  ///< the graph around this one; null for the main graph and for functions
-  Module* module = nullptr;
+  Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
+  frontend::Body* body = nullptr;  ///< where its instructions go
   const std::vector<OpsetImport>* opsets = nullptr;
   const Bindings* bindings = nullptr;  ///< inside a function
   std::string within = {};             ///< " in function F of node 3 ..."
@@ -27,12 +27,11 @@ struct Scope {
   std::unordered_map<std::string_view, const TensorData*> initializers = {};
   std::unordered_set<std::string_view> absent = {};  ///< inputs of a function that its caller leaves out
   std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
-  Dim trip = 0;          ///< of the loops around this graph, for what differs from trip to trip
-  Values captured = {};  ///< values of the module around `module` that are parameters of it, after its own inputs
 
-  /// The scope of a graph inside this one, which writes to `body`.
-  Scope inner(Module& body) {
-    return {.outer = this, .module = &body, .opsets = opsets, .bindings = bindings, .within = within, .trip = trip};
+  Module& module() const { return *body->module; }
+  /// The scope of a graph inside this one, which writes to `other`.
+  Scope inner(frontend::Body& other) {
+    return {.outer = this, .body = &other, .opsets = opsets, .bindings = bindings, .within = within};
   }
 };
 
@@ -45,10 +44,7 @@ class Importer {
 
   /// The value called `name`, seen from `scope`; null when there is none.
   Value find(Scope& scope, std::string_view name) const;
-  /// A value of the module around scope.module, for use inside: constants and sizes are made again, others become
-  /// parameters.
-  static Value capture(Scope& scope, Value outer);
-  /// Translates `graph` into scope.module, its inputs being bound in `scope` already; gives its outputs.
+  /// Translates `graph` into scope.module(), its inputs being bound in `scope` already; gives its outputs.
   Values body(const Graph& graph, Scope& scope);
   /// The type that a graph input declares; sizes left open become fresh symbols.
   Type declared_type(const ValueInfo& value);

@@ -159,7 +159,7 @@ Values flex_attention(Call& c) {
     const Graph& graph = c.graph(name);
     if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
       c.fail("E158", cat("needs one input and output in ", name));
-    Scope scope = c.scope().inner(c.module());
+    Scope scope = c.scope().inner(c.body());
     scope.values[graph.inputs[0].name] = x;
     Values results = c.importer().body(graph, scope);
     if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));

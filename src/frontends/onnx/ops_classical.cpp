@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontends/common/control.h"
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/scores.h"
-#include "ir/control.h"
 #include "ops/host.h"
 #include "ops/reduce.h"
 
@@ -323,7 +323,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
 }
 
 /// One trip over p[rows, k]: each class in turn is set to what is best for it. Rows that are good enough stay.
-Values improve_shares(Call& c, Expr p, Expr q, int64_t classes) {
+Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
   Expr before = p;
@@ -349,22 +349,10 @@ Expr class_probabilities(Call& c, Expr r, int64_t classes) {
   Expr q = select(broadcast(same, r.dims()), broadcast(diagonal, r.dims()), -(r * transpose(r, {0, 2, 1})));
   Expr start = full(c, DType::f32, {r.dims()[0], classes}, 1.0 / static_cast<double>(classes));
   int64_t most = std::max<int64_t>(100, classes);
-  Module& body = c.program().add_module("shares");
-  SourceScope source(body, c.module().current_source());
-  Scope scope = c.scope().inner(body);
-  Call inside(c.importer(), scope, c.node(), c.opset(), {});
-  Value p = body.parameter("p", start.value.type()), given = body.parameter("q", q.value.type());
-  Values results = improve_shares(inside, {&inside, p}, {&inside, given}, classes);
-  body.set_results({{"open", results[0]}, {"p", results[1]}});
-  Dim count = c.program().fresh_symbol("n", 0, most);
-  Loop op{.counter = c.program().fresh_symbol("trip", 0, most),
-          .trips = most,
-          .count = count,
-          .conditional = true,
-          .carried = 1,
-          .types = {start.value.type()},
-          .sets = {count}};
-  return {&c, c.module().append(op, {constant(c.module(), DType::boolean, 1), start, q}, {&body})};
+  auto body = [&](const Builder& b, const Dim&, const Values& now) {
+    return improve_shares(b, {&b, now[0]}, inside(b, q), classes);
+  };
+  return {&c, loop_while(c, most, {start}, 0, body)[0]};
 }
 
 Values svm_classifier(Call& c) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // If, Loop and Scan: graphs inside a node become bodies of the program (ir/control.h).
 #include <algorithm>
-#include <set>
 
+#include "frontends/common/control.h"
 #include "frontends/onnx/expr.h"
 #include "frontends/onnx/importer.h"
-#include "frontends/onnx/loops.h"
-#include "ir/control.h"
 #include "ops/host.h"
 
 namespace weft::onnx {
@@ -14,79 +12,25 @@ namespace {
 
 constexpr int64_t most_batches = 4096;
 
-/// The number in a condition when it is known while compiling.
-std::optional<bool> known_condition(Value condition) {
-  auto contents = known_contents(condition);
-  if (!contents || contents->size() != 1 || !(*contents)[0].is_constant()) return std::nullopt;
-  return (*contents)[0].value() != 0;
-}
-
-/// Names of the symbols that have a value inside `body` only.
-std::set<std::string> symbols_inside(const Module& body) {
-  std::set<std::string> names;
-  for (const Instruction& i : body) {
-    for (const Dim& dim : symbols_set_by(i)) names.insert(dim.as_symbol()->name);
-  }
-  return names;
-}
-
-bool mentions(const Dim& dim, const std::set<std::string>& names) {
-  bool found = false;
-  dim.visit_symbols([&](const Symbol& symbol) { found |= names.contains(symbol.name); });
-  return found;
-}
-
-std::vector<Result> named(const Values& values) {
-  std::vector<Result> results;
-  for (const Value& value : values) results.push_back({cat("r", results.size()), value});
-  return results;
-}
-
-Values results_of(Value first) {
-  Values values;
-  for (uint32_t k = 0; k < first.def->types.size(); ++k) values.push_back({first.def, k});
-  return values;
-}
-
 // --- If --------------------------------------------------------------------------------------------------------------
 
-/// A branch that is known while compiling takes the place of its node.
-Values branch_in_place(Call& c, std::string_view name) {
-  Scope scope = c.scope().inner(c.module());
-  Values results = c.importer().body(c.graph(name), scope);
-  if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
+/// What a graph of the node gives for `inputs`, in the module of `b`.
+Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values& inputs, std::string_view what) {
+  if (inputs.size() != graph.inputs.size())
+    c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
+  Scope scope = c.scope().inner(b.body());
+  for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
+  Values results = c.importer().body(graph, scope);
+  if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", what));
   return results;
 }
 
-struct Branch {
-  Module* body;
-  Values results, captured;
-};
+/// A branch that is known while compiling takes the place of its node.
+Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
 Branch branch(Call& c, std::string_view name) {
-  Module& body = c.program().add_module(std::string(name));
-  SourceScope source(body, c.module().current_source());
-  Scope scope = c.scope().inner(body);
-  Values results = c.importer().body(c.graph(name), scope);
-  if (!scope.failed.empty()) c.fail("E158", cat("has a faulty ", name));
-  body.set_results(named(results));
-  return {&body, results, scope.captured};
-}
-
-/// The type of a result that two branches give: sizes that differ become symbols that the If sets.
-Type joined_type(Call& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
-  if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
-  if (!a.is_tensor()) return *common_element(a, b);
-  Type joined = a;
-  for (size_t i = 0; i < joined.shape.dims.size(); ++i) {
-    Dim& dim = joined.shape.dims[i];
-    const Dim& other = b.shape.dims[i];
-    if (known_equal(dim, other) && !mentions(dim, inside)) continue;
-    auto low = std::max<int64_t>(std::min(dim.lower_bound(), other.lower_bound()), 0);
-    dim = c.program().fresh_symbol("n", low, std::max({dim.upper_bound(), other.upper_bound(), low + 1}));
-    sets.push_back(dim);
-  }
-  return joined;
+  return build_branch(c, std::string(name),
+                      [&](const Builder& body) { return graph_results(c, body, c.graph(name), {}, name); });
 }
 
 /// The first result whose rank the two branches do not agree on.
@@ -96,18 +40,6 @@ std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
     if (a.is_tensor() && b.is_tensor() && a.shape.rank() != b.shape.rank()) return i;
   }
   return std::nullopt;
-}
-
-Values joined(Call& c, const Branch& yes, const Branch& no) {
-  auto inside = symbols_inside(*yes.body);
-  inside.merge(symbols_inside(*no.body));
-  If op{.first = std::ssize(yes.captured)};
-  for (size_t i = 0; i < yes.results.size(); ++i)
-    op.types.push_back(joined_type(c, yes.results[i].type(), no.results[i].type(), inside, op.sets));
-  Values operands = {reshape(arg(c, 0), {})};
-  operands.insert(operands.end(), yes.captured.begin(), yes.captured.end());
-  operands.insert(operands.end(), no.captured.begin(), no.captured.end());
-  return results_of(c.module().append(std::move(op), std::move(operands), {yes.body, no.body}));
 }
 
 /// What a condition says of sizes alone: "a == b", "a <= b", or that this does not hold.
@@ -168,7 +100,7 @@ Values either_branch(Call& c) {
   if (yes.results.size() != no.results.size())
     c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
   auto unequal = unequal_ranks(yes.results, no.results);
-  if (!unequal) return joined(c, yes, no);
+  if (!unequal) return choose(c, c.input(0), yes, no);
   std::string why = cat("whose branches give ", yes.results[*unequal].type(), " and ", no.results[*unequal].type());
   c.importer().forget_since(mark, decisions);
   return decided_branch(c, why);
@@ -192,182 +124,23 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// The number of a trip among those of the loops around it too.
-Dim nested_trip(const Scope& outer, const Dim& trip) { return outer.trip * 4096 + trip; }
-
-void bind_inputs(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
-  if (inputs.size() != graph.inputs.size()) {
-    c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
-}
-
-/// A graph as the body of a loop.
-Values graph_results(Call& c, Scope& scope, const Graph& graph, const Values& inputs) {
-  bind_inputs(c, scope, graph, inputs);
-  Values results = c.importer().body(graph, scope);
-  if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
-  return results;
-}
-
-/// Builds one loop. The sizes of carried values are taken as they are before the first trip; where the body then gives
-/// another size, it is a symbol of its own and the body is built again.
-class LoopImport {
- public:
-  LoopImport(Call& c, LoopForm form) : c_(c), form_(std::move(form)) {
-    for (const Value& value : form_.carried) types_.push_back(carried_type(value.type(), types_.size()));
-    int64_t most = form_.trips.upper_bound();
-    op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));  // one value only would be a number
-  }
-
-  Values run() {
-    Program::Mark mark = c_.program().mark();
-    for (build(); generalise(); build()) c_.program().forget_since(mark);
-    return finish();
-  }
-
- private:
-  size_t first() const { return form_.gives_condition ? 1 : 0; }
-
-  /// A sequence that is still empty has items as the graph declares them, so that a body may read them.
-  Type carried_type(const Type& type, size_t k) const {
+/// As what a body takes its carried values, its inputs from `before` on: a sequence that is still empty has items as
+/// the graph declares them, so that a body may read them.
+Types carried_types(const Graph& graph, size_t before, const Values& carried) {
+  Types types;
+  for (size_t k = 0; k < carried.size(); ++k) {
+    const Type& type = types.emplace_back(carried[k].type());
     bool is_empty =
         !type.is_tensor() && type.element->is_tensor() && is_placeholder(type.element->shape.dims, no_element);
-    size_t input = form_.before + k;
-    if (!is_empty || !form_.graph || input >= form_.graph->inputs.size()) return type;
-    const TypeProto& written = form_.graph->inputs[input].type;
-    if (written.inner.size() != 1) return type;
+    if (!is_empty || before + k >= graph.inputs.size()) continue;
+    const TypeProto& written = graph.inputs[before + k].type;
+    if (written.inner.size() != 1) continue;
     Type declared = Importer::declared_element(written);
     bool is_known = same_but_sizes(declared, type) && !is_placeholder(declared.element->shape.dims, any_rank);
-    return is_known ? declared : type;
+    if (is_known) types.back() = declared;
   }
-
-  void build() {
-    body_ = &c_.program().add_module("loop");
-    SourceScope source(*body_, c_.module().current_source());
-    Scope scope = c_.scope().inner(*body_);
-    scope.trip = nested_trip(scope, op_.counter);
-    Values carried;
-    for (const Type& type : types_) carried.push_back(body_->parameter(cat("carried", carried.size()), type));
-    results_ = form_.body(scope, op_.counter, carried);
-    size_t wanted = first() + types_.size() + form_.rows;
-    if (results_.size() != wanted)
-      c_.fail("E158", cat("has a body with ", results_.size(), " results where ", wanted, " belong"));
-    wrap_optionals();
-    for (size_t k = first() + types_.size(); k < results_.size(); ++k) {
-      if (!results_[k].type().is_tensor()) c_.fail("E158", cat("cannot stack values ", results_[k].type()));
-    }
-    captured_ = scope.captured;
-  }
-
-  /// A body may make a value of what came as an optional: it is carried on as an optional that has it.
-  void wrap_optionals() {
-    unwrapped_.assign(types_.size(), false);
-    for (size_t k = 0; k < types_.size(); ++k) {
-      Value& next = results_[first() + k];
-      if (types_[k].kind != Type::Kind::optional || next.type().kind == Type::Kind::optional) continue;
-      next = collect(*body_, Type::optional(as_element(next.type())), {next});
-      unwrapped_[k] = true;
-    }
-  }
-
-  /// True when a carried size changes that was thought to stay.
-  bool generalise() {
-    bool changed = false;
-    for (size_t k = 0; k < types_.size(); ++k) {
-      const Type& next = results_[first() + k].type();
-      if (!types_[k].is_tensor()) {
-        changed |= generalise_container(types_[k], next);
-        continue;
-      }
-      if (!next.is_tensor() || next.shape.dtype != types_[k].shape.dtype || next.shape.rank() != types_[k].shape.rank())
-        c_.fail("E158", cat("carries ", types_[k], ", and its body makes ", next, " of it"));
-      for (size_t a = 0; a < next.shape.dims.size(); ++a) {
-        Dim& dim = types_[k].shape.dims[a];
-        if (std::ranges::find(op_.carries, dim) != op_.carries.end() || known_equal(dim, next.shape.dims[a])) continue;
-        dim = c_.program().fresh_symbol("n");
-        op_.carries.push_back(dim);
-        changed = true;
-      }
-    }
-    return changed;
-  }
-
-  /// Sizes that the items of the next trip do not have are `_`.
-  bool generalise_container(Type& type, const Type& next) {
-    auto common = common_element(type, next);
-    if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));
-    bool changed = !(type == *common);
-    type = *common;
-    return changed;
-  }
-
-  Values finish() {
-    Value go_on = form_.gives_condition ? results_[0] : Value{};
-    auto before = form_.condition ? known_condition(form_.condition) : std::optional(true),
-         after = go_on ? known_condition(go_on) : std::optional(true);
-    op_.conditional = !before || !after;
-    op_.trips = before == false ? Dim(0) : after == false ? min(form_.trips, 1) : form_.trips;
-    if (before && after == false) op_.conditional = false;
-    if (!op_.conditional && op_.trips == Dim(INT64_MAX))
-      c_.fail("E158", "never ends: it has neither trips nor a condition");
-    op_.count = op_.conditional ? new_size(op_.trips.upper_bound()) : op_.trips;
-    op_.carried = std::ssize(types_);
-    carried_types();
-    row_types();
-    Values operands, results(results_.begin() + static_cast<std::ptrdiff_t>(first()), results_.end());
-    if (op_.conditional) {
-      operands.push_back(form_.condition ? reshape({&c_, form_.condition}, {})
-                                         : constant(c_.module(), DType::boolean, 1));
-      SourceScope source(*body_, c_.module().current_source());
-      results.insert(results.begin(), go_on ? weft::reshape(*body_, go_on, {}) : constant(*body_, DType::boolean, 1));
-    }
-    operands.insert(operands.end(), form_.carried.begin(), form_.carried.end());
-    operands.insert(operands.end(), captured_.begin(), captured_.end());
-    body_->set_results(named(results));
-    Values values = results_of(c_.module().append(op_, std::move(operands), {body_}));
-    for (size_t k = 0; k < unwrapped_.size(); ++k) {
-      if (unwrapped_[k]) values[k] = item_of(c_.module(), values[k], 0);
-    }
-    return values;
-  }
-
-  Dim new_size(int64_t most = INT64_MAX) {
-    op_.sets.push_back(c_.program().fresh_symbol("n", 0, std::max<int64_t>(most, 1)));
-    return op_.sets.back();
-  }
-
-  void carried_types() {
-    for (Type type : types_) {
-      for (Dim& dim : type.shape.dims) {
-        if (std::ranges::find(op_.carries, dim) != op_.carries.end()) dim = new_size();
-      }
-      op_.types.push_back(std::move(type));
-    }
-  }
-
-  void row_types() {
-    auto inside = symbols_inside(*body_);
-    inside.insert(op_.counter.as_symbol()->name);
-    for (const Dim& dim : op_.carries) inside.insert(dim.as_symbol()->name);
-    for (size_t k = first() + types_.size(); k < results_.size(); ++k) {
-      Type type = results_[k].type();
-      for (Dim& dim : type.shape.dims) {
-        if (mentions(dim, inside)) dim = new_size();
-      }
-      type.shape.dims.insert(type.shape.dims.begin(), op_.count);
-      op_.types.push_back(std::move(type));
-    }
-  }
-
-  Call& c_;
-  LoopForm form_;
-  Loop op_;
-  Types types_;  // of the carried values in the body
-  Module* body_ = nullptr;
-  Values results_, captured_;
-  std::vector<bool> unwrapped_;  // carried values that are optionals inside the loop only
-};
+  return types;
+}
 
 Value stacked(Call& c, const Values& parts) {
   Values rows;
@@ -393,14 +166,11 @@ std::optional<Values> loop_in_place(Call& c, const Graph& body, const LoopForm& 
   Values now = form.carried;
   std::vector<Values> rows(form.rows);
   for (int64_t trip = 0; trip < form.trips.value(); ++trip) {
-    Scope scope = c.scope().inner(c.module());
-    scope.trip = nested_trip(scope, trip);
+    InTrip now_in(c.body(), trip);
     Values inputs = {constant(c.module(), scalar_tensor(DType::i64, static_cast<double>(trip))),
                      constant(c.module(), DType::boolean, 1)};
     inputs.insert(inputs.end(), now.begin(), now.end());
-    bind_inputs(c, scope, body, inputs);
-    Values results = c.importer().body(body, scope);
-    if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
+    Values results = graph_results(c, c, body, inputs, "body");
     if (results.size() != 1 + now.size() + rows.size() || known_condition(results[0]) != true) return std::nullopt;
     std::copy_n(results.begin() + 1, now.size(), now.begin());
     for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[1 + now.size() + k]);
@@ -416,7 +186,6 @@ Values loop(Call& c) {
     if (trips != Dim(INT64_MAX)) form.trips = max(trips, 0);
   }
   form.condition = c.optional_input(1);
-  form.before = 2;
   form.carried = c.inputs(std::min<size_t>(2, c.input_count()));
   if (c.output_count() < form.carried.size())
     c.fail("E140", cat("carries ", form.carried.size(), " values and has ", c.output_count(), " outputs"));
@@ -428,12 +197,12 @@ Values loop(Call& c) {
   if (may_be_written_out(form)) {
     if (auto results = loop_in_place(c, body, form)) return *results;
   }
-  form.graph = &body;
-  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
-    Module& module = *scope.module;
+  form.types = carried_types(body, 2, form.carried);
+  form.body = [&](const Builder& b, const Dim& trip, const Values& carried) {
+    Module& module = b.module();
     Values inputs = {weft::reshape(module, weft::sizes(module, {trip}), {}), constant(module, DType::boolean, 1)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
-    return graph_results(c, scope, body, inputs);
+    return graph_results(c, b, body, inputs, "body");
   };
   return build_loop(c, std::move(form));
 }
@@ -447,13 +216,10 @@ bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence
 Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
   std::vector<Values> columns(body.outputs.size());
   for (int64_t trip = 0; trip < count; ++trip) {
-    Scope scope = c.scope().inner(c.module());
-    scope.trip = nested_trip(scope, trip);
+    InTrip now_in(c.body(), trip);
     Values inputs;
     for (Value input : c.inputs()) inputs.push_back(is_sequence(input) ? item_of(c.module(), input, trip) : input);
-    bind_inputs(c, scope, body, inputs);
-    Values results = c.importer().body(body, scope);
-    if (!scope.failed.empty()) c.fail("E158", "has a faulty body");
+    Values results = graph_results(c, c, body, inputs, "body");
     for (size_t k = 0; k < columns.size(); ++k) columns[k].push_back(results.at(k));
   }
   Values sequences;
@@ -482,15 +248,15 @@ Values sequence_map(Call& c) {
     Type nothing = Shape{*output.type.element, {placeholder(no_element)}};
     form.carried.push_back(collect(c.module(), Type::sequence(nothing), {}));
   }
-  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
-    Module& module = *scope.module;
+  form.body = [&](const Builder& b, const Dim& trip, const Values& carried) {
+    Module& module = b.module();
     Values inputs, longer;
     for (Value input : c.inputs()) {
-      Value inside = Importer::capture(scope, input);
+      Value own = inside(b, input);
       Value at = weft::reshape(module, weft::sizes(module, {trip}), {});
-      inputs.push_back(is_sequence(input) ? item_of(module, inside, at) : inside);
+      inputs.push_back(is_sequence(input) ? item_of(module, own, at) : own);
     }
-    Values results = graph_results(c, scope, body, inputs);
+    Values results = graph_results(c, b, body, inputs, "body");
     for (size_t k = 0; k < results.size(); ++k) longer.push_back(insert_item(module, carried[k], results[k]));
     return longer;
   };
@@ -515,20 +281,14 @@ Values scan_once(Call& c, Values inputs, size_t states) {
                 .carried = Values(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states)),
                 .rows = c.output_count() - states};
   const Graph& graph = c.graph("body");
-  form.graph = &graph;
-  form.body = [&](Scope& scope, const Dim& trip, const Values& carried) {
-    Module& module = *scope.module;
+  form.types = carried_types(graph, 0, form.carried);
+  form.body = [&](const Builder& b, const Dim& trip, const Values& carried) {
     Values now = carried;
     for (size_t i = 0; states + i < inputs.size(); ++i) {
       int64_t axis = axis_of(i);
-      Value all = Importer::capture(scope, inputs[states + i]);
-      Dim at = entry(in_back, i) ? length - 1 - trip : trip;
-      Value row = slice_axis(module, all, axis, at, 1);
-      Dims dims = row.dims();
-      dims.erase(dims.begin() + axis);
-      now.push_back(weft::reshape(module, row, dims));
+      now.push_back(row_at(inside(b, inputs[states + i]), axis, entry(in_back, i) ? length - 1 - trip : trip));
     }
-    return graph_results(c, scope, graph, now);
+    return graph_results(c, b, graph, now, "body");
   };
   Values results = build_loop(c, std::move(form));
   for (size_t k = states; k < results.size(); ++k) {
@@ -579,8 +339,6 @@ constexpr Operator table[] = {
 };
 
 }  // namespace
-
-Values build_loop(Call& c, LoopForm form) { return LoopImport(c, std::move(form)).run(); }
 
 std::span<const Operator> control_operators() { return table; }
 

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/control.h"
 #include "frontends/common/create.h"
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
-#include "frontends/onnx/loops.h"
+#include "frontends/onnx/expr.h"
 #include "ops/views.h"
 
 namespace weft::onnx {
@@ -212,7 +213,7 @@ struct Pivoted {
   Expr number;
 };
 
-Pivoted pivoted(Call& b, Expr m, const Dim& at) {
+Pivoted pivoted(const Builder& b, Expr m, const Dim& at) {
   const Dims d = m.dims();
   Expr row = along(iota(b, d[1]), 1, 3), number = scalar(b, at);
   Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
@@ -239,7 +240,7 @@ Values determinant(Call& c) {
   Expr x = arg(c, 0), m = square_matrices(c, x);
   Dim batch = m.dims()[0], n = m.dims()[1];
   Values start = {m, full(c, x.dtype(), {batch, 1, 1}, 1)};
-  Values y = loop_over(c, n, start, 0, [](Call& b, const Dim& at, const Values& now) {
+  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
     Pivoted p = pivoted(b, {&b, now[0]}, at);
     Expr cleared = p.matrix - select(p.row > p.number, p.factor, 0) * slice(p.matrix, 1, at, 1);
     return Values{cleared, Expr{&b, now[1]} * p.sign * p.pivot};
@@ -253,7 +254,7 @@ Values inverse(Call& c) {
   Dim batch = m.dims()[0], n = m.dims()[1];
   Expr unit = convert(equal(along(iota(c, n), 0, 2), along(iota(c, n), 1, 2)), x.dtype());
   Values start = {concat(c, {m, broadcast(with_rank(unit, 3), {batch, n, n})}, 2)};
-  Values y = loop_over(c, n, start, 0, [](Call& b, const Dim& at, const Values& now) {
+  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
     Pivoted p = pivoted(b, {&b, now[0]}, at);
     Expr own = slice(p.matrix, 1, at, 1), is_own = equal(p.row, p.number);
     Expr cleared = p.matrix - select(is_own, 0, p.factor) * own;

@@ -39,7 +39,7 @@ EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   Values inputs = {c.input(0)};
   if (mask) inputs.push_back(mask);
   if (starts) inputs.push_back(tokens);
-  Values results = run_graph(c, encoder, inputs, 1);
+  Values results = run_graph(c, c, encoder, inputs, 1);
   size_t pasts = decoder.outputs.size() - 1, expected = starts ? 2 + 2 * pasts : pasts;
   if (!starts && !mask) c.unsupported("with an encoder that gives no logits is not supported for model_type 2");
   if (pasts == 0 || results.size() != expected)
@@ -91,20 +91,20 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
   EncoderStates states = encode(c, tokens, mask, beams);
   const auto& declared = decoder.inputs[0].type.dims;
   bool reads_one = declared && declared->size() == 2 && (*declared)[1].value == 1;
-  auto decode = [&decoder, reads_one, context = states.context, cross = states.cross](Call& b, Expr token, Expr so_far,
-                                                                                      const Values& pasts) {
+  auto decode = [&c, &decoder, reads_one, context = states.context, cross = states.cross](
+                    const Builder& b, Expr token, Expr so_far, const Values& pasts) {
     Values in = {reads_one ? token : so_far};
     for (Value v : context) in.push_back(inside(b, v));
     in.insert(in.end(), pasts.begin(), pasts.end());
     for (Value v : cross) in.push_back(inside(b, v));
-    Values results = run_graph(b, decoder, in, 1);
+    Values results = run_graph(c, b, decoder, in, 1);
     Expr scores = last_scores(b, results[0]);
     results.erase(results.begin());
     return Decoded{scores, results};
   };
   tokens = repeated(tokens, beams);
   Decoded first = states.scores ? Decoded{*states.scores, states.pasts} : decode(c, tokens, tokens, states.pasts);
-  auto next = [decode](Call& b, Expr token, Expr so_far, const Dim&, const Values& pasts) {
+  auto next = [decode](const Builder& b, Expr token, Expr so_far, const Dim&, const Values& pasts) {
     return decode(b, token, so_far, pasts);
   };
   return {.tokens = tokens, .first = first, .row_axis = 0, .next = next};
@@ -132,7 +132,7 @@ struct Beams {
 
   Values values() const { return {tokens, scores, done, ended, ended_score, used}; }
   static constexpr size_t count = 6;
-  static Beams of(Call& b, const Values& v) {
+  static Beams of(const Builder& b, const Values& v) {
     auto at = [&](size_t i) { return Expr{&b, v[i]}; };
     return {at(0), at(1), at(2), at(3), at(4), at(5)};
   }
@@ -146,13 +146,13 @@ Expr reordered(Expr x, Expr index) {
   return gather_elements(x, broadcast(reshape(index, flat), dims), 1);
 }
 
-Expr length_factor(Call& b, const BeamRules& r, const Dim& length) {
+Expr length_factor(const Builder& b, const BeamRules& r, const Dim& length) {
   Expr n = scalar(b, length, DType::f32);
   return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
 }
 
 /// The best of the finished sequences and of `fresh` ones with these scores.
-void keep_best(Call& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
+void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
   Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
   beams.ended_score = {&b, top[0]};
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
@@ -160,7 +160,7 @@ void keep_best(Call& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh
 
 /// One token more on each beam, after `length`. Gives the rows of the pasts in the order of the new beams, and their
 /// tokens [batch * beams, 1].
-std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
+std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
   Expr sums = reshape(scores, {r.batch, k, vocabulary}) + reshape(beams.scores, {r.batch, k, 1});
@@ -193,13 +193,13 @@ std::pair<Expr, Expr> advance(Call& b, const BeamRules& r, Beams& beams, Expr sc
 }
 
 /// The pasts in the order of the beams that go on.
-Values reordered_pasts(Call& b, const Generator& g, const Values& pasts, Expr rows) {
+Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));
   return list;
 }
 
-Expr logarithms(Call& b, Expr scores) { return {&b, b.emit(Softmax{.axis = 1, .logarithm = true}, {scores})}; }
+Expr logarithms(const Builder& b, Expr scores) { return {&b, b.emit(Softmax{.axis = 1, .logarithm = true}, {scores})}; }
 
 Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
   Dims all = {r.batch, r.beams, r.most}, each = {r.batch, r.beams};
@@ -224,7 +224,7 @@ Beams searched(Call& c, const BeamRules& r, const Generator& g, Beams beams) {
   Values carried = beams.values(), pasts = reordered_pasts(c, g, g.first.pasts, order);
   carried.push_back(token);
   carried.insert(carried.end(), pasts.begin(), pasts.end());
-  Values y = loop_while(c, r.most - given - 1, carried, 0, [&](Call& b, const Dim& trip, const Values& now) {
+  Values y = loop_while(c, r.most - given - 1, carried, 0, [&](const Builder& b, const Dim& trip, const Values& now) {
     Dim length = given + 1 + trip;
     Beams state = Beams::of(b, now);
     Expr so_far = slice(reshape(state.tokens, {rows, r.most}), 1, 0, length);

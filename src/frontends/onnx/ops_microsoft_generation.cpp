@@ -33,7 +33,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
 namespace {
 
 /// True where a token of `ids`[batch, n] that `counts` is: [batch, vocabulary].
-Expr marked(Call& b, Expr ids, Expr counts, const Dim& vocabulary) {
+Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
   Expr place = select(counts, convert(ids, DType::i64), scalar(b, vocabulary));
@@ -43,7 +43,7 @@ Expr marked(Call& b, Expr ids, Expr counts, const Dim& vocabulary) {
 }
 
 /// Tokens that would end a run of n tokens that the row has already: tokens[batch, length].
-Expr repeating(Call& b, Expr tokens, int64_t n, const Dim& vocabulary) {
+Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
   Dim length = tokens.dims()[1], runs = max(length - (n - 1), 0);
   auto part = [&](int64_t j) { return slice(tokens, 1, j, runs); };
   Expr same = equal(part(0), part(0));
@@ -66,7 +66,7 @@ Values repeat_block(Call& c) {
 
 }  // namespace
 
-Expr ruled(Call& b, const ScoreRules& r, Expr scores, Expr tokens) {
+Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens) {
   Dim vocabulary = scores.dims()[1], length = tokens.dims()[1];
   Expr always = equal(tokens, tokens);
   if (r.penalty) {
@@ -83,18 +83,18 @@ Expr ruled(Call& b, const ScoreRules& r, Expr scores, Expr tokens) {
   return scores;
 }
 
-Values run_graph(Call& b, const Graph& graph, const Values& inputs, size_t least) {
+Values run_graph(Call& c, const Builder& b, const Graph& graph, const Values& inputs, size_t least) {
   if (inputs.size() != graph.inputs.size() || graph.outputs.size() < least)
     b.fail("E158", cat("has a graph '", printable(graph.name), "' with ", graph.inputs.size(), " inputs and ",
                        graph.outputs.size(), " outputs where ", inputs.size(), " and ", least, " belong"));
-  Scope scope = b.scope().inner(b.module());
+  Scope scope = c.scope().inner(b.body());
   for (size_t i = 0; i < inputs.size(); ++i) scope.values[graph.inputs[i].name] = inputs[i];
-  Values results = b.importer().body(graph, scope);
+  Values results = c.importer().body(graph, scope);
   if (!scope.failed.empty()) b.fail("E158", cat("has a faulty graph '", printable(graph.name), "'"));
   return results;
 }
 
-Expr last_scores(Call& b, Value all) {
+Expr last_scores(const Builder& b, Value all) {
   if (all.rank() != 3) b.fail("E158", cat("has a graph that gives ", all.type(), " for its scores"));
   return convert(row_at({&b, all}, 1, all.dims()[1] - 1), DType::f32);
 }
@@ -127,9 +127,9 @@ Expr repeated(Expr x, int64_t count) {
 
 namespace {
 
-Decoded decoded(Call& b, const Graph& graph, const Values& inputs) {
+Decoded decoded(Call& c, const Builder& b, const Graph& graph, const Values& inputs) {
   size_t pasts = inputs.size() - 3;
-  Values results = run_graph(b, graph, inputs, 1 + pasts);
+  Values results = run_graph(c, b, graph, inputs, 1 + pasts);
   return {last_scores(b, results[0]),
           Values(results.begin() + 1, results.begin() + 1 + static_cast<std::ptrdiff_t>(pasts))};
 }
@@ -145,25 +145,25 @@ Generator decoder_only(Call& c, Expr ids, Value given_mask, double pad) {
   Values inputs = {ids, select(mask > 0, seen - 1.0, 0), mask};
   for (size_t i = 3; i < decoder.inputs.size(); ++i) inputs.push_back(empty_past(c, decoder.inputs[i], rows, 1, 3, 5));
   Value lengths = slice(seen, 1, given - 1, 1), shown = mask;
-  auto next = [=, &decoder](Call& b, Expr token, Expr, const Dim& trip, const Values& pasts) {
+  auto next = [=, &c, &decoder](const Builder& b, Expr token, Expr, const Dim& trip, const Values& pasts) {
     Expr position = inside(b, lengths) + scalar(b, trip, DType::i32);
     Values in = {token, position, concat(b, {inside(b, shown), full(b, DType::i32, {rows, trip + 1}, 1)}, 1)};
     in.insert(in.end(), pasts.begin(), pasts.end());
-    return decoded(b, decoder, in);
+    return decoded(c, b, decoder, in);
   };
-  return {.tokens = ids, .first = decoded(c, first_decoder, inputs), .row_axis = 1, .next = next};
+  return {.tokens = ids, .first = decoded(c, c, first_decoder, inputs), .row_axis = 1, .next = next};
 }
 
 namespace {
 
-Expr best_of(Call& b, Expr scores) {
+Expr best_of(const Builder& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
 /// How one token for each row is chosen of scores[batch, vocabulary]: [batch, 1] of i32. `state` is carried from choice
 /// to choice.
 struct Choice {
-  std::function<Expr(Call& b, Expr scores, Values& state)> choose;
+  std::function<Expr(const Builder& b, Expr scores, Values& state)> choose;
   Values state = {};
 };
 
@@ -198,7 +198,7 @@ Values search(Call& c, const Choice& choice) {
   carried.insert(carried.end(), state.begin(), state.end());
   auto pasts = std::ssize(carried);
   carried.insert(carried.end(), g.first.pasts.begin(), g.first.pasts.end());
-  Values y = loop_while(c, most - given - 1, carried, 0, [&](Call& b, const Dim& trip, const Values& now) {
+  Values y = loop_while(c, most - given - 1, carried, 0, [&](const Builder& b, const Dim& trip, const Values& now) {
     Dim length = given + 1 + trip;
     Expr all{&b, now[0]}, so_far = slice(all, 1, 0, length);
     Decoded step = g.next(b, {&b, now[1]}, so_far, trip, Values(now.begin() + pasts, now.end()));
@@ -215,7 +215,7 @@ Values search(Call& c, const Choice& choice) {
 }
 
 Values greedy_search(Call& c) {
-  return search(c, {.choose = [](Call& b, Expr scores, Values&) { return best_of(b, scores); }});
+  return search(c, {.choose = [](const Builder& b, Expr scores, Values&) { return best_of(b, scores); }});
 }
 
 // --- Sampling --------------------------------------------------------------------------------------------------------
@@ -231,9 +231,9 @@ struct SamplingRules {
 /// One number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double> makes it of
 /// two of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1), which is what onnxruntime draws
 /// with: the same seed gives the same tokens.
-Expr random_rows(Call& b, const Dim& count, Value& state) {
+Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
-  Values y = loop_over(b, count, {state}, 1, [&](Call& i, const Dim&, const Values& carried) {
+  Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {
     auto next = [&](Expr s) { return floor_mod(s * 16807.0, modulus); };
     auto part = [&](Expr s) { return convert(s - 1.0, DType::f64); };
     Expr low = next({&i, carried[0]}), high = next(low);
@@ -245,7 +245,7 @@ Expr random_rows(Call& b, const Dim& count, Value& state) {
 
 /// scores with `filter` in the place of those beyond top_p: the least likely ones that together have a share of at most
 /// 1 - top_p, or all but the most likely ones that reach top_p.
-Expr filtered(Call& b, const SamplingRules& r, Expr scores) {
+Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
   Values sorted = b.emit_all(TopK{.k = vocabulary, .axis = 1, .largest = r.takes_from_the_top}, {scores});
@@ -264,7 +264,7 @@ Expr filtered(Call& b, const SamplingRules& r, Expr scores) {
 }
 
 /// Where a random number falls among the sums of exp(score).
-Expr sampled(Call& b, const SamplingRules& r, Expr scores, Values& state) {
+Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;
   scores = convert(filtered(b, r, scores), DType::f64);
@@ -291,7 +291,7 @@ Values sampling(Call& c) {
   // A seed of 0 starts the sequence at 1.
   Expr seed = c.has_input(8) ? convert(reshape(arg(c, 8), {}), DType::i64) : number(c, DType::i64, 0);
   Expr start = floor_mod(seed, 2147483647.0);
-  auto choose = [&](Call& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };
+  auto choose = [&](const Builder& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };
   return search(c, {.choose = choose, .state = {select(equal(start, 0.0), 1.0, start)}});
 }
 

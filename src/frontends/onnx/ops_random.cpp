@@ -57,7 +57,7 @@ Key key_of(Call& c) {
 /// Random words for `count` elements in a row.
 Words random_words(Call& c, const Dim& count) {
   Expr place = iota(c, count, DType::u64);
-  Expr stream = word(c, static_cast<double>(c.importer().next_stream())), trip = low(as_word(c, c.scope().trip));
+  Expr stream = word(c, static_cast<double>(c.importer().next_stream())), trip = low(as_word(c, c.body().trip));
   Words words{low(place), right(place, 32), broadcast(stream, {count}), broadcast(trip, {count})};
   Key key = key_of(c);
   for (int i = 0; i < 10; ++i, key = key.next()) words = round(words, key);

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
+#include "frontends/common/control.h"
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/expr.h"
-#include "frontends/onnx/loops.h"
 #include "frontends/onnx/scores.h"
 #include "ops/reduce.h"
 
@@ -58,15 +58,15 @@ int64_t depth(Call& c, const Forest& f) {
   return most;
 }
 
-Expr table(Call& c, DType type, const std::vector<int64_t>& numbers) {
+Expr table(const Builder& c, DType type, const std::vector<int64_t>& numbers) {
   return {&c, constant(c.module(), make_tensor(type, {std::ssize(numbers)}, std::span<const int64_t>(numbers)))};
 }
-Expr table(Call& c, DType type, std::vector<int64_t> dims, const std::vector<double>& numbers) {
+Expr table(const Builder& c, DType type, std::vector<int64_t> dims, const std::vector<double>& numbers) {
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
 /// Whether each x[rows, trees] takes the branch of the node it stands at.
-Expr takes_branch(Call& c, const Forest& f, Expr x, Expr node, Expr value) {
+Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr value) {
   auto compared = [&](Mode mode) {
     switch (mode) {
       case Mode::less: return x < value;
@@ -100,7 +100,7 @@ struct Tables {
 };
 
 /// One level down: the nodes that follow `node`[rows, trees].
-Expr next_level(Call& c, const Forest& f, const Tables& t, Expr x, Expr node) {
+Expr next_level(const Builder& c, const Forest& f, const Tables& t, Expr x, Expr node) {
   Expr feature = gather_elements(x, gather(inside(c, t.features), node), 1);
   Expr branch = takes_branch(c, f, feature, node, gather(inside(c, t.values), node));
   return select(branch, gather(inside(c, t.yes), node), gather(inside(c, t.no), node));
@@ -118,7 +118,7 @@ Expr leaves(Call& c, const Forest& f, Expr x) {
            .no = table(c, DType::i32, f.no)};
   for (int64_t i = 0; i < steps && steps <= most_written_out; ++i) node = next_level(c, f, t, x, node);
   if (steps > most_written_out) {
-    auto body = [&](Call& b, const Dim&, const Values& now) {
+    auto body = [&](const Builder& b, const Dim&, const Values& now) {
       return Values{next_level(b, f, t, inside(b, x), {&b, now[0]})};
     };
     node = {&c, loop_over(c, steps, {node}, 0, body)[0]};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "frontends/common/expr.h"
+
+/// Recurrent networks, one direction and layer at a time, with weights of any origin: x[steps, batch, in] goes through
+/// a loop over the steps.
+namespace weft::frontend {
+
+using Activation = std::function<Expr(Expr)>;
+
+/// With x the input and h the past state of a step, W, R and the biases by gate; * of vectors is by element.
+///   rnn:  h' = a0(x W + h R)
+///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
+///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
+///   lstm: gates i, o, f, c: i, f = a0; c' = f * c + i * a1(gate c); o = a0; h' = o * a2(c'), with peepholes P * c
+///   added
+///         to i and f, and P * c' to o
+enum class CellKind : uint8_t { rnn, gru, lstm };
+
+struct RecurrentForm {
+  CellKind kind = CellKind::rnn;
+  std::vector<Activation> activations = {};  ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
+  double clip = 0;                           ///< bound of what activations of gates get; 0: none
+  bool linear_before_reset = false;
+  bool input_forget = false;     ///< lstm: f = 1 - i
+  bool is_reverse = false;       ///< from the last step to the first; the states stand in the order of the steps
+  Activation rounded = nullptr;  ///< what x and h pass through before products with lstm weights
+};
+
+/// Columns are the gates, one after another, each as wide as the state. A null bias is 0.
+struct RecurrentWeights {
+  Expr input, recurrent;                       ///< [in, gates * hidden], [hidden, gates * hidden]
+  Value input_bias = {}, recurrent_bias = {};  ///< [gates * hidden]
+  Value peepholes = {};                        ///< lstm: [3 * hidden] of i, o, f, or null
+};
+
+struct Recurrent {
+  Expr states;        ///< [steps, batch, hidden]
+  Expr hidden, cell;  ///< after the last step, [batch, hidden]; cell is the hidden state where there is none
+};
+/// `hidden` and `cell` (lstm) are the first states, [batch, hidden]. With lengths, i64[batch, 1], a row that has ended
+/// keeps its state and gives zeros.
+Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
+                    const RecurrentForm& form);
+
+}  // namespace weft::frontend
