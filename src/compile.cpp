@@ -49,7 +49,7 @@ TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& op
   return reading_files([&] {
     if (Bytes file = map_file(path); is_saved_program(file))
       return tune(SavedFile(std::move(file)).source(), place, found);
-    std::unique_ptr<Program> program = import(onnx::read_model(path), options);
+    std::unique_ptr<Program> program = import_file(path, options);
     CompileReport report;
     run_shared_passes(*program, options, report);
     auto source = source_of(*program, options);
@@ -80,13 +80,24 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
                          std::move(report));
 }
 
+/// A model of another framework; null: it is none.
+std::shared_ptr<Executable> compile_other(const Bytes& file, const std::string& source, const CompileOptions& options) {
+  find_place(options);
+  Timer timer;
+  auto program = import_other(file, source, options);
+  if (!program) return nullptr;
+  return compile_program(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
   return reading_files([&] {
-    if (Bytes file = map_file(path); is_saved_program(file)) return load_saved(std::move(file), options, path.string());
+    Bytes file = map_file(path);
+    if (is_saved_program(file)) return load_saved(std::move(file), options, path.string());
+    if (auto made = compile_other(file, path.string(), options)) return made;
     onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
     return compile_model([&] { return onnx::read_model(path, limits); }, options);
   });
@@ -98,6 +109,7 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
   WatchScope scope(&watch);
   return reading_files([&] {
     if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
+    if (auto made = compile_other(model, "the model", options)) return made;
     onnx::ReadOptions limits{
         .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
     return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
@@ -125,7 +137,9 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
   return reading_files([&] {
-    if (Bytes file = map_file(path); is_saved_program(file)) return read_source(SavedFile(file).source());
+    Bytes file = map_file(path);
+    if (is_saved_program(file)) return read_source(SavedFile(file).source());
+    if (auto program = import_other(file, path.string(), options)) return program;
     return import(onnx::read_model(path), options);
   });
 }
@@ -133,8 +147,10 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& path, const Co
 namespace {
 
 /// Whoever asks for a program wants one, if not that of a run.
-Imported import_likely(Bytes file, const std::function<onnx::Model()>& read, CompileOptions options) {
+Imported import_likely(Bytes file, const std::string& source, const std::function<onnx::Model()>& read,
+                       CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};
+  if (auto program = import_other(file, source, options)) return {.program = std::move(program)};
   if (!options.static_inputs) options.static_inputs = {"*"};
   return import_static(std::make_shared<const onnx::Model>(read()), options);
 }
@@ -142,12 +158,14 @@ Imported import_likely(Bytes file, const std::function<onnx::Model()>& read, Com
 }  // namespace
 
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options) {
-  return reading_files([&] { return import_likely(map_file(path), [&] { return onnx::read_model(path); }, options); });
+  return reading_files(
+      [&] { return import_likely(map_file(path), path.string(), [&] { return onnx::read_model(path); }, options); });
 }
 
 Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
   return reading_files([&] {
-    return import_likely(model, [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
+    return import_likely(
+        model, "the model", [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
   });
 }
 

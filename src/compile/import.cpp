@@ -8,6 +8,7 @@
 #include "base/kept_file.h"
 #include "compile/stages.h"
 #include "frontends/onnx/model.h"
+#include "frontends/tensorflow/lite_import.h"
 
 namespace weft {
 namespace {
@@ -81,6 +82,50 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   for (const auto& [name, numbers] : options.constant_numbers)
     wanted.constants.insert_or_assign(name, constant_of(find_input(name, model.graph, "a value is"), numbers));
   return onnx::import_model(model, wanted);
+}
+
+namespace {
+
+/// The inputs as ONNX would declare them, for what callers ask of their sizes.
+onnx::Graph declared_inputs(const tensorflow::LiteModel& model) {
+  onnx::Graph graph;
+  for (size_t i = 0; i < model.input_names.size(); ++i) {
+    const tensorflow::LiteTensor& tensor = model.graphs[0].tensors[static_cast<size_t>(model.graphs[0].inputs[i])];
+    onnx::ValueInfo& input = graph.inputs.emplace_back();
+    input.name = model.input_names[i];
+    input.type = {.kind = onnx::TypeProto::Kind::tensor, .element = tensorflow::lite_type(tensor.code)};
+    input.type.dims.emplace();
+    for (int64_t size : tensor.dims)
+      input.type.dims->push_back({.value = size < 0 ? std::nullopt : std::optional(size)});
+  }
+  return graph;
+}
+
+}  // namespace
+
+std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
+                                      std::vector<NodeSupport>* nodes) {
+  if (!tensorflow::is_lite_model(file)) return nullptr;
+  tensorflow::LiteModel model = tensorflow::read_lite_model(file, source);
+  onnx::Graph graph = declared_inputs(model);
+  onnx::ImportOptions asked;
+  for (const auto& [name, size] : options.symbols) asked.symbols[name] = {.name = name, .min = size, .max = size};
+  for (const ShapeRequest& request : options.shapes) request_sizes(request, graph, asked);
+  std::vector<std::string> faults;
+  tensorflow::ImportOptions wanted{.shapes = std::move(asked.shapes),
+                                   .symbols = std::move(asked.symbols),
+                                   .constants = options.constants,
+                                   .max_nodes = options.max_nodes,
+                                   .faults = nodes ? &faults : nullptr};
+  for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
+  for (const auto& [name, numbers] : options.constant_numbers)
+    wanted.constants.insert_or_assign(name, constant_of(find_input(name, graph, "a value is"), numbers));
+  auto program = tensorflow::import_lite(model, wanted);
+  for (size_t i = 0; i < faults.size(); ++i) {
+    const tensorflow::Node& node = model.graphs[0].operators[i].node;
+    nodes->push_back({.node = tensorflow::describe(node), .op = node.op, .why = faults[i]});
+  }
+  return program;
 }
 
 }  // namespace weft

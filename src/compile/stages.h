@@ -24,6 +24,11 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
 
+/// The program of a model of another framework than ONNX, told by its first bytes; null for any other file. `source`
+/// names it in messages. With `nodes` nothing is thrown for a node that cannot be translated: they are listed there.
+std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
+                                      std::vector<NodeSupport>* nodes = nullptr);
+
 /// Copies constants that lie in memory of the caller's, for models that are read again.
 void own_constants(CompileOptions& options);
 

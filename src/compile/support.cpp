@@ -26,16 +26,30 @@ void refuse(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>
   }
 }
 
-void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const CompileOptions& options,
+void judge_lowering(std::unique_ptr<Program> program, const Place& place, const CompileOptions& options,
                     std::vector<NodeSupport>& nodes) {
+  if (!program || place.reference) return;
   std::map<std::string, size_t> numbers;
   for (size_t i = 0; i < nodes.size(); ++i) numbers.emplace(nodes[i].node, i);
   CompileReport report;
   run_shared_passes(*program, options, report);
-  run_chip_passes(*program, context_of(chip, options), options, report);
-  for (const Unsupported& refused : unsupported(*program, chip)) {
+  run_chip_passes(*program, context_of(place.chip, options), options, report);
+  for (const Unsupported& refused : unsupported(*program, place.chip)) {
     refuse(nodes, numbers, refused.node, refused.why);
   }
+}
+
+/// The nodes as they were judged, or by the processor where the device `auto` falls back to it.
+std::vector<NodeSupport> on_what_runs(const std::filesystem::path& path, const Place& place,
+                                      const CompileOptions& options, std::vector<NodeSupport> nodes,
+                                      FileReading& reading) {
+  reading.check();
+  bool falls_back = options.device == "auto" && place.runner.gpu &&
+                    std::ranges::any_of(nodes, [](const NodeSupport& node) { return !node.why.empty(); });
+  if (!falls_back) return nodes;
+  CompileOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  return find_support(path, on_cpu);
 }
 
 }  // namespace
@@ -43,6 +57,11 @@ void judge_lowering(std::unique_ptr<Program> program, const Chip& chip, const Co
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& given) {
   Place place = find_place(given);
   FileReading reading;
+  std::vector<NodeSupport> nodes;
+  if (auto other = import_other(map_file(path), path.string(), given, &nodes)) {
+    judge_lowering(std::move(other), place, given, nodes);
+    return on_what_runs(path, place, given, std::move(nodes), reading);
+  }
   auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
   CompileOptions options = given;
   bool is_open = false;  // a run is to judge
@@ -52,7 +71,6 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& path, const C
     if (imported.model) options = imported.model->fixed(imported.model->likely_values());
   } catch (const Error&) {  // what is wrong is found again, node by node
   }
-  std::vector<NodeSupport> nodes;
   for (const auto& node : model->graph.nodes) {
     std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");
     nodes.push_back({.node = onnx::describe(node), .op = cat(domain, node.op_type), .why = {}});
@@ -61,14 +79,8 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& path, const C
   if (is_open) return nodes;
   std::unique_ptr<Program> program = import(*model, options, &faults);
   for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
-  if (program && !place.reference) judge_lowering(std::move(program), place.chip, options, nodes);
-  reading.check();
-  bool falls_back = options.device == "auto" && place.runner.gpu &&
-                    std::ranges::any_of(nodes, [](const NodeSupport& node) { return !node.why.empty(); });
-  if (!falls_back) return nodes;
-  CompileOptions on_cpu = options;
-  on_cpu.device = "cpu";
-  return find_support(path, on_cpu);
+  judge_lowering(std::move(program), place, options, nodes);
+  return on_what_runs(path, place, options, std::move(nodes), reading);
 }
 
 }  // namespace weft

@@ -40,6 +40,11 @@ class LayoutChange {
 
   bool run() {
     for (Instruction& i : module_) {
+      if (Value same = already_last(i)) {
+        module_.replace({&i, 0}, same);
+        changed_ = true;
+        continue;
+      }
       Value last = rewritten(i);
       if (!last) continue;
       for (uint32_t k = 0; k < i.types.size(); ++k) {
@@ -53,6 +58,14 @@ class LayoutChange {
   }
 
  private:
+  /// What a transpose to channels-last gives that undoes one of this pass: models that have channels last bring them.
+  Value already_last(const Instruction& i) const {
+    const auto* op = i.as<Transpose>();
+    if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
+    auto found = last_of_.find(i.inputs[0].def);
+    return found == last_of_.end() ? Value{} : found->second;
+  }
+
   /// The channels-last form of a result, or nothing where the instruction stays.
   Value rewritten(Instruction& i) {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
@@ -124,6 +137,8 @@ class LayoutChange {
   Value last_form(Instruction& user, Value value) {
     auto found = last_of_.find(value.def);
     if (found != last_of_.end()) return found->second;
+    const auto* turned = value.def->as<Transpose>();
+    if (turned && turned->permutation == to_first(value.rank())) return value.def->inputs[0];
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
   }
 

@@ -2,9 +2,11 @@
 // weft-mutants SEED FIRST COUNT MODEL...: damages models and takes each as far as it goes: read, import, passes,
 // lowering, and a run of the reference when it is small (tests/mutants/harness.h).
 #include <chrono>
+#include <cstring>
 
 #include "frontends/onnx/import.h"
 #include "frontends/onnx/reader.h"
+#include "frontends/tensorflow/lite_import.h"
 #include "ir/verify.h"
 #include "lower/lower.h"
 #include "mutants/harness.h"
@@ -19,8 +21,22 @@ using namespace weft;
 
 constexpr int64_t most_elements = 1 << 20;
 
+/// Flatbuffers are words: offsets, lengths, sizes, numbers of tensors. Some become others of the file or extremes.
+std::string damaged_words(std::string out, std::mt19937_64& random) {
+  constexpr uint32_t extremes[] = {0, 1, 2, 4, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000};
+  for (uint64_t count = 1 + random() % 4; count > 0; --count) {
+    size_t words = out.size() / 4, at = 4 * (random() % words), from = 4 * (random() % words);
+    uint32_t word = 0, other = extremes[random() % std::size(extremes)];
+    std::memcpy(&word, out.data() + (random() % 2 ? at : from), 4);
+    word = random() % 3 == 0 ? other : random() % 2 ? word + static_cast<uint32_t>(random() % 17) - 8 : word;
+    std::memcpy(out.data() + at, &word, 4);
+  }
+  return out;
+}
+
 std::string damaged(const test::Sound& model, std::mt19937_64& random) {
   std::string out = model.bytes;
+  if (tensorflow::is_lite_model(as_bytes(out)) && random() % 4) return damaged_words(std::move(out), random);
   auto tree = test::parse_wire(out);
   uint64_t how = random() % 11;
   if (tree && how != 0) {
@@ -58,8 +74,14 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
   return inputs;
 }
 
+std::unique_ptr<Program> imported(std::string_view bytes) {
+  Bytes file = Bytes::copy(as_bytes(bytes));
+  if (tensorflow::is_lite_model(file)) return tensorflow::import_lite(tensorflow::read_lite_model(file, "mutant"));
+  return onnx::import_model(onnx::read_model(file, {.source = "mutant"}));
+}
+
 std::string take(const test::Sound&, std::string_view bytes) {
-  auto program = onnx::import_model(onnx::read_model(Bytes::copy(as_bytes(bytes)), {.source = "mutant"}));
+  auto program = imported(bytes);
   verify(*program, "import");
   Pipeline run(*program, {}, {.chip = host_chip()});
   for (PassGroup group : {PassGroup::shared, PassGroup::for_chip}) run_passes(run, group);

@@ -17,8 +17,9 @@ import pytest
 from onnx import numpy_helper
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "robustness"), str(TESTS / "random_graphs")]
+sys.path[:0] = [str(TESTS / "robustness"), str(TESTS / "random_graphs"), str(TESTS / "tensorflow")]
 
+import judge  # noqa: E402
 from graphs import draw_graph, open_sizes  # noqa: E402
 from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
 from places import keep_count  # noqa: E402
@@ -61,6 +62,13 @@ def models(tmp_path_factory):
     for number, model in enumerate(chosen):
         (folder / f"{number}.onnx").write_bytes(model)
     return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def lite_models(tmp_path_factory):
+    """TensorFlow Lite: a model of each operator, and those of the converter."""
+    cases = judge.folder_of("lite_models.py", tmp_path_factory)
+    return sorted([*cases.glob("*-[01].tflite"), *judge.folder_of("lite_graphs.py", tmp_path_factory).glob("*.tflite")])
 
 
 def pictures():
@@ -150,3 +158,8 @@ def test_mutants(models, first):
 @pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
 def test_damaged_files(files, first):
     check("damaged pictures, tensors and programs", "weft-mutant-files", files, first)
+
+
+@pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
+def test_damaged_lite_models(lite_models, first):
+    check("damaged models of TensorFlow Lite", "weft-mutants", lite_models, first)

@@ -189,7 +189,6 @@ TEST_CASE("onnx reader: files of other frameworks: what they are, and how they b
       {Message().number(1, 1).message(2, Message().message(1, Message().text(4, "serve"))).data,
        "is a TensorFlow SavedModel", "--saved-model"},
       {"GGUF\x03", "is a GGUF file", "onnxruntime_genai.models.builder"},
-      {std::string("\x1c\0\0\0TFL3", 8), "is a TensorFlow Lite model", "--tflite"},
       {"\x89HDF\r\n", "is an HDF5 file", "format='onnx'"},
   };
   for (const auto& [file, what, remedy] : files) {

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/tensorflow/call.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "frontends/common/views.h"
+#include "ir/core_ops.h"
+
+namespace weft::tensorflow {
+
+std::string describe(const Node& node) {
+  std::string name = node.name.empty() ? "" : cat(" '", printable(node.name), "'");
+  return cat("node ", node.index, name, " (", printable(node.op), ")");
+}
+
+Call::Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
+           std::vector<bool> parts)
+    : Builder(module),
+      node_(node),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      graphs_(graphs),
+      parts_(std::move(parts)),
+      used_(node.attributes.size()) {}
+
+void Call::fail(std::string_view code, std::string what, std::string hint) const {
+  throw Error({.kind = ErrorKind::model,
+               .code = std::string(code),
+               .what = cat(printable(node_.op), " ", what),
+               .where = describe(node_),
+               .hint = std::move(hint)});
+}
+
+void Call::unsupported(std::string what) const {
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E122",
+               .what = cat(printable(node_.op), " ", what),
+               .where = describe(node_)});
+}
+
+void Call::expect_inputs(size_t least, size_t most) const {
+  if (inputs_.size() >= least && inputs_.size() <= most) return;
+  std::string range = least == most ? cat(least) : cat(least, "-", most);
+  fail("E140", cat("needs ", range, " inputs, has ", inputs_.size()));
+}
+
+void Call::expect_rank(size_t i, int64_t rank) const {
+  if (input(i).rank() != rank)
+    fail("E151", cat("needs input ", i, " of rank ", rank, ", has ", input(i).value.shape()));
+}
+
+Expr Call::input(size_t i) const {
+  if (i >= inputs_.size()) fail("E140", cat("needs input ", i, ", has ", inputs_.size(), " inputs"));
+  if (!inputs_[i]) fail("E140", cat("needs input ", i, ", which is not given"));
+  if (!inputs_[i].type().is_tensor()) fail("E141", cat("needs a tensor as input ", i, ", has ", inputs_[i].type()));
+  return {this, inputs_[i]};
+}
+
+bool Call::has_parts(size_t i) const { return i < parts_.size() && parts_[i]; }
+
+DType Call::output_type(size_t i) const {
+  if (i >= outputs_.size()) fail("E140", cat("needs output ", i, ", has ", outputs_.size(), " outputs"));
+  if (!outputs_[i]) fail("E149", cat("gives a value of a type that Weft does not know"));
+  return *outputs_[i];
+}
+
+Expr Call::flat(size_t i) const {
+  const Shape& shape = input(i).value.shape();
+  if (!is_integer(shape.dtype)) fail("E141", cat("needs input ", i, " to be whole numbers, is ", shape));
+  constexpr int64_t most = 4096;
+  if (!shape.is_static() || shape.elements().value() > most)
+    unsupported(cat("input ", i, " holds ", shape.elements(), " numbers; how many must be fixed"));
+  return reshape(convert(input(i), DType::i64), {shape.elements()});
+}
+
+Dims Call::sizes(size_t i, int64_t least) const { return sizes_in(module(), flat(i), least); }
+
+Dims Call::sizes_for(Expr x, size_t i) const {
+  Expr shape = flat(i);
+  return known_contents(shape) ? sizes(i, -1) : frontend::sizes_by_data(x, shape);
+}
+
+std::vector<int64_t> Call::numbers(size_t i) const {
+  auto contents = known_contents(flat(i));
+  auto is_open = [](const Dim& dim) { return !dim.is_constant(); };
+  if (!contents || std::ranges::any_of(*contents, is_open)) {
+    throw Error(
+        {.kind = ErrorKind::unsupported,
+         .code = "E159",
+         .what = cat(printable(node_.op), " input ", i, " gives numbers that are only known when the model runs"),
+         .where = describe(node_),
+         .hint = "it must be constant"});
+  }
+  std::vector<int64_t> numbers;
+  for (const Dim& dim : *contents) numbers.push_back(dim.value());
+  return numbers;
+}
+
+int64_t Call::number_of(size_t i) const {
+  auto all = numbers(i);
+  if (all.size() != 1) fail("E140", cat("needs one number in input ", i, ", has ", all.size()));
+  return all[0];
+}
+
+std::vector<int64_t> Call::axes_in(size_t i, int64_t rank) const {
+  std::vector<int64_t> found = numbers(i);
+  for (int64_t& a : found) a = axis(a, rank);
+  std::ranges::sort(found);
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+std::optional<Tensor> Call::constant(size_t i) const {
+  auto* found = input(i).value.def->as<Constant>();
+  return found ? std::optional(found->tensor) : std::nullopt;
+}
+
+const AttributeValue* Call::find(std::string_view name) const {
+  for (size_t i = 0; i < node_.attributes.size(); ++i) {
+    if (node_.attributes[i].first != name) continue;
+    used_[i] = true;
+    return &node_.attributes[i].second;
+  }
+  return nullptr;
+}
+
+template <class T>
+const T* Call::get(std::string_view name) const {
+  const AttributeValue* value = find(name);
+  if (!value) return nullptr;
+  if (auto* found = std::get_if<T>(value)) return found;
+  fail("E141", cat("has an attribute '", name, "' of another kind"));
+}
+
+int64_t Call::integer(std::string_view name) const {
+  if (auto* value = get<int64_t>(name)) return *value;
+  fail("E142", cat("needs attribute '", name, "'"));
+}
+int64_t Call::integer(std::string_view name, int64_t fallback) const {
+  auto* value = get<int64_t>(name);
+  return value ? *value : fallback;
+}
+bool Call::flag(std::string_view name, bool fallback) const {
+  auto* value = get<bool>(name);
+  return value ? *value : fallback;
+}
+double Call::number(std::string_view name, double fallback) const {
+  auto* value = get<double>(name);
+  return value ? *value : fallback;
+}
+std::string Call::text(std::string_view name, std::string_view fallback) const {
+  auto* value = get<std::string>(name);
+  return value ? *value : std::string(fallback);
+}
+std::vector<int64_t> Call::integers(std::string_view name) const {
+  auto* value = get<std::vector<int64_t>>(name);
+  return value ? *value : std::vector<int64_t>();
+}
+DType Call::type(std::string_view name, DType fallback) const {
+  auto* value = get<DType>(name);
+  return value ? *value : fallback;
+}
+
+void Call::check_attributes() const {
+  for (size_t i = 0; i < used_.size(); ++i) {
+    if (!used_[i])
+      fail("E141", cat("has an attribute '", printable(node_.attributes[i].first), "' that it does not know"));
+  }
+}
+
+std::vector<Operator> all_operators() {
+  std::vector<Operator> all;
+  for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
+                    reduction_operators(), control_operators(), complex_operators()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+const Operator* find_lite(std::string_view name) {
+  static const std::map<std::string_view, Operator> table = [] {
+    std::map<std::string_view, Operator> by_name;
+    for (const Operator& op : all_operators()) {
+      if (!op.lite.empty()) by_name.emplace(op.lite, op);
+    }
+    return by_name;
+  }();
+  auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+}  // namespace weft::tensorflow

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/tensor.h"
+#include "frontends/common/expr.h"
+
+/// Operators of TensorFlow and of TensorFlow Lite, which are the same ones under two names where they mean the same.
+namespace weft::tensorflow {
+
+using frontend::Builder, frontend::Expr, frontend::Values;
+
+using AttributeValue =
+    std::variant<int64_t, bool, double, std::string, std::vector<int64_t>, std::vector<double>, DType, Tensor>;
+
+struct Node {
+  std::string op;    ///< "Conv2D", "CONV_2D"
+  std::string name;  ///< may be empty
+  int64_t index = 0;
+  std::vector<std::pair<std::string_view, AttributeValue>> attributes = {};
+};
+/// "node 12 'cat_3' (Concat)".
+std::string describe(const Node& node);
+
+/// What operators ask of the model around them.
+class Graphs {
+ public:
+  virtual ~Graphs() = default;
+  /// The results of graph `graph` of the model for these values, written to `module`.
+  virtual Values inlined(int64_t graph, Module& module, const Values& inputs) = 0;
+  /// What the variable called `name` holds now, and another value for it.
+  virtual Value variable(const Builder& at, const std::string& name) = 0;
+  virtual void assign(const Builder& at, const std::string& name, Value value) = 0;
+};
+
+/// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
+/// accident.
+class Call : public Builder {
+ public:
+  /// `outputs` are the types that the model declares; none where Weft knows no such type.
+  Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
+       std::vector<bool> parts = {});
+
+  size_t input_count() const { return inputs_.size(); }
+  size_t output_count() const { return outputs_.size(); }
+  /// Whether input `i` holds complex numbers: their real and imaginary part are a last axis.
+  bool has_parts(size_t i) const;
+  DType output_type(size_t i = 0) const;  ///< E140, E149
+  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
+  Expr input(size_t i) const;  ///< E140 when it is not given
+  const Values& inputs() const { return inputs_; }
+  void expect_inputs(size_t least, size_t most) const;  ///< E140
+  void expect_rank(size_t i, int64_t rank) const;       ///< E151
+
+  /// Input `i` as a vector.
+  Expr flat(size_t i) const;
+  /// What integer input `i` holds, as sizes; what only the run tells becomes run-time symbols, at least `least`.
+  Dims sizes(size_t i, int64_t least = 0) const;
+  /// The same as plain numbers; E159 where only the run tells them.
+  std::vector<int64_t> numbers(size_t i) const;
+  int64_t number_of(size_t i) const;  ///< the one of input `i` (E140)
+  std::optional<Tensor> constant(size_t i) const;
+  /// The sizes that input `i` asks of x, of which one may be -1.
+  Dims sizes_for(Expr x, size_t i) const;
+  /// Axes in input `i`, counted from the front and sorted (E143).
+  std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
+
+  bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
+  int64_t integer(std::string_view attribute) const;  ///< E142 when it is not given
+  int64_t integer(std::string_view attribute, int64_t fallback) const;
+  bool flag(std::string_view attribute, bool fallback = false) const;
+  double number(std::string_view attribute, double fallback) const;
+  std::string text(std::string_view attribute, std::string_view fallback = {}) const;
+  std::vector<int64_t> integers(std::string_view attribute) const;
+  DType type(std::string_view attribute, DType fallback) const;
+  /// Says that an attribute changes nothing here.
+  void ignore(std::string_view attribute) const { find(attribute); }
+  void check_attributes() const;  ///< E141 naming one that no one asked for
+
+  std::string name() const override { return node_.op; }
+  [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
+  [[noreturn]] void unsupported(std::string what) const override;
+
+  const Node& node() const { return node_; }
+  Graphs& graphs() const { return graphs_; }
+
+ private:
+  const AttributeValue* find(std::string_view name) const;
+  template <class T>
+  const T* get(std::string_view name) const;
+
+  const Node& node_;
+  Values inputs_;
+  std::vector<std::optional<DType>> outputs_;
+  Graphs& graphs_;
+  std::vector<bool> parts_;
+  mutable std::vector<bool> used_;
+};
+
+/// What an operator does to quantised values.
+enum class Steps : uint8_t {
+  counted,  ///< it computes: reads are dequantised, results quantised
+  moved,    ///< it moves elements: they stay as they are where operands and results count in the same steps
+  kept,     ///< it hands values on as they are
+};
+
+/// How one operator is translated. Either name is empty where that format has no such operator.
+struct Operator {
+  std::string_view lite;
+  std::string_view full;
+  Values (*translate)(Call&);
+  std::string_view limits = {};
+  Steps steps = Steps::counted;
+  /// It knows complex numbers, which are floats with a last axis of two parts. Those that move elements all do.
+  bool takes_parts = false;
+};
+
+std::span<const Operator> elementwise_operators();
+std::span<const Operator> network_operators();
+std::span<const Operator> layout_operators();
+std::span<const Operator> indexing_operators();
+std::span<const Operator> reduction_operators();
+std::span<const Operator> control_operators();
+std::span<const Operator> complex_operators();
+
+/// Every operator of both tables.
+std::vector<Operator> all_operators();
+/// The entry of TensorFlow Lite's operator `name`; null: there is none.
+const Operator* find_lite(std::string_view name);
+
+}  // namespace weft::tensorflow

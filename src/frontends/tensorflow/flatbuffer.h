@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::tensorflow {
+
+/// A table of a flatbuffer, read in place. Every offset, length and number is compared with the size of the file before
+/// it is used (E108 otherwise). Fields have slots, numbered as in the schema; a slot that the table leaves out has its
+/// default. Offsets point forwards only, so no walk over a file is endless.
+class FlatTable {
+ public:
+  /// The root of a file with the four letters `identifier` behind its first offset.
+  static FlatTable root(std::span<const std::byte> file, std::string_view identifier);
+
+  template <class T>
+  T number(size_t slot, T fallback = {}) const {
+    size_t at = field(slot);
+    return at ? load<T>(at) : fallback;
+  }
+  std::optional<FlatTable> table(size_t slot) const;
+  std::string_view text(size_t slot) const;  ///< empty when it is not given
+  /// The raw bytes of a vector of numbers of `width` bytes; nothing when it is not given.
+  std::optional<std::span<const std::byte>> vector(size_t slot, size_t width) const;
+  template <class T>
+  std::vector<T> numbers(size_t slot) const {
+    auto bytes = vector(slot, sizeof(T)).value_or(std::span<const std::byte>());
+    std::vector<T> values(bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  /// How many tables a vector of them holds, and one of them.
+  size_t count(size_t slot) const;
+  FlatTable at(size_t slot, size_t index) const;
+  /// Whether slot `slot` is given.
+  bool has(size_t slot) const { return field(slot) != 0; }
+  size_t slots() const { return slots_; }  ///< beyond which nothing is given
+
+ private:
+  FlatTable() = default;
+  FlatTable(std::span<const std::byte> file, size_t at);
+  size_t field(size_t slot) const;
+  size_t follow(size_t at) const;
+  void require(size_t at, size_t size) const;
+  template <class T>
+  T load(size_t at) const {
+    require(at, sizeof(T));
+    T value;
+    std::memcpy(&value, file_.data() + at, sizeof(T));
+    return value;
+  }
+
+  std::span<const std::byte> file_;
+  size_t at_ = 0, layout_ = 0, slots_ = 0;
+};
+
+}  // namespace weft::tensorflow

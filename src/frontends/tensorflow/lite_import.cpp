@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/tensorflow/lite_import.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "frontends/tensorflow/complex.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/quantize.h"
+
+namespace weft::tensorflow {
+namespace {
+
+constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
+
+[[noreturn]] void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
+  throw Error({.kind = ErrorKind::model,
+               .code = std::move(code),
+               .what = std::move(what),
+               .where = std::move(where),
+               .hint = std::move(hint)});
+}
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+bool is_stepped(const LiteTensor& t) {
+  auto type = lite_type(t.code);
+  return !t.steps.scales.empty() && type && is_integer(*type);
+}
+
+bool is_complex(const LiteTensor& t) { return lite_type(t.code) == DType::c64; }
+
+/// The contents of a constant. Elements that do not lie as their type wants are copied.
+Tensor constant_of(const LiteTensor& t, DType type) {
+  Tensor tensor{.dtype = type, .dims = t.dims, .data = *t.data};
+  int64_t want = byte_size(type, element_count(t.dims));
+  if (want != static_cast<int64_t>(tensor.data.size()))
+    fail("E150", cat("tensor '", printable(t.name), "' of ", tensor.shape(), " has ", tensor.data.size(),
+                     " bytes, not ", want));
+  auto width = static_cast<uintptr_t>(std::max(bits(type) / 8, 1));
+  if (reinterpret_cast<uintptr_t>(tensor.data.data()) % width) tensor.data = Bytes::copy(tensor.data);
+  return tensor;
+}
+
+class Importer final : public Graphs {
+ public:
+  Importer(const LiteModel& model, const ImportOptions& options)
+      : model_(model), options_(options), program_(std::make_unique<Program>()) {}
+
+  std::unique_ptr<Program> run() {
+    if (!options_.faults) check_operators();
+    find_assigned();
+    program_->name = model_.source;
+    if (!model_.description.empty()) program_->metadata["description"] = model_.description;
+    Values inputs, outputs = inlined(0, program_->main(), add_parameters());
+    std::vector<Result> results;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i]) results.push_back({model_.output_names[i], outputs[i]});
+    }
+    for (const auto& [name, value] : assigned_) results.push_back({name, value});
+    program_->main().set_results(std::move(results));
+    return std::move(program_);
+  }
+
+  Values inlined(int64_t number, Module& module, const Values& inputs) override {
+    if (number < 0 || number >= std::ssize(model_.graphs))
+      fail("E108", cat("graph ", number, " of ", model_.graphs.size(), " is called"));
+    if (depth_ >= (options_.max_nesting ? options_.max_nesting : most_nesting))
+      fail("E152", cat("graphs are nested more than ", depth_, " deep"));
+    const LiteGraph& graph = model_.graphs[at(number)];
+    if (inputs.size() != graph.inputs.size())
+      fail("E158",
+           cat("graph '", printable(graph.name), "' has ", graph.inputs.size(), " inputs and gets ", inputs.size()));
+    Frame frame{graph, module, Values(graph.tensors.size()), number == 0 && depth_ == 0};
+    for (size_t i = 0; i < inputs.size(); ++i) frame.values[at(graph.inputs[i])] = inputs[i];
+    ++depth_;
+    for (const LiteOperator& op : graph.operators) run_node(op, frame);
+    --depth_;
+    Values outputs;
+    for (int64_t t : graph.outputs) outputs.push_back(output(frame, t));
+    return outputs;
+  }
+
+  Value variable(const Builder& builder, const std::string& name) override {
+    if (auto now = assigned_.find(name); now != assigned_.end()) return now->second;
+    auto first = first_values_.find(name);
+    if (first == first_values_.end())
+      builder.unsupported(cat("reads variable '", printable(name), "', which has no first value"));
+    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
+    if (!written_.contains(name)) return constant(program_->main(), first->second);
+    auto [known, is_new] = states_.try_emplace(name);
+    if (is_new) {
+      program_->defaults[name] = first->second;
+      known->second = program_->main().parameter(name, first->second.shape());
+    }
+    return known->second;
+  }
+
+  void assign(const Builder& builder, const std::string& name, Value value) override {
+    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
+    if (!in_first_run_) {
+      variable(builder, name);  // the input that goes with the output
+      assigned_[name] = value;
+      return;
+    }
+    auto* first = value.def->as<Constant>();
+    if (!first) builder.unsupported(cat("gives variable '", printable(name), "' a first value that is not constant"));
+    first_values_[name] = first->tensor;
+  }
+
+ private:
+  struct Frame {
+    const LiteGraph& graph;
+    Module& module;
+    Values values;
+    bool is_main = false;
+    std::set<int64_t> failed = {};
+  };
+
+  /// Lists every operator that is not there before anything is translated.
+  void check_operators() const {
+    std::set<std::string> missing, custom;
+    for (const LiteGraph& graph : model_.graphs) {
+      for (const LiteOperator& op : graph.operators) {
+        const std::string& name = op.node.op;
+        if (name.starts_with("custom:")) custom.insert(printable(name.substr(7)));
+        else if (!find_lite(name)) missing.insert(name);
+      }
+    }
+    auto list = [](const std::set<std::string>& names) {
+      std::string text;
+      for (const std::string& name : names) text += cat(text.empty() ? "" : ", ", name);
+      return text;
+    };
+    if (!custom.empty())
+      fail("E121", cat("the model uses custom operators of TensorFlow Lite: ", list(custom)), {},
+           "convert the model without custom operators");
+    if (!missing.empty())
+      fail("E120", cat("operators of TensorFlow Lite that are unknown to Weft: ", list(missing)), {},
+           "docs/tensorflow.md lists those that there are");
+  }
+
+  /// Variables that the model writes once it runs, by the names of their handles.
+  void find_assigned() {
+    for (const LiteGraph& graph : model_.graphs) {
+      for (const LiteOperator& op : graph.operators) {
+        if (op.node.op == "CALL_ONCE") {
+          for (const auto& [name, value] : op.node.attributes) first_graphs_.insert(std::get<int64_t>(value));
+        }
+      }
+    }
+    for (size_t g = 0; g < model_.graphs.size(); ++g) {
+      if (first_graphs_.contains(static_cast<int64_t>(g))) continue;
+      bool writes = std::ranges::any_of(model_.graphs[g].operators,
+                                        [](const LiteOperator& op) { return op.node.op == "ASSIGN_VARIABLE"; });
+      for (const LiteOperator& op : model_.graphs[g].operators) {
+        if (!writes || op.node.op != "VAR_HANDLE") continue;
+        for (const auto& [name, value] : op.node.attributes) {
+          if (name == "shared_name") written_.insert(std::get<std::string>(value));
+        }
+      }
+    }
+  }
+
+  DType type_of(const LiteTensor& t) const {
+    auto type = lite_type(t.code);
+    if (!type)
+      fail("E149", cat("tensor '", printable(t.name), "' has element type ", t.code,
+                       " of the schema, which Weft does not know"));
+    return *type;
+  }
+
+  Values add_parameters() {
+    const LiteGraph& graph = model_.graphs[0];
+    Values inputs;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const LiteTensor& t = graph.tensors[at(graph.inputs[i])];
+      const std::string& name = model_.input_names[i];
+      if (auto fixed = options_.constants.find(name); fixed != options_.constants.end()) {
+        inputs.push_back(constant(program_->main(), fixed->second));
+        continue;
+      }
+      DType type = type_of(t);
+      if (type == DType::string)
+        fail("E149", cat("input '", printable(name), "' holds texts, which Weft does not read from TensorFlow Lite"));
+      auto wanted = options_.shapes.find(name);
+      Dims dims = wanted == options_.shapes.end() ? declared(t, name) : wanted->second;
+      for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
+      inputs.push_back(program_->main().parameter(name, Shape{type, std::move(dims)}));
+    }
+    return inputs;
+  }
+
+  Dims declared(const LiteTensor& t, const std::string& name) {
+    if (!t.has_rank) fail("E151", cat("input '", printable(name), "' has no fixed number of axes"));
+    Dims dims;
+    for (size_t a = 0; a < t.dims.size(); ++a)
+      dims.push_back(t.dims[a] >= 0 ? Dim(t.dims[a]) : program_->fresh_symbol("d"));
+    return dims;
+  }
+
+  /// What tensor `t` holds as the file stores it; null where there is none.
+  Value stored(Frame& frame, int64_t t) {
+    Value& value = frame.values[at(t)];
+    if (value) return value;
+    const LiteTensor& tensor = frame.graph.tensors[at(t)];
+    bool is_empty = !tensor.dims.empty() && std::ranges::find(tensor.dims, 0) != tensor.dims.end();
+    if (tensor.data && type_of(tensor) == DType::string)
+      fail("E149", cat("tensor '", printable(tensor.name), "' holds texts"));
+    if (tensor.data) value = constant(frame.module, constant_of(tensor, type_of(tensor)));
+    else if (is_empty) value = constant(frame.module, allocate_tensor(type_of(tensor), tensor.dims).tensor);
+    return value;
+  }
+
+  Value output(Frame& frame, int64_t t) {
+    if (is_complex(frame.graph.tensors[at(t)]))
+      fail("E149", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is of complex numbers"));
+    Value value = frame.failed.contains(t) ? Value{} : stored(frame, t);
+    if (!value && !options_.faults)
+      fail("E133", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is made by no operator"));
+    return value;
+  }
+
+  Values steps_of(Module& module, const LiteTensor& t, DType type) const {
+    bool is_single = t.steps.scales.size() == 1;
+    std::vector<double> scales(t.steps.scales.begin(), t.steps.scales.end()),
+        zeros(t.steps.zeros.begin(), t.steps.zeros.end());
+    std::vector<int64_t> dims;
+    if (!is_single) dims.push_back(std::ssize(scales));
+    Values steps = {constant(module, make_tensor(DType::f32, dims, scales))};
+    bool has_zero = std::ranges::any_of(zeros, [](double zero) { return zero != 0; });
+    if (has_zero) steps.push_back(constant(module, make_tensor(type, dims, zeros)));
+    return steps;
+  }
+
+  Value dequantized(const Call& c, const LiteTensor& t, Value value) const {
+    if (!is_stepped(t) || !is_integer(value.dtype())) return value;
+    Values in = {value}, steps = steps_of(c.module(), t, value.dtype());
+    if (value.dtype() == DType::i64) in[0] = convert(c.module(), value, DType::i32);
+    in.insert(in.end(), steps.begin(), steps.end());
+    return c.emit(Dequantize{.axis = steps[0].rank() ? t.steps.axis : 0}, in);
+  }
+
+  Value quantized(const Call& c, const LiteTensor& t, Value value) const {
+    DType type = is_complex(t) ? DType::f32 : type_of(t);
+    if (is_stepped(t) && is_float(value.dtype())) {
+      if (t.steps.scales.size() != 1) c.unsupported("gives a value with a scale for each channel");
+      Values in = {convert(c.module(), value, DType::f32)}, steps = steps_of(c.module(), t, type);
+      in.insert(in.end(), steps.begin(), steps.end());
+      value = c.emit(Quantize{.to = type, .axis = 0}, in);
+    }
+    if (value.type().is_tensor() && value.dtype() != type)
+      c.unsupported(cat("gives ", type, " from these operands, which Weft computes as ", value.dtype()));
+    return value;
+  }
+
+  /// Whether all quantised operands and results count in the same steps, so that moving them computes nothing.
+  static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
+    std::optional<Quantization> steps;
+    auto is_alike = [&](int64_t t) {
+      if (t < 0 || !is_stepped(graph.tensors[at(t)])) return true;
+      const Quantization& own = graph.tensors[at(t)].steps;
+      if (!steps) steps = own;
+      return own.scales.size() == 1 && own.scales == steps->scales && own.zeros == steps->zeros;
+    };
+    return std::ranges::all_of(op.inputs, is_alike) && std::ranges::all_of(op.outputs, is_alike);
+  }
+
+  void run_node(const LiteOperator& op, Frame& frame) {
+    if (!options_.faults || !frame.is_main) return translate(op, frame);
+    std::string why;
+    try {
+      bool is_blind = std::ranges::any_of(op.inputs, [&](int64_t t) { return frame.failed.contains(t); });
+      if (is_blind) why = "not judged: it reads what a node before it cannot make";
+      else translate(op, frame);
+    } catch (const Error& error) {
+      if (error.info().kind == ErrorKind::internal) throw;
+      depth_ = 1;
+      why = error.info().what;
+    }
+    if (!why.empty()) frame.failed.insert(op.outputs.begin(), op.outputs.end());
+    options_.faults->push_back(why);
+  }
+
+  void translate(const LiteOperator& op, Frame& frame) {
+    if (++nodes_ > (options_.max_nodes ? options_.max_nodes : most_nodes))
+      fail("E153", cat("graphs come to more than ", nodes_ - 1, " operators"));
+    SourceScope source(frame.module, describe(op.node));
+    const Operator* known = find_lite(op.node.op);
+    if (!known) fail("E120", cat("op ", op.node.op, " is unknown to Weft"), describe(op.node));
+    if (op.node.op == "CALL_ONCE") return first_run(op, frame);
+    std::vector<std::optional<DType>> types;
+    for (int64_t t : op.outputs) types.push_back(lite_type(frame.graph.tensors[at(t)].code));
+    Call plain(frame.module, op.node, {}, types, *this);
+    bool moves = known->steps == Steps::kept || (known->steps == Steps::moved && moves_steps(op, frame.graph));
+    Values inputs = read(plain, op, frame, moves);
+    std::vector<bool> parts;
+    for (int64_t t : op.inputs) parts.push_back(t >= 0 && is_complex(frame.graph.tensors[at(t)]));
+    bool has_parts = std::ranges::find(parts, true) != parts.end();
+    if (has_parts && !known->takes_parts && known->steps != Steps::moved)
+      plain.unsupported("of complex numbers is not supported");
+    Values outputs = has_parts && !known->takes_parts
+                         ? by_parts(frame, op, *known, inputs, parts, types)
+                         : translated(Call(frame.module, op.node, inputs, types, *this, parts), *known);
+    const Call& call = plain;
+    if (outputs.size() < op.outputs.size())
+      call.fail("E140", cat("has ", op.outputs.size(), " outputs, and gives ", outputs.size()));
+    for (size_t i = 0; i < op.outputs.size(); ++i)
+      frame.values[at(op.outputs[i])] = checked(call, frame.graph.tensors[at(op.outputs[i])], outputs[i]);
+  }
+
+  Values read(const Call& c, const LiteOperator& op, Frame& frame, bool moves) {
+    Values inputs;
+    for (int64_t t : op.inputs) {
+      Value value = t < 0 ? Value{} : stored(frame, t);
+      const LiteTensor* tensor = t < 0 ? nullptr : &frame.graph.tensors[at(t)];
+      if (tensor && !value)
+        c.fail("E132", cat("reads tensor '", printable(tensor->name), "', which is made by no operator"));
+      if (value && !moves && value.type().is_tensor()) value = dequantized(c, *tensor, value);
+      inputs.push_back(value);
+    }
+    return inputs;
+  }
+
+  static Values translated(Call&& call, const Operator& known) {
+    Values outputs = known.translate(call);
+    call.check_attributes();
+    return outputs;
+  }
+
+  /// What moves elements moves the real and the imaginary parts of complex ones.
+  Values by_parts(Frame& frame, const LiteOperator& op, const Operator& known, const Values& inputs,
+                  const std::vector<bool>& parts, const std::vector<std::optional<DType>>& types) {
+    Values both[2];
+    Call here(frame.module, op.node, {}, types, *this);
+    for (int64_t part = 0; part < 2; ++part) {
+      Values own = inputs;
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (parts[i]) own[i] = part_of(Expr{&here, own[i]}, part);
+      }
+      both[part] = translated(Call(frame.module, op.node, own, types, *this), known);
+    }
+    Values joined;
+    for (size_t i = 0; i < both[0].size(); ++i)
+      joined.push_back(joined_parts(Expr{&here, both[0][i]}, Expr{&here, both[1][i]}));
+    return joined;
+  }
+
+  Value checked(const Call& c, const LiteTensor& t, Value value) const {
+    constexpr int64_t resource = 13;
+    if (t.code == resource) return value;
+    return quantized(c, t, value);
+  }
+
+  /// The graph that gives variables their first values.
+  void first_run(const LiteOperator& op, Frame& frame) {
+    in_first_run_ = true;
+    for (const auto& [name, value] : op.node.attributes) inlined(std::get<int64_t>(value), frame.module, {});
+    in_first_run_ = false;
+  }
+
+  const LiteModel& model_;
+  const ImportOptions& options_;
+  std::unique_ptr<Program> program_;
+  std::map<std::string, Tensor> first_values_;
+  std::map<std::string, Value> states_, assigned_;  ///< of variables: what they hold at first and at the end
+  std::set<std::string> written_;
+  std::set<int64_t> first_graphs_;
+  bool in_first_run_ = false;
+  int64_t depth_ = 0, nodes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options) {
+  return Importer(model, options).run();
+}
+
+}  // namespace weft::tensorflow

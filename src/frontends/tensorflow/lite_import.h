@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frontends/tensorflow/lite_model.h"
+#include "ir/module.h"
+
+namespace weft::tensorflow {
+
+/// What the caller knows of the inputs.
+struct ImportOptions {
+  std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
+  std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name
+  std::map<std::string, Tensor> constants = {};  ///< inputs that are fixed to a value
+  int64_t max_nodes = 0;                         ///< that graphs called by others may come to; 0: 1,000,000
+  int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
+  /// Receives why each operator of the first graph cannot be translated ("" if it can), and then nothing is thrown.
+  std::vector<std::string>* faults = nullptr;
+};
+
+/// Translates the first graph of a model. An open size of an input is the symbol INPUT_AXIS. Quantised values are
+/// numbers of steps; operators read them dequantised and quantise what they give, so that products of bytes are found
+/// by the passes as in ONNX models. Variables are inputs with their first value as the default, and outputs.
+///
+/// Throws E120 naming every operator that Weft lacks, E121 for custom operators, and what operators refuse.
+std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options = {});
+
+}  // namespace weft::tensorflow

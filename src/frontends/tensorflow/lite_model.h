@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "frontends/tensorflow/call.h"
+
+/// A TensorFlow Lite model (flatbuffers, schema 3) as plain data. Weights are views into the file.
+namespace weft::tensorflow {
+
+/// Steps of whole numbers: value = (number - zero) * scale, one scale for all or one for each index of `axis`.
+struct Quantization {
+  std::vector<float> scales;
+  std::vector<int64_t> zeros;
+  int64_t axis = 0;
+  bool operator==(const Quantization&) const = default;
+};
+
+struct LiteTensor {
+  std::string name;
+  int64_t code = 0;                ///< of the element type in the schema
+  std::vector<int64_t> dims = {};  ///< -1: open
+  bool has_rank = true;
+  bool is_variable = false;        ///< state that operators write
+  Quantization steps = {};         ///< no scales: none
+  std::optional<Bytes> data = {};  ///< of a constant
+};
+
+struct LiteOperator {
+  Node node;
+  std::vector<int64_t> inputs, outputs;  ///< numbers of tensors; -1: not given
+};
+
+struct LiteGraph {
+  std::string name;
+  std::vector<LiteTensor> tensors;
+  std::vector<int64_t> inputs, outputs;
+  std::vector<LiteOperator> operators;
+};
+
+struct LiteModel {
+  std::string source;  ///< the file's name, for messages
+  std::string description;
+  std::vector<LiteGraph> graphs;
+  std::vector<std::string> input_names, output_names;  ///< of the first graph
+  Bytes file;
+};
+
+/// Whether a file says that it is a TensorFlow Lite model.
+bool is_lite_model(std::span<const std::byte> file);
+
+/// E108 for a damaged file, E112 for another version of the schema, E120 for operators that Weft lacks.
+LiteModel read_lite_model(Bytes file, const std::string& source);
+
+/// The element type with number `code` in the schema; nothing when Weft does not know it.
+std::optional<DType> lite_type(int64_t code);
+
+}  // namespace weft::tensorflow

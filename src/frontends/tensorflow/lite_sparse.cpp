@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse constants (the TACO form): axes are walked in an order of their own, each dense or with a list of the indices
+// that there are; an axis may be cut into blocks, whose insides are axes behind all others.
+#include "frontends/tensorflow/lite_sparse.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace weft::tensorflow {
+namespace {
+
+[[noreturn]] void fail(const LiteTensor& t, std::string what) {
+  throw Error({.kind = ErrorKind::model,
+               .code = "E108",
+               .what = cat("sparse tensor '", printable(t.name), "' is damaged: ", what)});
+}
+
+struct Level {
+  int64_t axis = 0;    ///< of the tensor
+  int64_t stride = 1;  ///< by which an index of this level moves along it
+  int64_t size = 0;    ///< dense
+  bool is_dense = true;
+  std::vector<int64_t> segments = {}, indices = {};
+};
+
+/// A vector of i32, u16 or u8, whichever the union's type says.
+std::vector<int64_t> numbers(const FlatTable& table, size_t type_slot, const LiteTensor& t) {
+  auto vector = table.table(type_slot + 1);
+  if (!vector) fail(t, "an axis lacks its indices");
+  auto wide = [](const auto& narrow) { return std::vector<int64_t>(narrow.begin(), narrow.end()); };
+  switch (table.number<uint8_t>(type_slot)) {
+    case 1: return wide(vector->numbers<int32_t>(0));
+    case 2: return wide(vector->numbers<uint16_t>(0));
+    case 3: return wide(vector->numbers<uint8_t>(0));
+    default: fail(t, "indices are of an unknown type");
+  }
+}
+
+class Walk {
+ public:
+  Walk(const FlatTable& sparsity, const LiteTensor& t, size_t width) : t_(t), width_(width) {
+    auto order = sparsity.numbers<int32_t>(0), blocks = sparsity.numbers<int32_t>(1);
+    size_t rank = t.dims.size(), count = sparsity.count(2);
+    if (order.size() != count || count != rank + blocks.size()) fail(t, cat(count, " axes are given for ", t.dims));
+    for (size_t l = 0; l < count; ++l) levels_.push_back(level(sparsity.at(2, l)));
+    std::vector<int64_t> block(rank, 1), place(count);
+    for (size_t l = 0; l < count; ++l) {
+      if (order[l] < 0 || order[l] >= std::ssize(order)) fail(t, cat("it walks axis ", order[l]));
+      bool is_block = order[l] >= std::ssize(t.dims);
+      int64_t axis = is_block ? blocks[static_cast<size_t>(order[l]) - rank] : order[l];
+      if (axis < 0 || axis >= std::ssize(t.dims)) fail(t, cat("it cuts axis ", axis));
+      levels_[l].axis = axis;
+      if (is_block) block[static_cast<size_t>(axis)] = levels_[l].size;
+    }
+    for (size_t l = 0; l < count; ++l) {
+      if (order[l] < std::ssize(t.dims)) levels_[l].stride = block[static_cast<size_t>(order[l])];
+    }
+  }
+
+  std::vector<std::byte> run() {
+    int64_t elements = element_count(t_.dims);
+    // A walk visits at most what the dense tensor or the stored bytes hold.
+    budget_ = 8 * (elements + static_cast<int64_t>(t_.data->size()) + 64);
+    out_.resize(static_cast<size_t>(elements) * width_);
+    at_.assign(t_.dims.size(), 0);
+    visit(0, 0);
+    return std::move(out_);
+  }
+
+ private:
+  Level level(const FlatTable& table) const {
+    Level l{.size = table.number<int32_t>(1), .is_dense = table.number<int8_t>(0) == 0};
+    if (l.is_dense) return l;
+    l.segments = numbers(table, 2, t_);
+    l.indices = numbers(table, 4, t_);
+    return l;
+  }
+
+  /// Visits everything below entry number `entry` of the level before.
+  void visit(size_t depth, int64_t entry) {
+    if (--budget_ < 0) fail(t_, "it has more elements than it says");
+    if (depth == levels_.size()) return keep(entry);
+    const Level& l = levels_[depth];
+    int64_t first = 0, last = l.size;
+    if (!l.is_dense) {
+      if (entry + 1 >= std::ssize(l.segments)) fail(t_, "an axis has too few segments");
+      first = l.segments[static_cast<size_t>(entry)], last = l.segments[static_cast<size_t>(entry) + 1];
+      if (first < 0 || last < first || last > std::ssize(l.indices)) fail(t_, cat("a segment ends at ", last));
+    }
+    for (int64_t i = first; i < last; ++i) {
+      int64_t step = (l.is_dense ? i : l.indices[static_cast<size_t>(i)]) * l.stride;
+      at_[static_cast<size_t>(l.axis)] += step;
+      visit(depth + 1, l.is_dense ? entry * l.size + i : i);
+      at_[static_cast<size_t>(l.axis)] -= step;
+    }
+  }
+
+  void keep(int64_t entry) {
+    int64_t place = 0;
+    for (size_t a = 0; a < at_.size(); ++a) {
+      if (at_[a] < 0 || at_[a] >= t_.dims[a]) return;  // a block may reach past the end
+      place = place * t_.dims[a] + at_[a];
+    }
+    size_t from = static_cast<size_t>(entry) * width_;
+    if (from + width_ > t_.data->size()) fail(t_, "it has fewer elements than its indices name");
+    std::memcpy(out_.data() + static_cast<size_t>(place) * width_, t_.data->data() + from, width_);
+  }
+
+  const LiteTensor& t_;
+  size_t width_;
+  int64_t budget_ = 0;
+  std::vector<Level> levels_ = {};
+  std::vector<int64_t> at_ = {};
+  std::vector<std::byte> out_ = {};
+};
+
+}  // namespace
+
+Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor) {
+  auto type = lite_type(tensor.code);
+  if (!type || bits(*type) < 8) fail(tensor, "elements of this type cannot be sparse");
+  if (element_count(tensor.dims) > (int64_t{1} << 31)) fail(tensor, "it is too large");
+  return Bytes(Walk(sparsity, tensor, static_cast<size_t>(bits(*type)) / 8).run());
+}
+
+}  // namespace weft::tensorflow

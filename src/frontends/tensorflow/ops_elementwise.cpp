@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that are formulas of their operands, element by element.
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/tensorflow/activation.h"
+#include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/complex.h"
+
+namespace weft::tensorflow {
+
+using namespace frontend;
+
+Expr activated(Call& c, Expr y) {
+  switch (int64_t kind = c.integer("activation", 0)) {
+    case 0: return y;
+    case 1: return relu(y);
+    case 2: return min(max(y, -1), 1);
+    case 3: return min(relu(y), 6);
+    case 4: return tanh(y);
+    default: c.unsupported(cat("with activation ", kind, " is not supported"));
+  }
+}
+
+namespace {
+
+void expect_same_types(Call& c) {
+  for (size_t i = 1; i < c.input_count(); ++i) {
+    if (c.input(i).dtype() != c.input(0).dtype())
+      c.fail("E141", cat("has operands of ", c.input(0).dtype(), " and ", c.input(i).dtype()));
+  }
+}
+
+template <Fn fn>
+Values of_one(Call& c) {
+  c.expect_inputs(1, 1);
+  return {apply(fn, c.input(0))};
+}
+
+template <Fn fn>
+Values of_two(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  c.ignore("pot_scale_int16");  // says that scales are powers of two, which they say themselves
+  return {activated(c, apply(fn, c.input(0), c.input(1)))};
+}
+
+Values not_equal(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  return {!equal(c.input(0), c.input(1))};
+}
+
+/// Rounded down; whole numbers without a way through floats.
+Values floor_div(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  Expr x = c.input(0), y = c.input(1), quotient = x / y;
+  if (is_float(x.dtype())) return {floor(quotient)};
+  if (is_unsigned_integer(x.dtype())) return {quotient};
+  Expr is_above = !equal(apply(Fn::fmod, x, y), 0) & !equal(x < 0, y < 0);
+  return {select(is_above, quotient - 1, quotient)};
+}
+
+Values squared_difference(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr difference = c.input(0) - c.input(1);
+  return {difference * difference};
+}
+
+Values square(Call& c) { return {c.input(0) * c.input(0)}; }
+
+Values clamped(Call& c, double low, double high) {
+  c.expect_inputs(1, 1);
+  return {min(max(c.input(0), low), high)};
+}
+
+Values leaky_relu(Call& c) {
+  Expr x = c.input(0);
+  return {select(x < 0, x * c.number("alpha", 0.2), x)};
+}
+
+Values prelu(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  return {select(x < 0, x * c.input(1), x)};
+}
+
+Values elu(Call& c) {
+  Expr x = c.input(0);
+  return {select(x < 0, expm1(x), x)};
+}
+
+Values hard_swish(Call& c) {
+  Expr x = c.input(0);
+  return {x * min(relu(x + 3), 6) / 6};
+}
+
+Values gelu_of(Call& c) {
+  Expr x = c.input(0);
+  return {c.flag("approximate") ? tanh_gelu(x) : gelu(x)};
+}
+
+/// A condition that is a vector chooses whole rows.
+Values select_rows(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr condition = c.input(0), x = c.input(1);
+  if (condition.rank() == 1 && x.rank() > 1) condition = along(condition, 0, x.rank());
+  return {select(condition, x, c.input(2))};
+}
+
+Values select_any(Call& c) {
+  c.expect_inputs(3, 3);
+  return {select(c.input(0), c.input(1), c.input(2))};
+}
+
+Values cast(Call& c) {
+  c.expect_inputs(1, 1);
+  c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands say these
+  DType to = c.output_type();
+  Expr x = c.has_parts(0) ? part_of(c.input(0), 0) : c.input(0);
+  if (is_complex(to) || to == DType::string) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
+  return {convert(x, to)};
+}
+
+Values add_n(Call& c) {
+  Expr sum = c.input(0);
+  for (size_t i = 1; i < c.input_count(); ++i) sum = sum + c.input(i);
+  return {sum};
+}
+
+/// What quantised operands are read as and results are written as is done around the operator.
+Values requantized(Call& c) {
+  c.expect_inputs(1, 1);
+  bool is_float_now = is_float(c.input(0).dtype());
+  return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
+}
+
+/// Rounded to 2^bits steps from min to max, of which one is 0.
+Values fake_quant(Call& c) {
+  double low = c.number("min", 0), high = c.number("max", 0);
+  int64_t bits = c.integer("num_bits", 8);
+  if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))
+    c.fail("E145", cat("has ", bits, " bits and the range ", low, " to ", high));
+  double first = c.flag("narrow_range") ? 1 : 0, last = std::ldexp(1.0, static_cast<int>(bits)) - 1;
+  float scale = static_cast<float>((high - low) / (last - first));
+  double zero = std::clamp(std::round(first - low / scale), first, last);
+  float least = static_cast<float>((first - zero) * scale), most = static_cast<float>((last - zero) * scale);
+  Expr x = min(max(c.input(0), least), most) - least;
+  return {floor(x / scale + 0.5) * scale + least};
+}
+
+Values right_shift(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  Expr places = c.input(1);
+  double most = bits(places.dtype()) - 1;
+  return {apply(Fn::shift_right, c.input(0), min(max(places, 0), most))};
+}
+
+Values zeros_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 0)}; }
+
+constexpr Operator table[] = {
+    {"ADD", "", of_two<Fn::add>},
+    {"SUB", "", of_two<Fn::sub>},
+    {"MUL", "", of_two<Fn::mul>},
+    {"DIV", "", of_two<Fn::div>},
+    {"FLOOR_DIV", "", floor_div},
+    {"FLOOR_MOD", "", of_two<Fn::floor_mod>},
+    {"POW", "", of_two<Fn::pow>, "whole numbers"},
+    {"MAXIMUM", "", of_two<Fn::max>},
+    {"MINIMUM", "", of_two<Fn::min>},
+    {"ATAN2", "", of_two<Fn::atan2>},
+    {"SQUARED_DIFFERENCE", "", squared_difference},
+    {"EQUAL", "", of_two<Fn::equal>, "texts"},
+    {"NOT_EQUAL", "", not_equal, "texts"},
+    {"LESS", "", of_two<Fn::less>},
+    {"LESS_EQUAL", "", of_two<Fn::less_equal>},
+    {"GREATER", "", of_two<Fn::greater>},
+    {"GREATER_EQUAL", "", of_two<Fn::greater_equal>},
+    {"LOGICAL_AND", "", of_two<Fn::logical_and>},
+    {"LOGICAL_OR", "", of_two<Fn::logical_or>},
+    {"BITWISE_XOR", "", of_two<Fn::bit_xor>},
+    {"RIGHT_SHIFT", "", right_shift},
+    {"LOGICAL_NOT", "", of_one<Fn::logical_not>},
+    {"ABS", "", of_one<Fn::abs>},
+    {"NEG", "", of_one<Fn::neg>},
+    {"SIGN", "", of_one<Fn::sign>},
+    {"SQRT", "", of_one<Fn::sqrt>},
+    {"RSQRT", "", of_one<Fn::rsqrt>},
+    {"EXP", "", of_one<Fn::exp>},
+    {"LOG", "", of_one<Fn::log>},
+    {"SIN", "", of_one<Fn::sin>},
+    {"COS", "", of_one<Fn::cos>},
+    {"TANH", "", of_one<Fn::tanh>},
+    {"LOGISTIC", "", of_one<Fn::sigmoid>},
+    {"FLOOR", "", of_one<Fn::floor>},
+    {"CEIL", "", of_one<Fn::ceil>},
+    {"ROUND", "", of_one<Fn::round>},
+    {"RELU", "", of_one<Fn::relu>},
+    {"RELU6", "", [](Call& c) { return clamped(c, 0, 6); }},
+    {"RELU_N1_TO_1", "", [](Call& c) { return clamped(c, -1, 1); }},
+    {"RELU_0_TO_1", "", [](Call& c) { return clamped(c, 0, 1); }},
+    {"SQUARE", "", square},
+    {"LEAKY_RELU", "", leaky_relu},
+    {"PRELU", "", prelu},
+    {"ELU", "", elu},
+    {"HARD_SWISH", "", hard_swish},
+    {"GELU", "", gelu_of},
+    {"SELECT", "", select_rows},
+    {"SELECT_V2", "", select_any},
+    {"CAST", "", cast, "to complex numbers", Steps::counted, true},
+    {"ADD_N", "", add_n},
+    {"DEQUANTIZE", "", requantized},
+    {"QUANTIZE", "", requantized},
+    {"FAKE_QUANT", "", fake_quant},
+    {"ZEROS_LIKE", "", zeros_like},
+};
+
+}  // namespace
+
+std::span<const Operator> elementwise_operators() { return table; }
+
+}  // namespace weft::tensorflow

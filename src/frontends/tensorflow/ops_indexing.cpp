@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and writes at positions that data gives, and sampling of pictures.
+#include "frontends/common/indexing.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "frontends/common/resize.h"
+#include "frontends/common/selection.h"
+#include "frontends/tensorflow/call.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+void expect_positions(Call& c, size_t i) {
+  if (!is_integer(c.input(i).dtype()))
+    c.fail("E141", cat("needs whole numbers as input ", i, ", has ", c.input(i).dtype()));
+}
+
+/// Slices along an axis; the first `batch_dims` axes of x and of the positions go together.
+Values gather_op(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_positions(c, 1);
+  Expr x = c.input(0), index = c.input(1);
+  int64_t axis = c.axis(c.integer("axis", 0), x.rank()), batch = c.integer("batch_dims", 0);
+  if (batch < 0) batch += index.rank();
+  if (batch < 0 || batch > axis || batch > index.rank())
+    c.fail("E145", cat("has ", batch, " batch axes before axis ", axis));
+  if (batch == 0) return {gather(x, index, axis)};
+  for (int64_t a = 0; a < batch; ++a) c.require_same(x.dims()[at(a)], index.dims()[at(a)], cat("batch axis ", a));
+  std::vector<int64_t> first(at(x.rank())), order;
+  std::iota(first.begin(), first.end(), 0);
+  std::rotate(first.begin() + batch, first.begin() + axis, first.begin() + axis + 1);
+  Dims pointed = index.dims();
+  pointed.push_back(1);
+  // [batches..., places..., axes before `axis`..., after...]
+  Expr y = gather_nd(transpose(x, first), reshape(index, pointed), batch);
+  order.resize(at(y.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + batch, order.begin() + index.rank(), order.begin() + index.rank() + axis - batch);
+  return {transpose(y, order)};
+}
+
+Values gather_nd_op(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_positions(c, 1);
+  return {gather_nd(c.input(0), c.input(1))};
+}
+
+/// Rows of a table by their numbers.
+Values embedding_lookup(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_positions(c, 0);
+  return {gather(c.input(1), c.input(0))};
+}
+
+/// Zeros of the sizes in input 2, with updates added where positions meet.
+Values scatter_nd_op(Call& c) {
+  c.expect_inputs(3, 3);
+  expect_positions(c, 0);
+  Expr updates = c.input(1);
+  return {scatter_nd(full(c, updates.dtype(), c.sizes(2), 0), c.input(0), updates, ScatterFn::add)};
+}
+
+/// Sums (products ...) of the slices that have the same number; negative numbers are left out.
+template <ScatterFn fn>
+Values segments(Call& c) {
+  c.expect_inputs(3, 3);
+  expect_positions(c, 1);
+  Expr x = c.input(0), ids = c.input(1);
+  Dims counts = c.sizes(2);
+  if (counts.size() != 1) c.fail("E140", cat("needs one number of segments, has ", counts));
+  int64_t inner = ids.rank();
+  if (inner > x.rank()) c.fail("E151", cat("has numbers ", ids.value.shape(), " for ", x.value.shape()));
+  for (int64_t a = 0; a < inner; ++a) c.require_same(x.dims()[at(a)], ids.dims()[at(a)], cat("axis ", a));
+  Dims rest(x.dims().begin() + inner, x.dims().end()), rows = rest, all = rest;
+  Dim places = ids.value.shape().elements();
+  rows.insert(rows.begin(), places), all.insert(all.begin(), counts[0] + 1);
+  double first = fn == ScatterFn::mul ? 1 : 0;
+  Expr start = full(c, x.dtype(), all, first);
+  if (fn == ScatterFn::max || fn == ScatterFn::min) {
+    Expr none = full(c, x.dtype(), {0}, 0);  // the extreme of the type is what nothing gives
+    start = broadcast(reduce(fn == ScatterFn::max ? ReduceFn::max : ReduceFn::min, none, {0}, false), all);
+    if (is_float(x.dtype())) {
+      double most = x.dtype() == DType::f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+      start = full(c, x.dtype(), all, fn == ScatterFn::max ? -most : most);
+    }
+  }
+  Expr wide = reshape(convert(ids, DType::i64), {places, 1});
+  Expr sums = scatter_nd(start, select(wide < 0, scalar(c, counts[0]), wide), reshape(x, rows), fn);
+  return {slice(sums, 0, 0, counts[0])};
+}
+
+Values one_hot(Call& c) {
+  c.expect_inputs(4, 4);
+  expect_positions(c, 0);
+  Expr index = convert(c.input(0), DType::i64);
+  Dims depth = c.sizes(1);
+  if (depth.size() != 1) c.fail("E140", cat("needs one depth, has ", depth));
+  int64_t axis = c.axis(c.integer("axis", 0), index.rank() + 1);
+  Dims dims = index.dims();
+  dims.insert(dims.begin() + axis, 1);
+  Expr is_on = equal(along(iota(c, depth[0]), axis, std::ssize(dims)), reshape(index, dims));
+  return {select(is_on, reshape(c.input(2), {}), reshape(c.input(3), {}))};
+}
+
+/// Coordinates of the elements that are not zero, [count, rank].
+Values where(Call& c) {
+  c.expect_inputs(1, 1);
+  Expr x = c.input(0);
+  if (x.rank() == 0) c.unsupported("of a scalar is not supported");
+  return {convert(transpose(nonzero(x), {1, 0}), c.output_type())};
+}
+
+/// x with a block written at a position that data gives, moved so that the block fits.
+Values dynamic_update_slice(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = c.input(0), update = c.input(1), start = c.flat(2);
+  if (update.rank() != x.rank() || x.rank() == 0)
+    c.fail("E151", cat("writes ", update.value.shape(), " into ", x.value.shape()));
+  Values coordinates;
+  Dims block = update.dims();
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    GuardCollector guards(c.module());
+    require_less_equal(block[at(a)], x.dims()[at(a)], "DYNAMIC_UPDATE_SLICE: the block and what it is written into");
+    Expr first = min(max(slice(start, 0, a, 1), 0), sizes(c, {x.dims()[at(a)] - block[at(a)]}));
+    Dims column = block;
+    column.push_back(1);
+    coordinates.push_back(reshape(broadcast(along(iota(c, block[at(a)]) + first, a, x.rank()), block), column));
+  }
+  return {scatter_nd(x, concat(c, coordinates, x.rank()), update)};
+}
+
+Values resize(Call& c, ResizeMode mode) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 4);
+  c.ignore("new_height"), c.ignore("new_width");  // input 1 says these
+  Expr x = c.input(0);
+  Dims size = c.sizes(1);
+  if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
+  bool is_aligned = c.flag("align_corners"), is_half = c.flag("half_pixel_centers");
+  if (is_aligned && is_half) c.fail("E145", "has both align_corners and half_pixel_centers");
+  Resizing resizing(x);
+  resizing.op.mode = mode;
+  resizing.op.coordinates = is_aligned ? ResizeCoordinates::align_corners
+                            : is_half  ? ResizeCoordinates::half_pixel
+                                       : ResizeCoordinates::asymmetric;
+  // Halves go up; without both the position is cut.
+  resizing.op.nearest = is_aligned || is_half ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
+  resizing.set_sizes({1, 2}, size);
+  return {resizing.result()};
+}
+
+constexpr Operator table[] = {
+    {"GATHER", "", gather_op, "", Steps::moved},
+    {"GATHER_ND", "", gather_nd_op, "", Steps::moved},
+    {"EMBEDDING_LOOKUP", "", embedding_lookup},
+    {"SCATTER_ND", "", scatter_nd_op},
+    {"UNSORTED_SEGMENT_SUM", "", segments<ScatterFn::add>},
+    {"UNSORTED_SEGMENT_PROD", "", segments<ScatterFn::mul>},
+    {"UNSORTED_SEGMENT_MAX", "", segments<ScatterFn::max>},
+    {"UNSORTED_SEGMENT_MIN", "", segments<ScatterFn::min>},
+    {"ONE_HOT", "", one_hot},
+    {"WHERE", "", where},
+    {"DYNAMIC_UPDATE_SLICE", "", dynamic_update_slice, "", Steps::moved},
+    {"RESIZE_BILINEAR", "", [](Call& c) { return resize(c, ResizeMode::linear); }},
+    {"RESIZE_NEAREST_NEIGHBOR", "", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+};
+
+}  // namespace
+
+std::span<const Operator> indexing_operators() { return table; }
+
+}  // namespace weft::tensorflow

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that move elements, and those that make constants and sizes.
+#include <algorithm>
+#include <numeric>
+
+#include "frontends/common/create.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/views.h"
+#include "frontends/tensorflow/activation.h"
+#include "frontends/tensorflow/call.h"
+#include "ir/core_ops.h"
+#include "ops/views.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+Values reshape_op(Call& c) {
+  c.expect_inputs(1, 2);
+  Expr x = c.input(0);
+  std::vector<int64_t> given = c.integers("new_shape");
+  if (c.has_input(1)) return {reshape_to(x, c.sizes_for(x, 1))};
+  if (given == std::vector<int64_t>{0}) given.clear();  // how old converters wrote a scalar
+  return {reshape_to(x, Dims(given.begin(), given.end()))};
+}
+
+Values transpose_op(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  std::vector<int64_t> order = c.numbers(1);
+  for (int64_t& a : order) a = c.axis(a, x.rank());
+  if (std::ssize(c.axes(order, x.rank())) != x.rank())
+    c.fail("E143", cat("permutes ", order.size(), " axes of ", x.value.shape()));
+  return {transpose(x, order)};
+}
+
+Values concatenation(Call& c) {
+  if (c.input_count() == 0) c.fail("E140", "needs at least one input");
+  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
+  return {activated(c, concat(c, c.inputs(), axis))};
+}
+
+Values pack(Call& c) {
+  if (c.input_count() == 0) c.fail("E140", "needs at least one input");
+  if (c.integer("values_count", 0) != std::ssize(c.inputs()))
+    c.fail("E140", cat("packs ", c.integer("values_count", 0), " values, has ", c.input_count()));
+  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank() + 1);
+  Values parts;
+  for (size_t i = 0; i < c.input_count(); ++i) {
+    Dims dims = c.input(i).dims();
+    dims.insert(dims.begin() + std::min(axis, std::ssize(dims)), 1);
+    parts.push_back(reshape(c.input(i), dims));
+  }
+  return {concat(c, parts, axis)};
+}
+
+Values unpack(Call& c) {
+  Expr x = c.input(0);
+  int64_t axis = c.axis(c.integer("axis", 0), x.rank()), count = c.integer("num", 0);
+  if (count != static_cast<int64_t>(c.output_count()))
+    c.fail("E140", cat("unpacks ", count, " values, has ", c.output_count(), " outputs"));
+  c.require_same(x.dims()[at(axis)], count, "size of the axis that is unpacked");
+  Dims dims = x.dims();
+  dims.erase(dims.begin() + axis);
+  Values parts;
+  for (int64_t i = 0; i < count; ++i) parts.push_back(reshape(slice(x, axis, i, 1), dims));
+  return parts;
+}
+
+/// Equal parts; the axis is input 0.
+Values split_op(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(1);
+  int64_t axis = c.axis(c.number_of(0), x.rank()), count = c.integer("num_splits", 0);
+  if (count < 1 || count != static_cast<int64_t>(c.output_count()))
+    c.fail("E140", cat("splits into ", count, " parts, has ", c.output_count(), " outputs"));
+  Dim size = x.dims()[at(axis)], each = floordiv(size, count);
+  c.require_same(each * count, size, "parts and the axis that is split");
+  return split(x, axis, Dims(at(count), each));
+}
+
+/// Parts of the sizes in input 1, of which one may be -1.
+Values split_v(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = c.input(0);
+  int64_t axis = c.axis(c.number_of(2), x.rank());
+  Dims parts = c.sizes(1, -1);
+  if (c.integer("num_splits", 0) != std::ssize(parts) || parts.size() != c.output_count())
+    c.fail("E140", cat("splits into ", parts.size(), " parts, has ", c.output_count(), " outputs"));
+  Dim rest = x.dims()[at(axis)];
+  auto open = std::ranges::find(parts, Dim(-1));
+  for (const Dim& part : parts) rest = rest - part;
+  if (open != parts.end()) *open = rest - 1;
+  return split(x, axis, parts);
+}
+
+Values squeeze(Call& c) {
+  Expr x = c.input(0);
+  auto given = c.integers("squeeze_dims");
+  auto axes = c.axes(given, x.rank());
+  Dims dims;
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    const Dim& size = x.dims()[at(a)];
+    bool goes = std::ranges::binary_search(axes, a) || (axes.empty() && known_equal(size, 1));
+    if (axes.empty() && !size.is_constant())
+      c.unsupported(cat("of all axes of size 1 needs fixed sizes, has ", x.value.shape()));
+    if (!goes) dims.push_back(size);
+    else c.require_same(size, 1, cat("axis ", a, ", which is removed"));
+  }
+  return {reshape(x, dims)};
+}
+
+Values expand_dims(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  Dims dims = x.dims();
+  dims.insert(dims.begin() + c.axis(c.number_of(1), x.rank() + 1), 1);
+  return {reshape(x, dims)};
+}
+
+Values tile_op(Call& c) {
+  c.expect_inputs(2, 2);
+  return {tile(c.input(0), c.sizes(1))};
+}
+
+/// Pads in input 1, [rank, 2].
+struct Pads {
+  Dims before, after;
+};
+Pads pads_of(Call& c, size_t input, int64_t rank) {
+  Dims all = c.sizes(input);
+  if (std::ssize(all) != 2 * rank) c.fail("E151", cat("has ", all.size(), " pads for ", rank, " axes"));
+  Pads pads;
+  for (size_t i = 0; i < all.size(); i += 2) pads.before.push_back(all[i]), pads.after.push_back(all[i + 1]);
+  return pads;
+}
+
+Values pad_op(Call& c) {
+  c.expect_inputs(2, 3);
+  Expr x = c.input(0);
+  Pads pads = pads_of(c, 1, x.rank());
+  return {
+      pad(x, pads.before, pads.after, PadMode::constant, c.has_input(2) ? Value(reshape(c.input(2), {})) : Value())};
+}
+
+/// Mode 0 leaves the border itself out of the mirror, mode 1 repeats it.
+Values mirror_pad(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  Pads pads = pads_of(c, 1, x.rank());
+  int64_t mode = c.integer("mode", 0);
+  if (mode == 0) return {pad(x, pads.before, pads.after, PadMode::reflect)};
+  if (mode != 1) c.fail("E145", cat("mode ", mode, " is not 0 (reflect) or 1 (symmetric)"));
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    const Dim& before = pads.before[at(a)];
+    const Dim& after = pads.after[at(a)];
+    if (known_equal(before, 0) && known_equal(after, 0)) continue;
+    Dim size = x.dims()[at(a)];
+    Expr back = reversed(x, a);
+    x = concat(c, {slice(back, a, size - before, before), x, slice(back, a, 0, after)}, a);
+  }
+  return {x};
+}
+
+Values slice_op(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = c.input(0);
+  Expr wanted = c.flat(2);
+  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // -1 is what is left, wherever the run says so
+    wanted = select(equal(wanted, -1), sizes(c, x.dims()) - c.flat(1), wanted);
+  Dims starts = c.sizes(1), counts = sizes_in(c.module(), wanted, known_contents(wanted) ? -1 : 0);
+  if (std::ssize(starts) != x.rank() || std::ssize(counts) != x.rank())
+    c.fail("E151", cat("has ", starts.size(), " starts and ", counts.size(), " sizes for ", x.value.shape()));
+  for (int64_t a = 0; a < x.rank(); ++a) {
+    Dim size = x.dims()[at(a)], count = counts[at(a)] == Dim(-1) ? size - starts[at(a)] : counts[at(a)];
+    GuardCollector guards(c.module());
+    require_less_equal(starts[at(a)] + count, size, "SLICE: the end of the part and the axis");
+    x = slice(x, a, starts[at(a)], count);
+  }
+  return {x};
+}
+
+/// One entry of a strided slice: bits of the masks at its place.
+struct StridedSlice {
+  int64_t begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask;
+  static bool bit(int64_t mask, size_t i) { return (mask >> i) & 1; }
+};
+
+/// Element i of a vector that only the run tells.
+Expr element(Expr x, size_t i) { return slice(x, 0, static_cast<int64_t>(i), 1); }
+
+class StridedSlicing {
+ public:
+  explicit StridedSlicing(Call& c)
+      : c_(c),
+        mask_{c.integer("begin_mask", 0), c.integer("end_mask", 0), c.integer("ellipsis_mask", 0),
+              c.integer("new_axis_mask", 0), c.integer("shrink_axis_mask", 0)},
+        is_offset_(c.flag("offset")),
+        begin_(c.flat(1)),
+        end_(is_offset_ ? begin_ + c.flat(2) : c.flat(2)),
+        starts_(partly_known_contents(begin_)),
+        ends_(partly_known_contents(end_)),
+        steps_(c.numbers(3)),
+        x_(c.input(0)) {
+    if (starts_.size() != steps_.size() || ends_.size() != steps_.size() || steps_.size() > 32)
+      c.fail("E140", cat("has ", starts_.size(), " starts, ", ends_.size(), " ends and ", steps_.size(), " steps"));
+  }
+
+  Values run() {
+    int64_t named = 0;
+    for (size_t i = 0; i < steps_.size(); ++i) named += !is_ellipsis(i) && !is_new(i);
+    int64_t axis = 0, rest = x_.rank() - named;
+    if (rest < 0) c_.fail("E151", cat("names ", named, " axes of ", x_.value.shape()));
+    std::vector<int64_t> shape;  // axes of the cut value, -1 for a new one
+    bool has_ellipsis = false;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (is_ellipsis(i)) {
+        if (std::exchange(has_ellipsis, true)) c_.fail("E145", "has two ellipses");
+        for (int64_t k = 0; k < rest; ++k) shape.push_back(axis++);
+      } else if (is_new(i)) {
+        shape.push_back(-1);
+      } else if (StridedSlice::bit(mask_.shrink_axis_mask, i)) {
+        pick(i, axis++);
+      } else {
+        cut_axis(i, axis);
+        shape.push_back(axis++);
+      }
+    }
+    while (axis < x_.rank()) shape.push_back(axis++);
+    Expr y = cut(x_, cuts_);
+    Dims dims;
+    for (int64_t a : shape) dims.push_back(a < 0 ? Dim(1) : y.dims()[at(a)]);
+    return {reshape(y, dims)};
+  }
+
+ private:
+  bool is_ellipsis(size_t i) const { return StridedSlice::bit(mask_.ellipsis_mask, i); }
+  bool is_new(size_t i) const { return !is_ellipsis(i) && StridedSlice::bit(mask_.new_axis_mask, i); }
+
+  /// One element of an axis, whose size becomes 1.
+  void pick(size_t i, int64_t axis) {
+    if (steps_[i] < 1) c_.fail("E145", cat("has a step of ", steps_[i], " along an axis that is removed"));
+    Expr place = element(begin_, i);
+    bool is_first = StridedSlice::bit(mask_.begin_mask, i);
+    auto start = is_first ? std::optional<Dim>(0) : starts_[i];
+    if (!start || !start->is_constant()) {
+      x_ = gather(x_, place, axis);
+      return;
+    }
+    Dim size = x_.dims()[at(axis)], from = start->value() < 0 ? size + *start : *start;
+    GuardCollector guards(c_.module());
+    require_less_equal(0, from, "STRIDED_SLICE: an element before the first");
+    require_less_equal(from + 1, size, "STRIDED_SLICE: an element and its axis");
+    x_ = slice(x_, axis, from, 1);
+  }
+
+  void cut_axis(size_t i, int64_t axis) {
+    int64_t step = steps_[i];
+    if (step == 0) c_.fail("E145", "has a step of 0");
+    Cut cut{.axis = axis, .step = step};
+    if (StridedSlice::bit(mask_.begin_mask, i)) cut.start = step > 0 ? 0 : INT64_MAX;
+    else cut.start = starts_[i], cut.start_data = element(begin_, i);
+    if (StridedSlice::bit(mask_.end_mask, i)) cut.end = step > 0 ? INT64_MAX : -INT64_MAX;
+    else cut.end = ends_[i], cut.end_data = element(end_, i);
+    cuts_.push_back(cut);
+  }
+
+  Call& c_;
+  StridedSlice mask_;
+  bool is_offset_;
+  Expr begin_, end_;
+  std::vector<std::optional<Dim>> starts_, ends_;
+  std::vector<int64_t> steps_;
+  Expr x_;
+  std::vector<Cut> cuts_ = {};
+};
+
+Values strided_slice(Call& c) {
+  c.expect_inputs(4, 4);
+  return StridedSlicing(c).run();
+}
+
+Values shape_of(Call& c) {
+  c.ignore("out_type");
+  return {convert(sizes(c, c.input(0).dims()), c.output_type())};
+}
+
+Values rank_of(Call& c) { return {number(c, c.output_type(), static_cast<double>(c.input(0).rank()))}; }
+
+Values fill(Call& c) {
+  c.expect_inputs(2, 2);
+  return {broadcast(reshape(c.input(1), {}), c.sizes(0))};
+}
+
+Values range_op(Call& c) {
+  c.expect_inputs(3, 3);
+  auto one = [&](size_t i) { return reshape(c.input(i), {}); };
+  return {range(one(0), one(1), one(2))};
+}
+
+Values broadcast_to(Call& c) {
+  c.expect_inputs(2, 2);
+  return {broadcast(c.input(0), c.sizes(1))};
+}
+
+/// The sizes that two shapes are broadcast to.
+Values broadcast_args(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr a = c.flat(0), b = c.flat(1);
+  int64_t rank = std::max(a.dims()[0].value(), b.dims()[0].value());
+  auto widened = [&](Expr dims) {
+    Dim ones = rank - dims.dims()[0].value();
+    return concat(c, {full(c, DType::i64, {ones}, 1), dims}, 0);
+  };
+  a = widened(a), b = widened(b);
+  return {convert(select(equal(a, 1), b, a), c.output_type())};
+}
+
+Values reverse(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  for (int64_t a : c.axes_in(1, x.rank())) x = reversed(x, a);
+  return {x};
+}
+
+Values reverse_sequence(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  int64_t time = c.axis(c.integer("seq_dim", 0), x.rank()), batch = c.axis(c.integer("batch_dim", 0), x.rank());
+  return {reverse_rows(x, convert(c.input(1), DType::i64), batch, time)};
+}
+
+int64_t block_size(Call& c) {
+  c.expect_rank(0, 4);
+  int64_t block = c.integer("block_size", 0);
+  if (block < 1 || block > INT16_MAX) c.fail("E145", cat("has blocks of ", block));
+  return block;
+}
+
+Values space_to_depth_op(Call& c) {
+  int64_t b = block_size(c);
+  Expr x = c.input(0);
+  Dims d = x.dims();
+  Dim h = floordiv(d[1], b), w = floordiv(d[2], b);
+  c.require_same(h * b, d[1], "blocks and the height"), c.require_same(w * b, d[2], "blocks and the width");
+  return {reshape(transpose(reshape(x, {d[0], h, b, w, b, d[3]}), {0, 1, 3, 2, 4, 5}), {d[0], h, w, d[3] * (b * b)})};
+}
+
+Values depth_to_space_op(Call& c) {
+  int64_t b = block_size(c);
+  Expr x = c.input(0);
+  Dims d = x.dims();
+  Dim depth = floordiv(d[3], b * b);
+  c.require_same(depth * (b * b), d[3], "blocks and the channels");
+  return {reshape(transpose(reshape(x, {d[0], d[1], d[2], b, b, depth}), {0, 1, 3, 2, 4, 5}),
+                  {d[0], d[1] * b, d[2] * b, depth})};
+}
+
+std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
+  c.expect_inputs(3, 3);
+  std::vector<int64_t> block = c.numbers(1);
+  bool is_bad = std::ranges::any_of(block, [](int64_t b) { return b < 1 || b > INT32_MAX; });
+  if (is_bad || std::ssize(block) >= rank) c.fail("E145", cat("has blocks of ", block, " for rank ", rank));
+  return block;
+}
+
+/// Blocks of the axes behind the first become batches, after padding.
+Values space_to_batch(Call& c) {
+  Expr x = c.input(0);
+  auto block = blocks_of(c, x.rank());
+  Pads pads = pads_of(c, 2, std::ssize(block));
+  Dims before(x.dims().size(), 0), after = before;
+  std::ranges::copy(pads.before, before.begin() + 1), std::ranges::copy(pads.after, after.begin() + 1);
+  x = pad(x, before, after);
+  Dims split = {x.dims()[0]}, joined = {x.dims()[0]};
+  std::vector<int64_t> inside, outside = {0};
+  for (size_t i = 0; i < block.size(); ++i) {
+    Dim count = floordiv(x.dims()[i + 1], block[i]);
+    c.require_same(count * block[i], x.dims()[i + 1], "blocks and a padded axis");
+    outside.push_back(std::ssize(split)), inside.push_back(std::ssize(split) + 1);
+    split.insert(split.end(), {count, block[i]});
+    joined[0] = joined[0] * block[i], joined.push_back(count);
+  }
+  for (size_t a = block.size() + 1; a < x.dims().size(); ++a) {
+    outside.push_back(std::ssize(split));
+    split.push_back(x.dims()[a]), joined.push_back(x.dims()[a]);
+  }
+  inside.insert(inside.end(), outside.begin(), outside.end());
+  return {reshape(transpose(reshape(x, split), inside), joined)};
+}
+
+/// The way back; what lies outside of the crops remains.
+Values batch_to_space(Call& c) {
+  Expr x = c.input(0);
+  auto block = blocks_of(c, x.rank());
+  Pads crops = pads_of(c, 2, std::ssize(block));
+  int64_t all = std::accumulate(block.begin(), block.end(), int64_t{1}, std::multiplies<>());
+  Dim batch = floordiv(x.dims()[0], all);
+  c.require_same(batch * all, x.dims()[0], "blocks and the batch");
+  int64_t blocks = std::ssize(block);
+  Dims split(block.begin(), block.end()), joined = {batch};
+  split.push_back(batch);
+  std::vector<int64_t> order = {blocks};
+  for (int64_t i = 0; i < blocks; ++i) {
+    order.insert(order.end(), {blocks + 1 + i, i});
+    joined.push_back(x.dims()[at(i + 1)] * block[at(i)]);
+  }
+  for (size_t a = 1; a < x.dims().size(); ++a) split.push_back(x.dims()[a]);
+  for (int64_t a = blocks + 1; a < x.rank(); ++a) {
+    order.push_back(blocks + a);
+    joined.push_back(x.dims()[at(a)]);
+  }
+  x = reshape(transpose(reshape(x, split), order), joined);
+  for (int64_t i = 0; i < blocks; ++i)
+    x = slice(x, i + 1, crops.before[at(i)], x.dims()[at(i + 1)] - crops.before[at(i)] - crops.after[at(i)]);
+  return {x};
+}
+
+/// A sparse constant, whose zeros the reader has written out.
+Values densify(Call& c) {
+  if (!c.constant(0)) c.unsupported("of a value that is not constant is not supported");
+  return {c.input(0)};
+}
+
+constexpr Operator table[] = {
+    {"RESHAPE", "", reshape_op, "", Steps::moved},
+    {"TRANSPOSE", "", transpose_op, "", Steps::moved},
+    {"CONCATENATION", "", concatenation, "", Steps::moved},
+    {"PACK", "", pack, "", Steps::moved},
+    {"UNPACK", "", unpack, "", Steps::moved},
+    {"SPLIT", "", split_op, "", Steps::moved},
+    {"SPLIT_V", "", split_v, "", Steps::moved},
+    {"SQUEEZE", "", squeeze, "open sizes without squeeze_dims", Steps::moved},
+    {"EXPAND_DIMS", "", expand_dims, "", Steps::moved},
+    {"TILE", "", tile_op, "", Steps::moved},
+    {"PAD", "", pad_op},
+    {"PADV2", "", pad_op},
+    {"MIRROR_PAD", "", mirror_pad, "", Steps::moved},
+    {"SLICE", "", slice_op, "", Steps::moved},
+    {"STRIDED_SLICE", "", strided_slice, "steps that are not constant", Steps::moved},
+    {"SHAPE", "", shape_of, "", Steps::kept},
+    {"RANK", "", rank_of, "", Steps::kept},
+    {"FILL", "", fill},
+    {"RANGE", "", range_op},
+    {"BROADCAST_TO", "", broadcast_to, "", Steps::moved},
+    {"BROADCAST_ARGS", "", broadcast_args},
+    {"REVERSE_V2", "", reverse, "", Steps::moved},
+    {"REVERSE_SEQUENCE", "", reverse_sequence, "", Steps::moved},
+    {"SPACE_TO_DEPTH", "", space_to_depth_op, "", Steps::moved},
+    {"DEPTH_TO_SPACE", "", depth_to_space_op, "", Steps::moved},
+    {"SPACE_TO_BATCH_ND", "", space_to_batch},
+    {"BATCH_TO_SPACE_ND", "", batch_to_space, "", Steps::moved},
+    {"DENSIFY", "", densify, "values that are not constant", Steps::kept},
+};
+
+}  // namespace
+
+std::span<const Operator> layout_operators() { return table; }
+
+}  // namespace weft::tensorflow

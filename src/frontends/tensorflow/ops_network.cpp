@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution, pooling, products of matrices and what stands beside them. Channels are last.
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/common/norms.h"
+#include "frontends/common/windows.h"
+#include "frontends/tensorflow/activation.h"
+#include "frontends/tensorflow/call.h"
+#include "ops/reduce.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+int64_t at_least_one(Call& c, std::string_view name, int64_t fallback) {
+  int64_t value = c.integer(name, fallback);
+  if (value < 1 || value > INT32_MAX) c.fail("E145", cat(name, " must be 1 to 2^31 - 1, is ", value));
+  return value;
+}
+
+bool is_padded(Call& c) {
+  int64_t kind = c.integer("padding", 0);
+  if (kind != 0 && kind != 1) c.unsupported(cat("with padding ", kind, " is not SAME (0) or VALID (1)"));
+  return kind == 0;
+}
+
+/// Steps and distances along height and width, and the pads for these sizes and the kernel.
+Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool has_dilations) {
+  bool has_depth = spatial.size() == 3;
+  Window window{.kernel = std::move(kernel)};
+  if (has_depth) window.strides.push_back(at_least_one(c, "stride_d", 1));
+  window.strides.insert(window.strides.end(), {at_least_one(c, "stride_h", 1), at_least_one(c, "stride_w", 1)});
+  if (has_dilations) {
+    if (has_depth) window.dilations.push_back(at_least_one(c, "dilation_d_factor", 1));
+    window.dilations.insert(window.dilations.end(),
+                            {at_least_one(c, "dilation_h_factor", 1), at_least_one(c, "dilation_w_factor", 1)});
+  }
+  if (is_padded(c)) pad_same(window, spatial);
+  return window;
+}
+
+Expr biased(Call& c, Expr y, size_t bias) { return c.has_input(bias) ? y + c.input(bias) : y; }
+
+int64_t fixed(Call& c, const Dim& size, std::string_view what) {
+  if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
+  return size.value();
+}
+
+/// x[batch, height, width, in] * w[out, height, width, in / groups].
+Values conv_2d(Call& c) {
+  c.expect_inputs(2, 3);
+  c.expect_rank(0, 4), c.expect_rank(1, 4);
+  c.ignore("quantized_bias_type");
+  Expr x = channels_first(c.input(0)), w = channels_first(c.input(1));
+  int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
+  if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
+  Window window = window_of(c, spatial_dims(x), kernel_of(w, 2), true);
+  return {activated(c, biased(c, channels_last(convolution(x, w, window, std::max<int64_t>(in / each, 1))), 2))};
+}
+
+/// w[1, height, width, in * multiplier].
+Values depthwise_conv_2d(Call& c) {
+  c.expect_inputs(2, 3);
+  c.expect_rank(0, 4), c.expect_rank(1, 4);
+  c.ignore("depth_multiplier");  // sizes say it
+  Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {3, 0, 1, 2});
+  int64_t in = fixed(c, x.dims()[1], "channels"), out = fixed(c, w.dims()[0], "channels of the filter");
+  if (in < 1 || out % in) c.fail("E151", cat("has ", in, " channels and a filter that gives ", out));
+  Window window = window_of(c, spatial_dims(x), kernel_of(w, 2), true);
+  return {activated(c, biased(c, channels_last(convolution(x, w, window, in)), 2))};
+}
+
+Values conv_3d(Call& c) {
+  c.expect_inputs(2, 3);
+  c.expect_rank(0, 5), c.expect_rank(1, 5);
+  Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {4, 3, 0, 1, 2});
+  Window window = window_of(c, spatial_dims(x), kernel_of(w, 3), true);
+  return {activated(c, biased(c, channels_last(convolution(x, w, window)), 2))};
+}
+
+/// x convolved by the transpose of w[out, height, width, in], to the sizes in input 0.
+Values transpose_conv(Call& c) {
+  c.expect_inputs(3, 4);
+  c.expect_rank(1, 4), c.expect_rank(2, 4);
+  c.ignore("quantized_bias_type");
+  Expr x = channels_first(c.input(2)), w = transpose(c.input(1), {3, 0, 1, 2});
+  Dims wanted = c.sizes(0);
+  if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its output, has ", wanted));
+  Dims spatial(wanted.begin() + 1, wanted.begin() + 3), own = spatial_dims(x);
+  // Pads are those of the convolution that goes the other way; what they leave is cut or added behind.
+  Window window = window_of(c, spatial, kernel_of(w, 2), false);
+  Dims ends;
+  if (window.pads_begin.empty()) window.pads_begin = Dims(2, 0);
+  for (size_t a = 0; a < 2; ++a) {
+    GuardCollector guards(c.module());
+    bool is_same = c.integer("padding", 0) == 0;
+    Dim windows = is_same ? ceildiv(spatial[a], window.strides[a])
+                          : floordiv(spatial[a] - window.kernel[a], window.strides[a]) + 1;
+    require_equal(windows, own[a], "TRANSPOSE_CONV: windows of the output and elements of the input");
+    ends.push_back((own[a] - 1) * window.strides[a] + window.kernel[a] - spatial[a] - window.pads_begin[a]);
+  }
+  window.pads_end = ends;
+  Expr y = channels_last(transposed_convolution(x, w, window));
+  c.require_same(y.dims()[0], wanted[0], "rows of the output"), c.require_same(y.dims()[3], wanted[3], "its channels");
+  return {activated(c, biased(c, y, 3))};
+}
+
+Expr pooled(Call& c, PoolFn fn, Expr x) {
+  c.expect_inputs(1, 1);
+  c.expect_rank(0, 4);
+  x = channels_first(x);
+  std::vector<int64_t> kernel = {at_least_one(c, "filter_height", 1), at_least_one(c, "filter_width", 1)};
+  return channels_last(pool(fn, x, window_of(c, spatial_dims(x), kernel, false)));
+}
+
+Values average_pool(Call& c) { return {activated(c, pooled(c, PoolFn::average, c.input(0)))}; }
+Values max_pool(Call& c) { return {activated(c, pooled(c, PoolFn::max, c.input(0)))}; }
+Values l2_pool(Call& c) { return {activated(c, sqrt(pooled(c, PoolFn::average, c.input(0) * c.input(0))))}; }
+
+Expr swapped(Expr x) {
+  std::vector<int64_t> order;
+  for (int64_t a = 0; a < x.rank(); ++a) order.push_back(a);
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transpose(x, order);
+}
+
+/// Rows of w's width times w[out, in]. Bytes of weights beside floats are dequantised.
+Values fully_connected(Call& c) {
+  c.expect_inputs(2, 3);
+  c.expect_rank(1, 2);
+  c.ignore("asymmetric_quantize_inputs"), c.ignore("quantized_bias_type");
+  if (c.integer("weights_format", 0) != 0) c.unsupported("with shuffled weights is not supported");
+  Expr x = c.input(0), w = c.input(1);
+  Dim in = w.dims()[1];
+  if (!c.flag("keep_num_dims")) {
+    auto rows = exact_divide(x.value.shape().elements(), in);
+    x = reshape(x, {rows ? *rows : floordiv(x.value.shape().elements(), in), in});
+  }
+  return {activated(c, biased(c, matmul(x, swapped(w)), 2))};
+}
+
+Values batch_matmul(Call& c) {
+  c.expect_inputs(2, 2);
+  c.ignore("asymmetric_quantize_inputs");
+  Expr x = c.input(0), y = c.input(1);
+  if (x.rank() < 2 || y.rank() < 2)
+    c.fail("E140", cat("needs matrices, has ", x.value.shape(), " and ", y.value.shape()));
+  return {matmul(c.flag("adj_x") ? swapped(x) : x, c.flag("adj_y") ? swapped(y) : y)};
+}
+
+Values softmax(Call& c, bool logarithm) {
+  c.expect_inputs(1, 1);
+  Expr x = c.input(0);
+  if (x.rank() < 1) c.fail("E140", "needs an operand of rank 1 or more");
+  double beta = c.number("beta", 1);
+  if (beta != 1) x = x * beta;
+  return {c.emit(Softmax{.axis = x.rank() - 1, .logarithm = logarithm}, {x})};
+}
+
+/// Rows of channels divided by their length, at least 1e-6.
+Values l2_normalization(Call& c) {
+  Expr x = c.input(0);
+  Expr length = sqrt(reduce(ReduceFn::sum, x * x, {c.axis(-1, x.rank())}));
+  return {activated(c, x / max(length, 1e-6f))};
+}
+
+/// x / (bias + alpha * sum of squares of `radius` channels on both sides)^beta.
+Values local_response_normalization(Call& c) {
+  c.expect_rank(0, 4);
+  Expr x = c.input(0);
+  int64_t radius = c.integer("radius", 5), size = 2 * radius + 1;
+  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
+  Dims d = x.dims();
+  Expr rows = reshape(x * x, {d[0] * d[1] * d[2], 1, 1, d[3]});
+  Window window{.kernel = {1, size}, .pads_begin = {0, radius}, .pads_end = {0, radius}};
+  Expr sums = reshape(pool(PoolFn::average, rows, window, {.count_include_pad = true}), d) * static_cast<double>(size);
+  return {x / pow(sums * c.number("alpha", 1) + c.number("bias", 1), c.number("beta", 0.5))};
+}
+
+constexpr Operator table[] = {
+    {"CONV_2D", "", conv_2d, "open numbers of channels"},
+    {"DEPTHWISE_CONV_2D", "", depthwise_conv_2d, "open numbers of channels"},
+    {"CONV_3D", "", conv_3d},
+    {"TRANSPOSE_CONV", "", transpose_conv},
+    {"AVERAGE_POOL_2D", "", average_pool},
+    {"MAX_POOL_2D", "", max_pool},
+    {"L2_POOL_2D", "", l2_pool},
+    {"FULLY_CONNECTED", "", fully_connected, "shuffled weights"},
+    {"BATCH_MATMUL", "", batch_matmul},
+    {"SOFTMAX", "", [](Call& c) { return softmax(c, false); }},
+    {"LOG_SOFTMAX", "", [](Call& c) { return softmax(c, true); }},
+    {"L2_NORMALIZATION", "", l2_normalization},
+    {"LOCAL_RESPONSE_NORMALIZATION", "", local_response_normalization},
+};
+
+}  // namespace
+
+std::span<const Operator> network_operators() { return table; }
+
+}  // namespace weft::tensorflow

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions, running sums and sorting.
+#include "frontends/common/selection.h"
+#include "frontends/tensorflow/call.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+Expr reduced(Call& c, ReduceFn fn, Expr x) {
+  c.expect_inputs(2, 2);
+  return reduce(fn, x, c.axes_in(1, x.rank()), c.flag("keep_dims"));
+}
+
+template <ReduceFn fn>
+Values reduction(Call& c) {
+  return {reduced(c, fn, c.input(0))};
+}
+
+/// The mean of whole numbers is cut towards zero.
+Values mean(Call& c) {
+  Expr x = c.input(0);
+  if (is_float(x.dtype())) return {reduced(c, ReduceFn::mean, x)};
+  Dim count = 1;
+  for (int64_t a : c.axes_in(1, x.rank())) count = count * x.dims()[static_cast<size_t>(a)];
+  Expr sum = reduced(c, ReduceFn::sum, convert(x, DType::i64));
+  return {convert(sum / scalar(c, count), x.dtype())};
+}
+
+/// Whether any (all) elements are true.
+template <ReduceFn fn>
+Values truth(Call& c) {
+  return {convert(reduced(c, fn, convert(c.input(0), DType::u8)), DType::boolean)};
+}
+
+Values arg_reduction(Call& c, bool largest) {
+  c.expect_inputs(2, 2);
+  c.ignore("output_type");
+  Expr x = c.input(0);
+  int64_t axis = c.axis(c.number_of(1), x.rank());
+  Expr index = arg_extreme(x, axis, largest, false);
+  return {convert(index, c.output_type())};
+}
+
+Values cumsum(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  return {running(ReduceFn::sum, x, c.axis(c.number_of(1), x.rank()), c.flag("exclusive"), c.flag("reverse"))};
+}
+
+Values top_k_op(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  Dims k = c.sizes(1);
+  if (k.size() != 1) c.fail("E140", cat("needs one number of elements, has ", k));
+  Ordered found = top_k(x, k[0], c.axis(-1, x.rank()));
+  return {found.values, convert(found.places, c.output_type(1))};
+}
+
+constexpr Operator table[] = {
+    {"MEAN", "", mean},
+    {"SUM", "", reduction<ReduceFn::sum>},
+    {"REDUCE_PROD", "", reduction<ReduceFn::product>},
+    {"REDUCE_MAX", "", reduction<ReduceFn::max>},
+    {"REDUCE_MIN", "", reduction<ReduceFn::min>},
+    {"REDUCE_ANY", "", truth<ReduceFn::max>},
+    {"REDUCE_ALL", "", truth<ReduceFn::min>},
+    {"ARG_MAX", "", [](Call& c) { return arg_reduction(c, true); }},
+    {"ARG_MIN", "", [](Call& c) { return arg_reduction(c, false); }},
+    {"CUMSUM", "", cumsum},
+    {"TOPK_V2", "", top_k_op, "", Steps::moved},
+};
+
+}  // namespace
+
+std::span<const Operator> reduction_operators() { return table; }
+
+}  // namespace weft::tensorflow

