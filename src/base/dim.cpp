@@ -197,7 +197,7 @@ struct DimAlgebra {
       for (size_t i = 0; i < term.factors.size(); ++i) {
         const DimAtom& atom = *term.factors[i];
         auto divisor = atom.kind == AtomKind::floordiv ? atom.b.constant() : std::nullopt;
-        if (!divisor || term.coefficient % *divisor != 0 || !atom.a.is_multiple_of(*divisor)) continue;
+        if (!divisor || !divides(*divisor, term.coefficient) || !atom.a.is_multiple_of(*divisor)) continue;
         DimTerm others{term.coefficient / *divisor, term.factors, {}};
         others.factors.erase(others.factors.begin() + static_cast<std::ptrdiff_t>(i));
         others.key = key_of(others.factors);
@@ -207,9 +207,14 @@ struct DimAlgebra {
     return sum;
   }
 
+  /// True if a is a whole multiple of b; false for divisors whose division may trap: models may name any number.
+  static bool divides(int64_t b, int64_t a) {
+    return b != 0 && (b != -1 || a != std::numeric_limits<int64_t>::min()) && a % b == 0;
+  }
+
   /// numerator / denominator for single terms, when the factors cancel.
   static std::optional<DimTerm> divide_terms(const DimTerm& numerator, const DimTerm& denominator) {
-    if (numerator.coefficient % denominator.coefficient != 0) return std::nullopt;
+    if (!divides(denominator.coefficient, numerator.coefficient)) return std::nullopt;
     DimTerm quotient{numerator.coefficient / denominator.coefficient, numerator.factors, {}};
     for (const Atom& factor : denominator.factors) {
       auto found = std::ranges::find(quotient.factors, factor->key, [](const Atom& atom) { return atom->key; });
@@ -422,12 +427,12 @@ int64_t Dim::lower_bound() const { return range_of(*this, constant_).low; }
 int64_t Dim::upper_bound() const { return range_of(*this, constant_).high; }
 
 bool Dim::is_multiple_of(int64_t divisor) const {
-  auto divides = [&](const DimTerm& term) {
+  auto is_multiple = [&](const DimTerm& term) {
     int64_t rest = divisor / std::gcd(divisor, term.coefficient);
     for (const Atom& factor : term.factors) rest /= std::gcd(rest, known_divisor(*factor));
     return rest == 1;
   };
-  return constant_ % divisor == 0 && std::ranges::all_of(DimAlgebra::terms(*this), divides);
+  return DimAlgebra::divides(divisor, constant_) && std::ranges::all_of(DimAlgebra::terms(*this), is_multiple);
 }
 
 bool Dim::operator==(const Dim& other) const {

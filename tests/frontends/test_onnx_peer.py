@@ -217,6 +217,7 @@ def i64(*dims):
 
 @pytest.mark.parametrize("op, domain, ports, attributes, code", [
     ("OneHot", "", [f32(2, 2), f32(), f32()], {}, "E140"),
+    ("BatchNormalization", "", [f32(), f32(), f32(), f32(), f32()], {}, "E140"),
     ("TopK", "", [f32(3, 4), i64(0)], {}, "E140"),
     ("ReverseSequence", "", [f32(2), i64(2)], {"batch_axis": 0, "time_axis": 1}, "E140"),
     ("CausalConvWithState", "", [f32(2, 4, 8), f32(4, 1, 0)], {}, "E140"),

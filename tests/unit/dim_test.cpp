@@ -61,7 +61,7 @@ class Maker {
       case 3: return with(min(x.dim, y.dim), [](int64_t u, int64_t v) { return std::min(u, v); });
       case 4: return with(max(x.dim, y.dim), [](int64_t u, int64_t v) { return std::max(u, v); });
       case 5: {
-        int64_t n = number(1, 6);
+        int64_t n = number(0, 3) == 0 ? number(-3, -1) : number(1, 6);
         return with(floordiv(x.dim, n), [n](int64_t u, int64_t) { return floor_div(u, n); });
       }
       default: {
@@ -172,6 +172,11 @@ TEST_CASE("dim: overflow, division by zero and text that is no size are errors")
   CHECK_THROWS_WITH_AS(Dim(INT64_MAX) + 1, doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS((a * INT64_MAX).evaluate([](auto&) { return 2; }), doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS(floordiv(Dim(1), a).evaluate([](auto&) { return 0; }), doctest::Contains("E311"), Error);
+  for (int64_t divisor : {0, -1}) {  // any number may stand in a damaged model
+    Dim quotient = floordiv(a * b, divisor), product = quotient * INT64_MIN + quotient * 6;
+    if (divisor == 0) CHECK_THROWS_WITH_AS(product.evaluate([](auto&) { return 3; }), doctest::Contains("E311"), Error);
+    CHECK(product.substitute([](const Symbol& symbol) { return Dim::symbol(symbol); }) == product);
+  }
   for (const char* text : {"", "2*", "(a", "a)", "f(a, b)", "99999999999999999999", "a b"}) {
     CAPTURE(text);
     CHECK_THROWS_AS(parse_dim(text, symbol_of), Error);

@@ -14,6 +14,7 @@ Moments moments(Expr x, const std::vector<int64_t>& axes) {
 Expr batch_normalized(Expr x, Expr scale, Expr bias, Expr mean, Expr variance, double epsilon) {
   Expr a = scale / sqrt(variance + epsilon), b = bias - mean * a;
   int64_t rank = x.rank();
+  if (rank == 0) x.at->fail("E140", cat("needs channels, has ", x.value.shape()));
   int64_t axis = rank > 1 ? 1 : 0;
   return x * convert(along(a, axis, rank), x.dtype()) + convert(along(b, axis, rank), x.dtype());
 }
