@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/knobs.h"
 
@@ -76,11 +77,24 @@ constexpr auto features = std::to_array<Feature>({
     {"avxvnniint16", 7, 1, edx, 10, ymm, extra},
 });
 
-constexpr std::array<const char*, 5> level_names = {"", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+struct Processor {
+  std::string_view name;
+  ChipKind kind;
+  int level;  // of x86-64
+};
+constexpr auto processors = std::to_array<Processor>({
+#define CPU(name, kind, level, is_tested) {name, ChipKind::kind, level},
+#include "base/chips.def"
+});
 
-int level_of(const std::string& arch) {
-  auto found = std::ranges::find(level_names, arch);
-  return found == level_names.end() || arch.empty() ? 0 : static_cast<int>(found - level_names.begin());
+const Processor* processor_named(std::string_view name) {
+  auto found = std::ranges::find(processors, name, &Processor::name);
+  return found == processors.end() ? nullptr : &*found;
+}
+
+int level_of(std::string_view arch) {
+  const Processor* found = processor_named(arch);
+  return found ? found->level : 0;
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
@@ -197,7 +211,8 @@ std::string host_features() {
 
 Chip ask_host() {
   int level = host_level();
-  Chip chip{.arch = level_names[level], .features = host_features(), .tune = host_tune()};
+  const Processor* processor = std::ranges::find(processors, level, &Processor::level);
+  Chip chip{.arch = std::string(processor->name), .features = host_features(), .tune = host_tune()};
   const std::string& wish = knobs().cpu;
   if (wish.empty()) return chip;
   if (level_of(wish) == 0) refuse(wish, "(from WEFT_CPU) is no x86-64 level");
@@ -239,28 +254,6 @@ const Chip& host_chip() {
   return chip;
 }
 
-std::span<const GpuModel> gpu_models() {
-  static constexpr GpuModel models[] = {
-#define GPU(name, units, is_tested, lacks) {#name, units, is_tested, lacks},
-#include "base/gpu_chips.def"
-#undef GPU
-  };
-  return models;
-}
-
-const GpuModel& gpu_model(const std::string& arch) {
-  std::span<const GpuModel> models = gpu_models();
-  if (auto found = std::ranges::find(models, arch, &GpuModel::arch); found != models.end()) return *found;
-  std::string known;
-  for (const GpuModel& model : models) {
-    if (model.arch[0] == arch[0]) known += cat(known.empty() ? "" : ", ", model.arch);
-  }
-  throw Error({.kind = ErrorKind::usage,
-               .code = "E204",
-               .what = cat("chip '", printable(arch), "' is not one that Weft compiles for"),
-               .hint = cat("it compiles for ", known)});
-}
-
 /// "x86-64-v4+avx512vnni": a level, and what else the chip has.
 static Chip chip_with_features(const std::string& name, size_t plus) {
   Chip chip{.arch = name.substr(0, plus)};
@@ -276,10 +269,8 @@ static Chip chip_with_features(const std::string& name, size_t plus) {
 Chip chip_named(const std::string& name) {
   if (name == "host") return host_chip();
   if (size_t plus = name.find('+'); plus != name.npos) return chip_with_features(name, plus);
-  if (level_of(name) > 0) return {.arch = name};
-  if (name == "aarch64") return {.kind = ChipKind::arm, .arch = name};
-  if (name.starts_with("gfx") || name.starts_with("sm_"))
-    return {.kind = name[0] == 'g' ? ChipKind::amd : ChipKind::nvidia, .arch = std::string(gpu_model(name).arch)};
+  if (const Processor* found = processor_named(name)) return {.kind = found->kind, .arch = name};
+  if (name.starts_with("gfx") || name.starts_with("sm_")) return {.kind = gpu_model(name).kind, .arch = name};
   refuse(name, "is of no known family");
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 
 namespace weft {
 
@@ -22,17 +20,6 @@ struct Chip {
 /// The processor under this process, asked by cpuid: a feature is listed when both the chip and the operating system
 /// have it. WEFT_CPU lowers it to a plain x86-64 level; a level that the machine lacks is a usage error (E204).
 const Chip& host_chip();
-
-/// What is known of a GPU's chip (gpu_chips.def).
-struct GpuModel {
-  std::string_view arch;
-  int compute_units;       ///< of its usual model
-  bool is_tested;          ///< tests compile or run kernels for it
-  std::string_view lacks;  ///< what Weft does not use of it, as a sentence; "" if nothing
-};
-std::span<const GpuModel> gpu_models();
-/// Throws E204 for a chip that the compiler does not know, with those of its family that it does.
-const GpuModel& gpu_model(const std::string& arch);
 
 /// A chip by the name that people use: "x86-64-v3", "x86-64-v4+avx512vnni", "host", "gfx942", "sm_90a". Throws E204 on
 /// a name that is not known.

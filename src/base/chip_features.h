@@ -1,12 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// What a chip's arithmetic units take.
+/// What a chip has, which chips.def tells by its name.
 namespace weft {
+
+/// "cpu", "amd", "nvidia"
+std::string_view vendor_name(ChipKind kind);
+
+/// The matrix unit of a GPU, by how kernels/matrix_core.h uses it.
+enum class MatrixUnit : uint8_t {
+  none,        ///< products run on the vector units
+  mfma,        ///< CDNA 2
+  mfma_long,   ///< CDNA 3, which multiplies 32 bytes of k at once
+  wmma_twice,  ///< RDNA 3: both halves of a wave hold whole operands
+  wmma,        ///< RDNA 4
+  mma,         ///< NVIDIA; f32 as three products of TF32
+};
+
+struct GpuFamily {
+  ChipKind kind = ChipKind::nvidia;
+  int wave = 32;  ///< threads that run in step
+  MatrixUnit matrix = MatrixUnit::none;
+  bool async_copy = false;    ///< copies from global to shared memory go past the registers
+  bool early_launch = false;  ///< a kernel can be set up while the one before it runs
+  /// Four waves multiply from shared memory, and blocks of a cluster read each other's (kernels/wgmma.h).
+  bool warp_groups = false;
+  int hip_units = 1;    ///< compute units that HIP counts as one
+  int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once: more would leave a SIMD with two waves
+  int short_rows = 8;   ///< rows of 16 bits that an attention of few rows keeps in registers
+  int short_keys = 64;  ///< keys of 16 bits that an attention takes at a time: more would spill
+};
+
+struct GpuModel : GpuFamily {
+  std::string_view arch;
+  int compute_units;       ///< of its usual model
+  bool is_tested;          ///< tests compile or run kernels for it
+  std::string_view lacks;  ///< what Weft does not use of it, as a sentence; "" if nothing
+};
+/// Throws E204 for a chip that the compiler does not know, with those of its family that it does.
+const GpuModel& gpu_model(std::string_view arch);
+/// For an NVIDIA device of this compute capability (90 is 9.0), with all features if there is such a form. One that is
+/// newer than all that Weft compiles for runs code for the newest. E204 for others.
+Chip nvidia_chip(int capability);
+/// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
+std::vector<std::string> tested_chips(std::string_view vendor);
+/// Macros that tell kernels for a GPU what it has: "WEFT_WARP_GROUPS=1".
+std::vector<std::string> kernel_macros(const Chip& chip);
 
 /// True if the CPU has products of this type with sums in f32; else values are widened first.
 bool multiplies(DType type, const Chip& chip);

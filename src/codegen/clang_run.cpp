@@ -5,6 +5,7 @@
 #include <clang/Frontend/CompilerInvocation.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 
+#include "base/chip_features.h"
 #include "base/text.h"
 #include "codegen/embedded.h"
 #include "codegen/targets.h"
@@ -33,6 +34,7 @@ void add_target(Arguments& list, const KernelSource& source, const Chip& chip) {
   add(list, {"-triple", triple_of(chip.kind), "-target-cpu", processor_of(chip)});
   std::string features = features_of(chip);
   for (std::string_view feature : split(features, ',')) add(list, {"-target-feature", std::string(feature)});
+  for (const std::string& macro : kernel_macros(chip)) add(list, {"-D" + macro});
   switch (chip.kind) {
     case ChipKind::x86:
       // Kernels choose their vector width by the features; clang's own caution about 512 bits would split them.

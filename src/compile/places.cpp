@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
@@ -31,23 +32,13 @@ Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions
   return {.chip = device->info().chip, .runner = {.host = std::move(host), .gpu = device}};
 }
 
-bool is_family(std::string_view family, const Chip& chip) {
-  switch (chip.kind) {
-    case ChipKind::x86:
-    case ChipKind::arm: return family == "cpu";
-    case ChipKind::amd: return family == "amd";
-    case ChipKind::nvidia: return family == "nvidia";
-  }
-  return false;
-}
-
 /// "amd:gfx942": a chip that need not be here. Nothing for the name of a device: "amd:0".
 std::optional<Chip> named_chip(std::string_view name) {
   size_t colon = name.find(':');
   bool is_chip = colon != name.npos && name.find_first_not_of("0123456789", colon + 1) != name.npos;
   if (!is_chip || gpu::is_device_name(name)) return std::nullopt;
   Chip chip = chip_named(std::string(name.substr(colon + 1)));
-  return is_family(name.substr(0, colon), chip) ? std::optional(chip) : std::nullopt;
+  return name.substr(0, colon) == vendor_name(chip.kind) ? std::optional(chip) : std::nullopt;
 }
 
 /// A processor that is named is run on when this machine has all that its code uses.
@@ -120,14 +111,10 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 }
 
 std::vector<std::string> target_names(const std::string& name) {
-  if (name == "cpu:all") return {"cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64"};
-  if (name != "amd:all" && name != "nvidia:all") return {name};
+  size_t vendor = name.size() - std::min<size_t>(name.size(), 4);
   std::vector<std::string> names;
-  for (const GpuModel& model : gpu_models()) {
-    std::string_view vendor = model.arch.starts_with("gfx") ? "amd" : "nvidia";
-    if (model.is_tested && name.starts_with(vendor)) names.push_back(cat(vendor, ":", model.arch));
-  }
-  return names;
+  if (name.ends_with(":all")) names = tested_chips(name.substr(0, vendor));
+  return names.empty() ? std::vector{name} : names;
 }
 
 Chip find_target(const std::string& name) {

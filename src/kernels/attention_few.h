@@ -64,7 +64,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
   alignas(16) WEFT_SHARED f32 stats[Rows * 4];
   const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries;
   int rank = 0;
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
   if constexpr (Split > 1) rank = cluster_rank();
 #endif
   const int col = thread_id() % team * V, mine = thread_id() / team;
@@ -151,7 +151,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
         if (column == 0) stats[r * 4] = whole.top, stats[r * 4 + 1] = whole.sum;
       }
     }
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
     if constexpr (Split > 1) {
       constexpr f32 log2e = 1.44269504f;
       cluster_barrier();

@@ -9,7 +9,7 @@
 #include "attention_sizes.h"
 #include "wgmma.h"
 
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
 /// 2^x, to two units in the last place; for x <= 0.

@@ -121,7 +121,7 @@ WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, 
   });
 }
 
-#ifdef WEFT_NVIDIA
+#ifdef WEFT_MMA
 /// a * b + c of two 16-bit floats side by side.
 template <class T>
 WEFT_INLINE u32 fma_pair(u32 a, u32 b, u32 c) {

@@ -253,14 +253,11 @@ struct Launch {
   static WEFT_INLINE i64 blocks();
 };
 
+inline constexpr int wave_size = WEFT_WAVE;
 #ifdef WEFT_AMD
 #define WEFT_ENTRY __attribute__((amdgpu_kernel, visibility("protected")))
 #define WEFT_CONSTANT __attribute__((address_space(4)))
-#ifdef __AMDGCN_WAVEFRONT_SIZE__
-inline constexpr int wave_size = __AMDGCN_WAVEFRONT_SIZE__;
-#else
-#error "the wave size of this AMD chip is unknown to the compiler"
-#endif
+static_assert(__AMDGCN_WAVEFRONT_SIZE__ == WEFT_WAVE);
 WEFT_INLINE int thread_id() { return int(__builtin_amdgcn_workitem_id_x()); }
 WEFT_INLINE i64 block_id() { return __builtin_amdgcn_workgroup_id_x(); }
 WEFT_INLINE i64 block_count(int threads) { return __builtin_amdgcn_grid_size_x() / u32(threads); }
@@ -280,7 +277,6 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
 /// Shared memory whose size the launch says.
 extern "C" __attribute__((address_space(3), aligned(1024))) char weft_dynamic_shared[];
 #define WEFT_CONSTANT __attribute__((address_space(1)))
-inline constexpr int wave_size = 32;
 WEFT_INLINE int thread_id() { return int(__nvvm_read_ptx_sreg_tid_x()); }
 WEFT_INLINE i64 block_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 WEFT_INLINE i64 block_count(int) { return __nvvm_read_ptx_sreg_nctaid_x(); }
@@ -408,14 +404,14 @@ WEFT_INLINE const auto& checks(const LaunchChoice<Whole, Parts, Buffers, Sizes>&
 
 /// The launch after this one may begin.
 WEFT_INLINE void let_next_begin() {
-#if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
+#ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 /// Waits until all that the launch before this one wrote can be read, and its memory be written. Constants, packed
 /// weights and sizes can be read before that.
 WEFT_INLINE void wait_for_inputs() {
-#if defined(WEFT_NVIDIA) && __CUDA_ARCH__ >= 900
+#ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

@@ -64,7 +64,7 @@ struct Stage {
       }
     }
   }
-#ifdef WEFT_NVIDIA
+#ifdef WEFT_MMA
   /// Starts the copies of the pieces at `k` straight into shared memory.
   WEFT_INLINE void start(const Operand& from, Shared<T> to, i64 k, i64 k_end) const {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
@@ -134,7 +134,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 /// Whether blocks that share k are a cluster and add up what each found; else each stores its own part of the sums.
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster =
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
     tile.groups || tile.stages > 1;
 #else
     false;
@@ -192,7 +192,7 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
   store_sums<Core, tile, fm, fn, Lanes>(c, (Shared<Acc>)shared, s, to, row0 + wave_row, col0 + wave_col, store);
 }
 
-#ifdef WEFT_NVIDIA
+#ifdef WEFT_MMA
 /// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
@@ -237,7 +237,7 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
     slot = slot + 1 == tile.stages ? 0 : slot + 1;
   }
   wait_async_groups<0>();
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
   if constexpr (shares_in_cluster<tile> && tile.split > 1) {
     barrier();
     const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + wave_row * sums_stride<tile> + wave_col;
@@ -275,12 +275,12 @@ WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, co
     const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
     const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
     const i64 row = first + (inside - col_at * height), col = col_at;
-#if defined(WEFT_WGMMA)
+#if defined(WEFT_WARP_GROUPS)
     if constexpr (tile.groups)
       gemm_wgmma_block<T, tile, Lanes>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
     else
 #endif
-#ifdef WEFT_NVIDIA
+#ifdef WEFT_MMA
         if constexpr (tile.stages > 1 && A::direct && B::direct)
       gemm_async_block<T, tile, Lanes>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
     else

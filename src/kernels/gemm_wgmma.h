@@ -12,7 +12,7 @@
 #include "gemm_operand.h"
 #include "wgmma.h"
 
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
 /// Brings `Rows` rows of a k step of an operand, 128 bytes each, to shared memory.

@@ -99,7 +99,7 @@ struct VectorCore {
 template <class T>
 struct MatrixCore : VectorCore<T> {};
 
-#if defined(__gfx90a__) || defined(__gfx942__)
+#ifdef WEFT_MFMA
 /// MFMA: lane l holds k elements (l / 16) * per .. of row l % 16, and rows (l / 16) * 4 .. of column l % 16.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
@@ -133,7 +133,7 @@ template <>
 struct MatrixCore<f32> : Mfma<f32, f32, f32, 4> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c.v, 0, 0, 0); }
 };
-#ifdef __gfx942__
+#if WEFT_MFMA == 3
 template <>
 struct MatrixCore<i8> : Mfma<i8, i32, long, 32> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c.v, 0, 0, 0); }
@@ -146,7 +146,7 @@ struct MatrixCore<i8> : Mfma<i8, i32, int, 16> {
 #endif
 #endif
 
-#if defined(__GFX11__) || defined(__GFX12__)
+#ifdef WEFT_RDNA_WMMA
 /// WMMA in waves of 32. RDNA 3: every lane holds 16 k of row l % 16 (both halves of the wave alike) and each second row
 /// of a column; RDNA 4: k (l / 16) * 8 .. of the row and 8 rows side by side.
 template <class Element, class Sum, class Fragment>
@@ -161,7 +161,7 @@ struct Wmma {
     Vec<Acc, 8> v;
   };
   static WEFT_INLINE int col(int) { return lane_id() % 16; }
-#ifdef __GFX11__
+#if WEFT_RDNA_WMMA == 3
   static WEFT_INLINE int row(int i) { return 2 * i + lane_id() / 16; }
   static WEFT_INLINE int first_k() { return 0; }
 #else
@@ -173,7 +173,7 @@ struct Wmma {
   }
   static WEFT_INLINE Fragment load_b(const WEFT_SHARED_SPACE T* p, int stride) { return load_a(p, stride); }
 };
-#ifdef __GFX11__
+#if WEFT_RDNA_WMMA == 3
 inline constexpr int wmma_k = 16;
 #define WEFT_WMMA(name) __builtin_amdgcn_wmma_##name##_w32
 #else
@@ -194,7 +194,7 @@ struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
 };
 #endif
 
-#ifdef WEFT_NVIDIA
+#ifdef WEFT_MMA
 /// The address that instructions on shared memory take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory, of which only the first `bytes` are read and the others zero.

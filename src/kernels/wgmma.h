@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The matrix unit of sm_90a as a warp group (four waves) uses it: wgmma multiplies a 64 x k piece of A by a k x N
+/// The matrix unit of Hopper as a warp group (four waves) uses it: wgmma multiplies a 64 x k piece of A by a k x N
 /// piece of B, both read from shared memory while the threads do other things; sums stay in registers. Rows of a piece
 /// are 128 bytes of k, their 16-byte parts swapped (`swizzled`) so that eight rows never meet in a bank. After the PTX
 /// ISA, "Asynchronous Warpgroup Level Matrix Instructions".
@@ -13,8 +13,7 @@
 
 #include "matrix_core.h"
 
-#if defined(WEFT_NVIDIA) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define WEFT_WGMMA 1
+#ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
 /// The byte at which 16-byte part `part` of 128-byte row `row` lies.

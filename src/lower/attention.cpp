@@ -114,7 +114,7 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// For sm_90a, where there are few blocks: how many blocks of a cluster share the keys, at least `fewest` each.
+/// With clusters, where there are few blocks: how many blocks of a cluster share the keys, at least `fewest` each.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
   int split = 1;
@@ -122,30 +122,29 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// At most eight rows to a head of keys, as where one token follows others; four of 16 bits on AMD, where the
-/// registers hold no more.
+/// At most eight rows to a head of keys, as where one token follows others; of 16 bits as many as registers hold.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
-  int64_t most = lowering.chip().kind == ChipKind::amd && bits(q.dtype) <= 16 ? 4 : 8;
+  int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : 8;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   if (!widest.is_constant() || !rows.is_constant() || rows.value() < 1 || rows.value() > most) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
-  GpuAttention a{.d = 64, .waves = 256 / lowering.wave(), .few = 1};
+  GpuAttention a{.d = 64, .waves = 256 / lowering.gpu().wave, .few = 1};
   while (a.d < widest.value()) a.d *= 2;
   while (a.few < rows.value()) a.few *= 2;
-  if (a.d * bits(q.dtype) / 128 > lowering.wave() || a.d > 256) return std::nullopt;
+  if (a.d * bits(q.dtype) / 128 > lowering.gpu().wave || a.d > 256) return std::nullopt;
   if (a.few * a.d > 1024) a.waves /= 2;  // shared memory
   int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
-  if (lowering.chip().arch == "sm_90a") a.split = key_split(lowering, blocks, k, 32);
+  if (lowering.gpu().warp_groups) a.split = key_split(lowering, blocks, k, 32);
   return a;
 }
 
-/// For sm_90a: a block is a warp group (two are slower: they wait for each other's keys); where there are few blocks,
+/// A block is a warp group (two are slower: they wait for each other's keys); where there are few blocks,
 /// several share the keys.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   bool fits = widest.is_constant() && widest.value() <= 128;
-  if (lowering.chip().arch != "sm_90a" || !narrow || !fits) return std::nullopt;
+  if (!lowering.gpu().warp_groups || !narrow || !fits) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
   bool is_short = widest.value() <= 64;
   GpuAttention a{.d = is_short ? 64 : 128, .waves = 4, .groups = 1, .occupancy = is_short ? 3 : 2};
@@ -169,9 +168,7 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
     return bytes * ((rows + a.keys) * (d + pad) + (d + rows) * (a.keys + pad));
   };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
-  // On RDNA 3 both halves of a wave hold whole operands of WMMA, RDNA 2 has no matrix unit: 64 keys would spill.
-  const std::string& arch = lowering.chip().arch;
-  int most_keys = bytes == 2 && (arch.starts_with("gfx11") || arch.starts_with("gfx10")) ? 32 : 64;
+  int most_keys = bytes == 2 ? lowering.gpu().short_keys : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
     if (keys <= most_keys && shared(a) <= 48 * 1024) return a;
@@ -250,7 +247,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
                    cat("tasks::attention_scratch_bytes(", mac.tile_name, ", ", blocks, ", ", d, ", ", dv, ")"));
   if (lowering.on_gpu()) {
     Dim rows = rows_of_a_key_head(q, k);
-    kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.wave(),
+    kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.gpu().wave,
                     gpu.shared_bytes(), gpu.split);
     kernel.set_occupancy(gpu.occupancy);
   }

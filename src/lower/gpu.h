@@ -25,7 +25,7 @@ struct GpuTile {
   bool operator==(const GpuTile&) const = default;
 };
 /// Whether blocks share k and are no cluster (kernels/gemm_gpu.h: shares_in_cluster): a second kernel adds their sums.
-bool adds_parts(const Chip& chip, const GpuTile& tile);
+bool adds_parts(const GpuModel& gpu, const GpuTile& tile);
 /// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
 std::string tile_text(const GpuTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
@@ -80,8 +80,8 @@ struct TileChoice {
 };
 /// `step` with another launch for each larger tile, which `launch` makes for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::function<PlanStep(const GpuTile&)>& launch);
-/// Unless measurements say otherwise, on sm_90a what the cost model likes best, elsewhere the largest tile of which
-/// there are enough to fill the chip.
+/// Unless measurements say otherwise, with warp groups what the cost model likes best, elsewhere the largest tile of
+/// which there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Whether a product with these sizes gains where blocks share k: they are fixed, and it is computed in every run.
 bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes);

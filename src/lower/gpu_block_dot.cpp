@@ -57,12 +57,12 @@ struct FewRowsKernel {
   int lanes = 8;                   ///< columns that the epilogue gets at once
 };
 
-/// Few rows of 16 bits on NVIDIA's matrix unit (kernels/block_dot_gpu.h: block_few).
+/// Few rows of 16 bits on the matrix unit (kernels/block_dot_gpu.h: block_few).
 std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
                                             int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
   bool fits = is_exact && op.block % (128 / weight_bits) == 0 && rows <= most_block_rows;
-  if (lowering.chip().kind != ChipKind::nvidia || !fits) return std::nullopt;
+  if (lowering.gpu().matrix != MatrixUnit::mma || !fits) return std::nullopt;
   int64_t pairs = (std::min(rows, rows_at_once) + 1) / 2;
   return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
                        .columns = 16,
@@ -129,7 +129,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, most_block_rows, ahead);
     Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows
     GpuTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
-    int threads = tile.threads(lowering.wave());
+    int threads = tile.threads(lowering.gpu().wave);
     if (others)
       kernel.line("if (", kernel.size(m), " <= ", most_block_rows, ") return ", others->function, operands,
                   "weights, result);");

@@ -93,11 +93,10 @@ Iteration iteration_of(const Region& region, const Window& w) {
           .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
 }
 
-/// Columns that the epilogue gets at once. Eight f64 take so many registers on CDNA that a SIMD holds two waves.
+/// Columns that the epilogue gets at once. Eight f64 may take too many registers.
 int epilogue_lanes(const Lowering& lowering, const Region& region) {
   auto is_wide = [](Instruction* i) { return i->result().dtype() == DType::f64; };
-  bool is_cdna = lowering.chip().kind == ChipKind::amd && lowering.wave() == 64;
-  return is_cdna && std::ranges::any_of(region.epilogue, is_wide) ? 4 : 8;
+  return std::ranges::any_of(region.epilogue, is_wide) ? lowering.gpu().f64_lanes : 8;
 }
 
 /// Calls conv_gpu, with its template arguments.
@@ -109,8 +108,8 @@ std::string call_text(const GpuConvolution& c, const GpuTile& tile) {
 
 PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const GpuTile& tile) {
   const Window& w = c.w;
-  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.wave()),
-                  shared_bytes(tile, c.operands.type), adds_parts(lowering.chip(), tile) ? 1 : tile.split);
+  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.gpu().wave),
+                  shared_bytes(tile, c.operands.type), adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", c.operands.type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
@@ -148,7 +147,7 @@ GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w
   int lanes = 128 / bits(type);
   View weights = turned_weights(lowering, w, i.inputs[1], type), x;
   bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
-                   (type == DType::f32 && lowering.chip().kind == ChipKind::nvidia);  // what matrix units multiply
+                   (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // what matrix units multiply
   int64_t channels = w.channels_in.constant().value_or(lanes);
   bool is_torn = is_narrow && known_equal(w.groups, 1) &&
                  (channels == 0 || channels % lanes != 0);  // vectors would cross from one tap to the next
@@ -199,7 +198,7 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, {tile}); };
   if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);
   std::optional<PartSums> parts;
-  if (adds_parts(lowering.chip(), tile)) parts = new_part_sums(lowering, region, sum_type(type), tile, sums_of);
+  if (adds_parts(lowering.gpu(), tile)) parts = new_part_sums(lowering, region, sum_type(type), tile, sums_of);
   lowering.add_step(convolution_step(lowering, region, c, chosen, parts ? &*parts : nullptr),
                     cat("implicit matrix product in ", describe(chosen)));
   if (parts) add_parts(lowering, region, *parts, iteration_of(region, w));

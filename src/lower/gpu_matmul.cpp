@@ -109,13 +109,13 @@ std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const Gpu
 }
 
 ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const GpuTile& tile) {
-  bool adds = adds_parts(lowering.chip(), tile);
+  bool adds = adds_parts(lowering.gpu(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
   int columns = is_odd ? 1 : 8;
   return ProductKernel{.header = "gemm_gpu.h",
                        .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),
                        .blocks = tile_blocks(tile, p.batch, p.m, p.n),
-                       .threads = tile.threads(lowering.wave()),
+                       .threads = tile.threads(lowering.gpu().wave),
                        .shared = shared_bytes(tile, p.type),
                        .cluster = adds ? 1 : tile.split,
                        .columns = columns,

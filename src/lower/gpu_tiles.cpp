@@ -57,19 +57,18 @@ std::vector<GpuTile> group_tiles(DType type) {
   return tiles;
 }
 
-/// Constants of the model of cycles, fitted to an H200: of warp groups to 1,560 pairs of shape and tile, so that the
-/// tile chosen is near the fastest (bench/gpu_tiles.py), and of f32 by three products.
-struct Fitted {
+/// Constants of the model of cycles.
+struct TileCosts {
   double flops, unit_bytes, chip_bytes;  ///< a cycle: of the matrix unit, from the second-level cache to a unit, to all
   double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
 };
-constexpr Fitted of_groups = {4640, 94, 6840, 690, 160, 1690, 2450, 3400, 510, 27};
-constexpr Fitted of_tf32 = {300, 82, 9900, 1700, 190, 800, 2400, 2000, 900, 13};
+#define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
+#include "base/chips.def"
 
 /// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
 /// from the second-level cache, latency).
 double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
-  const Fitted& f = t.groups ? of_groups : of_tf32;
+  const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
@@ -138,7 +137,7 @@ std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& 
   return ranked;
 }
 
-/// Of f32 on sm_90a, where blocks of a cluster may share k.
+/// Of f32 with warp groups, where blocks of a cluster may share k.
 std::vector<GpuTile> shared_tf32_tiles() {
   std::vector<GpuTile> tiles;
   for (GpuTile tile : tf32_tiles()) {
@@ -159,8 +158,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
-  bool has_groups = p.direct && lowering.chip().arch == "sm_90a",
-       copies_past = p.direct && lowering.chip().kind == ChipKind::nvidia;
+  bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
   if (has_groups && narrow) {
     std::vector<GpuTile> tiles = group_tiles(p.type);
     for (GpuTile& tile : tiles) tile.ahead = p.ahead;
@@ -168,7 +166,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   }
   if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
   bool is_tf32 = copies_past && p.type == DType::f32;
-  std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.wave());
+  std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu().wave);
   if (copies_past && narrow) {
     for (GpuTile& tile : tiles) tile.stages = 4;
   }
@@ -253,8 +251,8 @@ int shared_bytes(const GpuTile& t, DType type) {
   return std::max(t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16), t.split > 1 ? sums : 0);
 }
 
-bool adds_parts(const Chip& chip, const GpuTile& tile) {
-  bool shares_in_cluster = chip.arch == "sm_90a" && (tile.groups || tile.stages > 1);
+bool adds_parts(const GpuModel& gpu, const GpuTile& tile) {
+  bool shares_in_cluster = gpu.warp_groups && (tile.groups || tile.stages > 1);
   return tile.split > 1 && !shares_in_cluster;
 }
 
@@ -282,7 +280,7 @@ TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
   size_t chosen = lowering.choose(decision_about(std::move(what), sizes, std::move(candidates)), can_take);
   if (chosen < ranked.size()) return for_all_sizes(lowering, p, {ranked[chosen].tile});
   const LibraryOffer& offer = p.offers[chosen - ranked.size()];
-  std::erase_if(ranked, [&](const RankedTile& t) { return adds_parts(lowering.chip(), t.tile); });
+  std::erase_if(ranked, [&](const RankedTile& t) { return adds_parts(lowering.gpu(), t.tile); });
   return {std::ranges::min_element(ranked, {}, &RankedTile::cost)->tile, offer};
 }
 

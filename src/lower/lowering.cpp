@@ -92,10 +92,8 @@ tasks::GemmTile Lowering::tile() const {
   return tasks::cpu_tile({.avx512 = has_feature(chip_, "avx512f"), .aarch64 = chip_.kind == ChipKind::arm});
 }
 
-int Lowering::wave() const { return chip_.kind == ChipKind::amd && chip_.arch.starts_with("gfx9") ? 64 : 32; }
-
 int Lowering::compute_units() const {
-  return options_.compute_units ? options_.compute_units : gpu_model(chip_.arch).compute_units;
+  return options_.compute_units ? options_.compute_units : gpu().compute_units;
 }
 
 int Lowering::lanes_for(int widest_bits) const {

@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/chip_features.h"
 #include "base/plan.h"
 #include "base/texts.h"
 #include "ir/control.h"
@@ -25,8 +26,8 @@ class Lowering {
   const Chip& chip() const { return chip_; }
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(chip_.kind); }
-  /// Threads of a GPU that run in step.
-  int wave() const;
+  /// What the GPU has.
+  const GpuModel& gpu() const { return gpu_model(chip_.arch); }
   /// Of the GPU, which its kernels should fill.
   int compute_units() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.

@@ -190,7 +190,7 @@ std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& 
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch, const KeptRow& kept) {
   if (lowering.on_gpu())
-    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, kept.threads / lowering.wave()) : rows, kept.threads);
+    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, kept.threads / lowering.gpu().wave) : rows, kept.threads);
   kernel.set_tasks(cat("tasks::row_tasks(", kernel.size(rows), ", ", kernel.size(cols), ")"), std::move(scratch));
 }
 
@@ -201,7 +201,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
   // Some loads of each thread on their way at once; fewer threads than that cost less to add up over.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
-  int64_t at_once = takes_wave(cols) ? lowering.wave() : kept.threads, held = (pieces + at_once - 1) / at_once;
+  int64_t at_once = takes_wave(cols) ? lowering.gpu().wave : kept.threads, held = (pieces + at_once - 1) / at_once;
   if (held > most_held) return {};
   kept.held = static_cast<int>(held);
   kept.fill = cols.value() % (at_once * lanes) == 0 ? "whole" : cols.value() % lanes == 0 ? "vectors" : "any";

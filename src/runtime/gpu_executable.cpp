@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/kept_file.h"
 #include "base/knobs.h"
@@ -355,7 +356,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   int64_t memory_limit_;
   Code code_;
   CompileReport report_;
-  bool may_overlap_ = knobs().gpu_overlap && plan_.chip.arch.starts_with("sm_90");  // kernels wait: kernels/device.h
+  bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;
   gpu::Memory packed_, constants_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
 };

@@ -38,7 +38,7 @@ FEW_ROWS(f16, 4)
 FEW_ROWS(bf16, 2)
 FEW_ROWS(f32, 1)
 
-#ifdef WEFT_WGMMA
+#ifdef WEFT_WARP_GROUPS
 #define GROUPS(name, type, rows, cols, groups_m, groups_n, stages, split)                                    \
   WEFT_KERNEL(sample_groups_##name, 4, 128 * groups_m * groups_n) {                                          \
     constexpr BlockTile tile{rows, cols, 128 / sizeof(type), 4 * groups_m, groups_n, stages, split, true};   \

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "compile.h"
@@ -48,6 +49,23 @@ TEST_CASE("gpu: a chip that Weft does not compile for is refused, with those tha
   }
   for (const char* name : {"nvidia:sm_75", "nvidia:sm_120"})
     CHECK(test::message_of([&] { find_target(name); }).find("it compiles for sm_80, ") != std::string::npos);
+}
+
+TEST_CASE("gpu: the chip of an NVIDIA device by its compute capability") {
+  CHECK(nvidia_chip(80).arch == "sm_80");
+  CHECK(nvidia_chip(90).arch == "sm_90a");
+  CHECK(nvidia_chip(120).arch == "sm_90");  // the driver compiles its PTX; that of sm_90a runs on Hopper alone
+  CHECK(test::message_of([] { nvidia_chip(75); }).find("'sm_75' is not one that Weft compiles for") !=
+        std::string::npos);
+}
+
+TEST_CASE("gpu: kernels are told what their chip has") {
+  using Macros = std::vector<std::string>;
+  CHECK(kernel_macros(chip_named("x86-64-v4")).empty());
+  CHECK(kernel_macros(chip_named("gfx906")) == Macros{"WEFT_WAVE=64"});
+  CHECK(kernel_macros(chip_named("gfx1200")) == Macros{"WEFT_WAVE=32", "WEFT_RDNA_WMMA=4"});
+  CHECK(kernel_macros(chip_named("sm_90a")) ==
+        Macros{"WEFT_WAVE=32", "WEFT_MMA=1", "WEFT_EARLY_LAUNCH=1", "WEFT_WARP_GROUPS=1"});
 }
 
 TEST_CASE("gpu: a chip that Weft does not use well is said to be one") {

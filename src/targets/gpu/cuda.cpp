@@ -2,6 +2,7 @@
 // CUDA's driver API: declared by hand as far as it is used, from the driver's public documentation.
 #include <mutex>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/knobs.h"
 #include "targets/gpu/driver.h"
@@ -29,13 +30,6 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-/// The newest chip that LLVM 19 writes PTX for; the driver compiles PTX of an older chip for a newer one.
-Chip chip_of(int major, int minor) {
-  int number = major * 10 + minor;
-  if (number == 90) return chip_named("sm_90a");
-  return chip_named(cat("sm_", number > 90 ? 90 : number));
-}
-
 class Cuda final : public Driver {
  public:
   bool load(DriverSearch& search) {
@@ -61,7 +55,7 @@ class Cuda final : public Driver {
     check(total_memory_(&memory, device), "ask for the size of memory");
     check(version_(&version), "ask for its version");
     return {.name = name,
-            .chip = chip_of(attribute(device, attribute_major), attribute(device, attribute_minor)),
+            .chip = nvidia_chip(attribute(device, attribute_major) * 10 + attribute(device, attribute_minor)),
             .memory = static_cast<int64_t>(memory),
             .compute_units = attribute(device, attribute_multiprocessors),
             .wave = 32,

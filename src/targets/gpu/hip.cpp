@@ -2,6 +2,7 @@
 // HIP: declared by hand as far as it is used, from AMD's public documentation of ROCm 6 and 7.
 #include <cstring>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/knobs.h"
 #include "targets/gpu/driver.h"
@@ -44,11 +45,11 @@ class Hip final : public Driver {
     check(properties_(&p, ordinal), "describe a device");
     check(version_(&version), "ask for its version");
     std::string arch = p.text(at_arch);
-    int units_each = arch.starts_with("gfx9") ? 1 : 2;  // from gfx10 on HIP counts pairs of compute units
+    Chip chip = chip_named(arch.substr(0, arch.find(':')));
     return {.name = p.text(at_name),
-            .chip = chip_named(arch.substr(0, arch.find(':'))),
+            .chip = chip,
             .memory = p.at<int64_t>(at_memory),
-            .compute_units = p.at<int>(at_units) * units_each,
+            .compute_units = p.at<int>(at_units) * gpu_model(chip.arch).hip_units,
             .wave = p.at<int>(at_wave),
             .shared_bytes = static_cast<int>(p.at<int64_t>(at_shared)),
             .l2_bytes = p.at<int>(at_l2),

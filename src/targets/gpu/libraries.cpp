@@ -74,10 +74,14 @@ namespace {
 
 struct Known {
   std::string_view name;
+  ChipKind vendor;
+  bool convolves, fuses;  ///< else it multiplies; a convolution may have a bias, an other operand and relu
   std::unique_ptr<Library> (*open)();
 };
-constexpr Known known[] = {
-    {"cublaslt", open_cublaslt}, {"cudnn", open_cudnn}, {"hipblaslt", open_hipblaslt}, {"miopen", open_miopen}};
+constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cublaslt},
+                           {"cudnn", ChipKind::nvidia, true, true, open_cudnn},
+                           {"hipblaslt", ChipKind::amd, false, false, open_hipblaslt},
+                           {"miopen", ChipKind::amd, true, false, open_miopen}};
 
 /// Opened when it is asked for, and never closed.
 const Library& opened(const Known& which) {
@@ -161,11 +165,13 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
       return false;
     }
   };
-  bool is_nvidia = device->driver().vendor() == "nvidia";
-  return {.products = name_of(known[is_nvidia ? 0 : 2]),
-          .convolutions = name_of(known[is_nvidia ? 1 : 3]),
-          .fuses = is_nvidia,
-          .can = can};
+  VendorLibraries found{.can = can};
+  for (const Known& which : known) {
+    if (which.vendor != device->info().chip.kind) continue;
+    (which.convolves ? found.convolutions : found.products) = name_of(which);
+    found.fuses |= which.fuses;
+  }
+  return found;
 }
 
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
