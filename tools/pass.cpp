@@ -4,27 +4,28 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "api/c/options_text.h"
 #include "base/error.h"
+#include "compile/stages.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "passes/program_files.h"
 
 int main(int count, char** words) {
-  std::string name, file, chip = "host";
-  weft::PassContext context;
+  std::string name, file, chip = "host", precision = "f32";
+  weft::CompileOptions options;
   CLI::App line("Runs one pass on a program in the text form and prints the result.", "weft-pass");
   line.add_option("NAME", name)->required();
   line.add_option("PROGRAM.txt", file)->required();
   line.add_option("--chip", chip,
                   "the chip that the pass works for: gfx942, x86-64-v4+avx512vnni; by default this one");
-  line.add_option("--precision", context.precision, "of products: f32, bf16 or f16")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, weft::DType>{
-          {"f32", weft::DType::f32}, {"bf16", weft::DType::bf16}, {"f16", weft::DType::f16}}));
-  line.add_option("--keep-f32", context.keep_f32, "nodes whose products stay f32; * and ? match");
+  line.add_option("--precision", precision, "of products: f32, bf16 or f16");
+  line.add_option("--keep-f32", options.keep_f32, "nodes whose products stay f32; * and ? match");
   CLI11_PARSE(line, count, words);
   try {
-    context.chip = weft::chip_named(chip);
+    options.precision = weft::parse_precision(precision);
+    weft::PassContext context = weft::context_of(weft::chip_named(chip), options);
     auto program = weft::read_program(file);
     weft::Pipeline run(*program, {}, context);
     run(name, weft::find_pass(name, context));

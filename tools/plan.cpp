@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/c/options_text.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "compile/places.h"
@@ -102,15 +103,15 @@ int main(int count, char** words) {
   CLI::App app("Prints what a model is compiled to for each chip, without compiling kernels.", "weft-plan");
   app.add_option("MODEL", asked.model)->required();
   app.add_option("CHIP", asked.chips, "cpu:x86-64-v4, amd:gfx942, nvidia:sm_90a ...")->required();
-  app.add_option("--precision", asked.options.precision, "f32, bf16 or f16")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, weft::Precision>{
-          {"f32", weft::Precision::f32}, {"bf16", weft::Precision::bf16}, {"f16", weft::Precision::f16}}));
+  std::string precision = "f32";
+  app.add_option("--precision", precision, "f32, bf16 or f16");
   app.add_flag("--objects", asked.objects, "also compile every kernel and print a hash of its machine code");
   CLI11_PARSE(app, count, words);
   asked.options.use_cache = false;
   int code = 0;
   for (const std::string& chip : asked.chips) {
     try {
+      asked.options.precision = weft::parse_precision(precision);
       weft::show_plan_for(asked, chip);
     } catch (const weft::Error& error) {
       weft::line(weft::cat("refused: ", error.what()));

@@ -22,6 +22,7 @@
 #include <random>
 #include <sstream>
 
+#include "api/c/options_text.h"
 #include "base/chip_features.h"
 #include "base/error.h"
 #include "compile.h"
@@ -143,17 +144,6 @@ class Rounding {
   std::uniform_real_distribution<> coin_{-1, 1};
 };
 
-Precision precision_named(const std::string& name) {
-  if (name == "f32") return Precision::f32;
-  if (name == "bf16") return Precision::bf16;
-  if (name == "f16") return Precision::f16;
-  throw Error({.kind = ErrorKind::usage, .code = "E502", .what = cat("there is no precision '", name, "'")});
-}
-
-DType type_of(Precision precision) {
-  return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
-}
-
 // --- what is right ---------------------------------------------------------------------------------------------------
 
 /// The program for inputs of just these sizes.
@@ -230,7 +220,7 @@ Answers answers_of(const onnx::Model& model, const Tensors& all, const std::map<
                    const CompileOptions& asked) {
   Tensors inputs = without(constants, model, all);
   Chip chip = find_place(asked).chip;
-  DType precision = type_of(asked.precision);
+  DType precision = context_of(chip, asked).precision;
   DType storage = !is_cpu(chip.kind) || multiplies(precision, chip) ? precision : DType::f32;
   auto program = imported(model, all, {.constants = constants});
   // The model's open sizes stay open: the device computes, and rounds, what passes would fold if they knew the sizes.
@@ -446,7 +436,7 @@ void answer(const fs::path& folder, const CompileOptions& options) {
 }
 
 CompileOptions options_for(const std::string& device, const std::string& precision) {
-  return {.device = device, .threads = 2, .precision = precision_named(precision)};
+  return {.device = device, .threads = 2, .precision = parse_precision(precision)};
 }
 
 }  // namespace
