@@ -170,6 +170,8 @@ struct PlanStep {
   /// The operand that the step only brings to the same places of its result: nothing to do when they are one memory.
   int moves = -1;
   bool moves_apart = false;  ///< it brings the whole operand, and nothing else ever writes to those places
+  /// While lowering: no other step writes the places that it writes, and it reads nothing of these buffers.
+  bool writes_apart = false;
   StepKind kind = StepKind::kernel;
   int target = 0;
   Dim amount = 0;

@@ -206,8 +206,8 @@ void FusedBody::define(Value value, std::string name, DType type) {
   variables_[{value.def, value.index}] = {std::move(name), type};
 }
 
-std::string FusedBody::address(const Access& access) {
-  std::string text = kernel_.buffer(access.view.buffer, access.view.dtype, false);
+std::string FusedBody::address(const Access& access, bool written) {
+  std::string text = kernel_.buffer(access.view.buffer, access.view.dtype, written);
   text += cat(" + ", kernel_.number(access.view.offset));
   for (size_t a = 0; a < axes_.size(); ++a) {
     std::string stride = kernel_.size(access.strides[a]);
@@ -366,8 +366,7 @@ void FusedBody::emit_store(const Access& access) {
   std::string value = variable(access.value);
   if (compute_type(access.value.dtype()) != type && type != DType::boolean)
     value = cat("convert<", kernel_type(type), ">(", value, ")");
-  kernel_.buffer(access.view.buffer, type, true);
-  std::string at = address(access), stride = kernel_.size(access.strides.back());
+  std::string at = address(access, true), stride = kernel_.size(access.strides.back());
   if (stride == "1" && is_whole(access)) kernel_.line("  store_whole(", at, ", ", value, ", lanes);");
   else if (stride == "1" || stride == "0") kernel_.line("  store(", at, ", ", value, ", lanes);");
   else kernel_.line("  store_strided(", at, ", ", stride, ", ", value, ", lanes);");

@@ -82,7 +82,7 @@ class FusedBody {
   std::optional<Value> lowered_constant(const Instruction& sum) const;
   void collapse();
   void emit_coordinates();
-  std::string address(const Access& access);
+  std::string address(const Access& access, bool written = false);
   bool is_whole(const Access& access) const;
   std::string load(const Access& access);
   void emit_store(const Access& access);

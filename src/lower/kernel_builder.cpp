@@ -43,8 +43,8 @@ int PlanDraft::size_number(const Dim& dim) {
 std::string KernelBuilder::buffer(int buffer, DType type, bool written) {
   auto same = [&](const Argument& a) { return a.buffer == buffer && a.type == type; };
   auto found = std::ranges::find_if(buffers_, same);
-  if (found == buffers_.end()) found = buffers_.insert(buffers_.end(), {buffer, type, written});
-  found->written |= written;
+  if (found == buffers_.end()) found = buffers_.insert(buffers_.end(), {buffer, type, false, false});
+  (written ? found->written : found->read) = true;
   return cat("b", found - buffers_.begin());
 }
 
@@ -145,6 +145,9 @@ PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
     step.buffers.push_back(argument.buffer);
     if (argument.written) step.outputs.push_back(argument.buffer);
   }
+  step.writes_apart = std::ranges::none_of(step.outputs, [&](int id) {
+    return std::ranges::any_of(buffers_, [&](const Argument& a) { return a.buffer == id && a.read; });
+  });
   for (const Dim& dim : sizes_) step.sizes.push_back(plan.size_number(dim));
   step.in_place = in_place_;
   return step;

@@ -108,7 +108,7 @@ class KernelBuilder {
   struct Argument {
     int buffer;
     DType type;
-    bool written;
+    bool read, written;
   };
   std::string text(const std::string& name) const;
   void check_types(const PlanDraft& plan) const;

@@ -53,18 +53,6 @@ Dim bytes_of(const Shape& shape) {
 
 static Dim bytes_of(const Type& type) { return type.is_tensor() ? bytes_of(type.shape) : Dim(0); }
 
-namespace {
-
-template <class Visit>
-void for_each_member(const Region& region, const Visit& visit) {
-  for (Instruction* i : region.prologue) visit(*i);
-  if (region.anchor) visit(*region.anchor);
-  if (region.twin) visit(*region.twin);
-  for (Instruction* i : region.epilogue) visit(*i);
-}
-
-}  // namespace
-
 static std::set<std::string> symbols_set_in(const Program& program) {
   std::set<std::string> names;
   for (const auto& module : program.modules()) {
@@ -92,9 +80,7 @@ tasks::GemmTile Lowering::tile() const {
   return tasks::cpu_tile({.avx512 = has_feature(chip_, "avx512f"), .aarch64 = chip_.kind == ChipKind::arm});
 }
 
-int Lowering::compute_units() const {
-  return options_.compute_units ? options_.compute_units : gpu().compute_units;
-}
+int Lowering::compute_units() const { return options_.compute_units ? options_.compute_units : gpu().compute_units; }
 
 int Lowering::lanes_for(int widest_bits) const {
   if (on_gpu()) return std::clamp(128 / widest_bits, 2, 8);
@@ -120,7 +106,7 @@ Plan Lowering::run() {
   bind_parameters(main);
   lower_module(main, output_buffers(main));
   for (int64_t code = 0; code < texts_.size(); ++code) plan_.texts.push_back(texts_.text(code));
-  if (on_gpu() && !knobs().checked && knobs().gpu_merge) merge_launches(plan_, apart_);
+  if (on_gpu() && !knobs().checked && knobs().gpu_merge) merge_launches(plan_);
   return std::move(static_cast<Plan&>(plan_));
 }
 
@@ -514,8 +500,7 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
     step.decision = region_decision_;
     if (!choice_reason_.empty()) step.reason += cat("; ", std::exchange(choice_reason_, {}));
   }
-  bool is_apart = std::ranges::all_of(step.outputs, [&](int id) { return part_buffers_.contains(id); });
-  if (!load_time && is_apart) apart_.insert(plan_.steps.size());
+  step.writes_apart &= std::ranges::all_of(step.outputs, [&](int id) { return part_buffers_.contains(id); });
   (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
 }
 
@@ -572,23 +557,7 @@ void Lowering::lower_region(const Region& region) {
   may_narrow_ = options_.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
                 std::ranges::none_of(region.outputs, [&](Value value) { return huge_.contains(value); });
   if (family.narrow == Narrow::never) widen_operands(*region.anchor);
-  size_t first_step = plan_.steps.size();
   family.lower(*this, region);
-  keep_order(region, first_step);
-}
-
-/// A step that also reads the buffer of which it writes a part is not apart: a recurrent network reads the row that the
-/// step before wrote.
-void Lowering::keep_order(const Region& region, size_t first_step) {
-  for_each_member(region, [&](const Instruction& i) {
-    for (const Value& input : i.inputs) {
-      if (!has_view(input)) continue;
-      int read = view_of(input).buffer;
-      for (size_t step = first_step; step < plan_.steps.size(); ++step) {
-        if (std::ranges::find(plan_.steps[step].outputs, read) != plan_.steps[step].outputs.end()) apart_.erase(step);
-      }
-    }
-  });
 }
 
 /// Operands that lie in memory narrower than their type are copied, for a reader that takes nothing else.

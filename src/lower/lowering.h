@@ -140,7 +140,6 @@ class Lowering {
 
   bool is_kept(const Region& region) const;
   void widen_operands(const Instruction& reader);
-  void keep_order(const Region& region, size_t first_step);
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
   /// A constant of f64 as f32, with each element once.
   View narrow_copy_of(Value value, double less);
@@ -156,7 +155,6 @@ class Lowering {
   std::unordered_map<const Instruction*, View> stored_;             // constants
   std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
   std::set<int> part_buffers_;                // where this region writes places that no other step writes
-  std::set<size_t> apart_;                    // steps that write to such places alone
   std::set<int> written_;                     // slots that have their value
   std::set<std::string> run_time_, pending_;  // symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -35,7 +36,7 @@ bool launch_alike(const PlanStep& a, const PlanStep& b) {
 
 class Merger {
  public:
-  Merger(Plan& plan, const std::set<size_t>& apart) : plan_(plan), apart_(apart) {}
+  explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
     for (size_t i = 0; i < plan_.steps.size(); ++i) place(i);
@@ -69,22 +70,21 @@ class Merger {
     group.members.push_back(i);
     group.read.insert(step.buffers.begin(), step.buffers.end());
     group.written.insert(step.outputs.begin(), step.outputs.end());
-    if (apart_.contains(i)) group.written_apart.insert(step.outputs.begin(), step.outputs.end());
     for (int id : step.outputs) {
-      if (!apart_.contains(i)) group.written_apart.erase(id);
+      if (step.writes_apart) group.written_apart.insert(id);
+      else group.written_apart.erase(id);
     }
   }
 
   bool depends(const Group& group, size_t i) const {
     const PlanStep& step = plan_.steps[i];
-    bool is_apart = apart_.contains(i);
     for (int id : step.buffers) {
       bool writes = std::ranges::find(step.outputs, id) != step.outputs.end();
-      bool both_apart = writes && is_apart && group.written_apart.contains(id);
+      bool both_apart = writes && step.writes_apart && group.written_apart.contains(id);
       if (group.written.contains(id) && !both_apart) return true;
     }
     std::vector<int> others = step.outputs;
-    if (is_apart) std::erase_if(others, [&](int id) { return group.written_apart.contains(id); });
+    if (step.writes_apart) std::erase_if(others, [&](int id) { return group.written_apart.contains(id); });
     return meets(group.read, others);
   }
 
@@ -257,15 +257,14 @@ class Merger {
   }
 
   Plan& plan_;
-  const std::set<size_t>& apart_;
   std::vector<Group> groups_;
 };
 
 }  // namespace
 
-void merge_launches(Plan& plan, const std::set<size_t>& apart) {
+void merge_launches(Plan& plan) {
   auto is_kernel = [](const PlanStep& step) { return step.kind == StepKind::kernel; };
-  if (std::ranges::all_of(plan.steps, is_kernel)) Merger(plan, apart).run();
+  if (std::ranges::all_of(plan.steps, is_kernel)) Merger(plan).run();
 }
 
 }  // namespace weft

@@ -254,17 +254,10 @@ class Grouping {
   }
 
   template <class Visit>
-  static void for_each_member(const Region& region, const Visit& visit) {
-    for (Instruction* i : region.prologue) visit(i);
-    if (region.anchor) visit(region.anchor);
-    for (Instruction* i : region.epilogue) visit(i);
-  }
-
-  template <class Visit>
   void for_each_operand(const Region& region, const Visit& visit) const {
-    for_each_member(region, [&](Instruction* i) {
-      for (const Value& input : i->inputs) visit(input);
-      for (const Value& setter : setters(*i)) visit(setter);
+    for_each_member(region, [&](const Instruction& i) {
+      for (const Value& input : i.inputs) visit(input);
+      for (const Value& setter : setters(i)) visit(setter);
     });
   }
 
@@ -280,10 +273,10 @@ class Grouping {
   void find_outputs() {
     for (size_t id = 0; id < regions_.size(); ++id) {
       Region& r = regions_[id];
-      for_each_member(r, [&](Instruction* i) {
-        bool whole = i == r.anchor && r.epilogue.empty();  // every result of a lone anchor is written
-        for (uint32_t index = 0; index < i->types.size(); ++index) {
-          Value value{i, index};
+      for_each_member(r, [&](Instruction& i) {
+        bool whole = &i == r.anchor && r.epilogue.empty();  // every result of a lone anchor is written
+        for (uint32_t index = 0; index < i.types.size(); ++index) {
+          Value value{&i, index};
           if (whole || is_read_outside(value, static_cast<int>(id))) r.outputs.push_back(value);
         }
       });

@@ -18,6 +18,15 @@ struct Region {
   std::vector<Value> outputs = {};  ///< values that others read
 };
 
+/// In the order in which the kernel computes them.
+template <class Visit>
+void for_each_member(const Region& region, const Visit& visit) {
+  for (Instruction* i : region.prologue) visit(*i);
+  if (region.anchor) visit(*region.anchor);
+  if (region.twin) visit(*region.twin);
+  for (Instruction* i : region.epilogue) visit(*i);
+}
+
 /// Elementwise instructions: each result element needs just the operands' elements at the same place.
 bool is_pointwise(const Instruction& instruction);
 /// Parameters and constants, and operators that only say where elements are: they need no kernel of their own.

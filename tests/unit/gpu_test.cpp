@@ -11,6 +11,7 @@
 #include "compile/places.h"
 #include "errors.h"
 #include "ir/text.h"
+#include "lower/kernel_builder.h"
 #include "lower/lower.h"
 #include "lower/merge_launches.h"
 #include "ops/registry.h"
@@ -216,7 +217,7 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
 
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
-  merge_launches(plan, {});
+  merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third reads what the first writes; the fourth joins the last that it may
   CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2});
   CHECK(plan.steps[0].outputs == std::vector<int>{1, 2});
@@ -231,7 +232,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}, {3, 4}});
   plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels[0].cluster = 2;
-  merge_launches(plan, {});
+  merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
   CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2, 0, 3});
   CHECK(plan.steps[0].sizes.size() == 6);
@@ -246,7 +247,7 @@ TEST_CASE("gpu: products of the same variants are one launch for each of them") 
   plan.kernels.push_back(
       {.name = "k_2", .code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_2, 2, 128) {\n}\n", .threads = 128});
   for (size_t i : {0, 1}) plan.steps[i].variants = {{.kernel = 1, .sizes = {0}, .blocks = 9, .from = 30}};
-  merge_launches(plan, {});
+  merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third has no variant
   const PlanStep& both = plan.steps[0];
   REQUIRE(both.variants.size() == 1);
@@ -268,19 +269,34 @@ TEST_CASE("gpu: products whose variants begin at other sizes are launches of the
   for (PlanStep& step : plan.steps) step.work = n, step.variants = {{.kernel = 0, .sizes = {0}, .from = 2}};
   plan.steps[1].work = m;
   plan.steps[2].variants[0].from = 3;
-  merge_launches(plan, {});
+  merge_launches(plan);
   CHECK(plan.steps.size() == 3);
 }
 
 TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
   Plan plan = steps_over({{0, 2}, {1, 2}}), halves = plan;
-  merge_launches(plan, {});
+  merge_launches(plan);
   CHECK(plan.steps.size() == 2);
-  merge_launches(halves, {0, 1});
+  for (PlanStep& step : halves.steps) step.writes_apart = true;
+  merge_launches(halves);
   CHECK(halves.steps.size() == 1);
   Plan reused = steps_over({{0, 2}, {1, 0}});  // the second writes what the first reads
-  merge_launches(reused, {});
+  merge_launches(reused);
   CHECK(reused.steps.size() == 2);
+}
+
+TEST_CASE("gpu: a kernel that reads a buffer of which it writes a part does not write apart") {
+  PlanDraft plan;
+  for (int i = 0; i < 2; ++i) plan.buffers.push_back({.shape = {DType::f32, {8}}});
+  auto step_that_reads = [&](int buffer) {
+    KernelBuilder kernel("pointwise.h");
+    kernel.line(kernel.buffer(buffer, DType::f32, false), "[0];");
+    kernel.line(kernel.buffer(1, DType::f32, true), "[4] = 1;");
+    return kernel.finish(plan, "test");
+  };
+  CHECK(step_that_reads(0).writes_apart);
+  CHECK(step_that_reads(0).outputs == std::vector<int>{1});
+  CHECK_FALSE(step_that_reads(1).writes_apart);
 }
 
 TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart from each other") {
