@@ -31,10 +31,10 @@ ALLOWED = {
     "adapters": ["weft"],
     "ort": ["weft", "adapters"],
     "migraphx": ["weft", "adapters"],
-    "generate": ["weft"],
 }
-# What the host and the kernels must agree on: how a kernel's work is cut (plain constexpr formulas), and its arguments.
-SHARED = {"kernels/tasks.h", "kernels/launch.h"}
+# What the host and the kernels must agree on: how a kernel's work is cut (plain constexpr formulas), its arguments, and
+# what multiplies.
+SHARED = {"kernels/tasks.h", "kernels/gpu_tasks.h", "kernels/launch.h", "kernels/macs.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 

@@ -106,9 +106,9 @@ template <class T, int D, int Keys, bool nan_rows = false, class L, class P, cla
 WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
                                const Score& score, const Store& store) {
   using Core = MatrixCore<T>;
-  constexpr int threads = L::threads, waves = threads / wave_size, rows = waves * 16;
+  constexpr int threads = L::threads, waves = threads / wave_size, rows = waves * tasks::attention_wave_rows;
   constexpr int d_stride = D + stage_lanes<T>, key_stride = Keys + stage_lanes<T>;
-  alignas(16) WEFT_SHARED T shared[rows * d_stride + Keys * d_stride + D * key_stride + rows * key_stride];
+  alignas(16) WEFT_SHARED T shared[tasks::attention_elements(rows, Keys, D, stage_lanes<T>)];
   const Shared<T> sq = (Shared<T>)shared, sk = sq + rows * d_stride, sv = sk + Keys * d_stride,
                   sp = sv + D * key_stride + thread_id() / wave_size * 16 * key_stride;
   const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries, blocks = ceil_div(all_rows, rows);

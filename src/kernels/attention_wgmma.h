@@ -7,6 +7,7 @@
 /// share the keys and add up in a fixed order what each found.
 
 #include "attention_sizes.h"
+#include "gpu_tasks.h"
 #include "wgmma.h"
 
 #ifdef WEFT_WARP_GROUPS
@@ -19,9 +20,8 @@ WEFT_INLINE f32 exp2_fast(f32 x) {
   return y;
 }
 
-/// Slots of the ring and keys of a step. A block needs shared memory for the slots and the queries: 64 * d * 2 * (2 *
-/// slots + warp groups) bytes.
-inline constexpr int attention_slots = 3, attention_keys = 64;
+using tasks::attention_keys;
+using tasks::attention_slots;
 
 /// Where 64-element panels of `Rows` rows lie in shared memory, and how threads bring rows there.
 template <class T, int Rows, int D, int Threads>
@@ -223,7 +223,7 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
 /// As attention_gpu; weights are 2^(factor * score), factor > 0. score gets and gives two keys side by side, of which
 /// the first is even, or one; store four columns. D is 64 or 128, at least d and dv; rows of q, k and v begin on
 /// multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads *
-/// queries, threads / 2), or fewer; threads are warp groups; as much dynamic shared memory as attention_slots says,
+/// queries, threads / 2), or fewer; threads are warp groups; dynamic shared memory of tasks::attention_group_bytes,
 /// clusters of Split.
 template <class T, int D, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,

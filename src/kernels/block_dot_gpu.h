@@ -18,7 +18,7 @@ template <int Bits_, int Block_, bool Zeros, class Scale>
 struct BlockWeights {
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
   /// Weights that a lane takes at a time: 16 bytes of 4 bits if they are of one block.
-  static constexpr int piece = Bits == 4 && Block % 32 == 0 ? 32 : 16;
+  static constexpr int piece = tasks::block_piece(Bits, Block);
   const WEFT_GLOBAL u8* w;
   const WEFT_GLOBAL Scale* scale;
   const WEFT_GLOBAL u8* zero;
@@ -183,8 +183,7 @@ WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) 
   }
 }
 
-/// Columns that a block of `block_few` makes.
-inline constexpr int block_few_columns = 16;
+using tasks::block_few_columns;
 
 /// Adds up what the waves of a block found and hands it on, eight columns at a time. Lane l: of columns l / 4 and
 /// l / 4 + 8 the sums of rows 2p and 2p + 1, of every fourth piece of k.
@@ -216,12 +215,13 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 
 /// takes a piece each of four neighbouring blocks, or of their parts, of 16 columns at a time; the matrix unit
 /// multiplies them by two rows at once: of its eight columns two belong to each of the four pieces and are zero
 /// elsewhere, so that each piece's sum stays apart and meets its scale in f32. Each lane has a ring of its own in
-/// dynamic shared memory, 128 bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks: ceil_div(n,
-/// 16) * ceil_div(m, 2 * Pairs), or fewer.
+/// dynamic shared memory, block_few_ring bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks:
+/// ceil_div(n, 16) * ceil_div(m, 2 * Pairs), or fewer.
 template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   using Of = WeightPairs<T, W::Bits>;
-  constexpr int piece = 128 / W::Bits, waves = L::threads / wave_size, stages = 4, words = W::Bits / 4;
+  constexpr int piece = tasks::block_few_piece(W::Bits), waves = L::threads / wave_size,
+                stages = tasks::block_few_stages, words = W::Bits / 4;
   constexpr i64 apart = waves * 4 * piece;
   static_assert(W::Block % piece == 0 && L::threads >= 4 * Pairs);
   const Shared<u32> ring = (Shared<u32>)weft_dynamic_shared;

@@ -145,15 +145,16 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
 }
 
 /// The kernels that have a tile of their own; 0 for all others, see depthwise_any.
-template <class Acc, class X, class W>
+template <int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
-  const i64 taps = s.kernel[2], stride = s.stride[2];
-  if (line.lines < 0) return 0;
-  if (taps == 3 && stride == 1) return DepthwiseTiles<3, 1, Acc, X, W>::run(t, line, out);
-  if (taps == 3 && stride == 2) return DepthwiseTiles<3, 2, Acc, X, W>::run(t, line, out);
-  if (taps == 5 && stride == 1) return DepthwiseTiles<5, 1, Acc, X, W>::run(t, line, out);
-  if (taps == 5 && stride == 2) return DepthwiseTiles<5, 2, Acc, X, W>::run(t, line, out);
-  return taps == 7 && stride == 1 ? DepthwiseTiles<7, 1, Acc, X, W>::run(t, line, out) : 0;
+  if constexpr (from < sizeof(tasks::depthwise_forms) / sizeof(tasks::DepthwiseForm)) {
+    constexpr tasks::DepthwiseForm form = tasks::depthwise_forms[from];
+    if (line.lines < 0) return 0;
+    if (s.kernel[2] == form.taps && s.stride[2] == form.stride)
+      return DepthwiseTiles<form.taps, form.stride, Acc, X, W>::run(t, line, out);
+    return depthwise_known<from + 1>(s, t, line, out);
+  }
+  return 0;
 }
 
 /// The lines of taps for the line of output that holds pixel p; none (-1) where the width is dilated or they are many.

@@ -28,7 +28,7 @@ WEFT_INLINE auto held_vector(V v) {
 /// side by side and rows are `stride` apart. What lies outside the operand is zero.
 template <class T, int Rows, int Depth, int Threads, class Operand>
 struct Stage {
-  static constexpr int V = stage_lanes<T>, stride = Depth + V;
+  static constexpr int V = stage_lanes<T>, stride = tasks::step_stride(Depth, 8 * sizeof(T));
   static constexpr int inner = (Operand::k_first ? Rows : Depth) / V, count = Rows * Depth / V / Threads;
   static_assert(count * Threads * V == Rows * Depth, "the tile does not divide among the threads");
   using Held = decltype(held_vector(Vec<T, V>{}));
@@ -131,14 +131,8 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   }
 }
 
-/// Whether blocks that share k are a cluster and add up what each found; else each stores its own part of the sums.
 template <BlockTile tile>
-inline constexpr bool shares_in_cluster =
-#ifdef WEFT_WARP_GROUPS
-    tile.groups || tile.stages > 1;
-#else
-    false;
-#endif
+inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
 /// Where part `part` of those that share k begins; its end is where the next one begins.
 template <BlockTile tile>
@@ -153,7 +147,8 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
                                 const B& b, const Store& store) {
   using Core = MatrixCore<T>;
   using Acc = typename Core::Acc;
-  constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
+  constexpr int threads = tile.threads(wave_size), fm = tile.rows / tile.waves_m / 16,
+                fn = tile.cols / tile.waves_n / 16;
   using StageA = Stage<T, tile.rows, tile.depth, threads, A>;
   using StageB = Stage<T, tile.cols, tile.depth, threads, B>;
   constexpr int stride = StageA::stride, a_count = tile.rows * stride;
@@ -199,7 +194,8 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
                                   const B& b, const Store& store) {
   using Core = MatrixCore<T>;
   using Acc = typename Core::Acc;
-  constexpr int threads = tile.threads(), fm = tile.rows / tile.waves_m / 16, fn = tile.cols / tile.waves_n / 16;
+  constexpr int threads = tile.threads(wave_size), fm = tile.rows / tile.waves_m / 16,
+                fn = tile.cols / tile.waves_n / 16;
   using StageA = Stage<T, tile.rows, tile.depth, threads, A>;
   using StageB = Stage<T, tile.cols, tile.depth, threads, B>;
   constexpr int stride = StageA::stride, a_count = tile.rows * stride, count = a_count + tile.cols * stride;
@@ -258,12 +254,12 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 #endif
 
 /// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
-/// tile.threads() threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of those that
-/// share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
+/// tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of
+/// those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
 /// (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
-  static_assert(L::threads == tile.threads(), "the launch and the tile differ in threads");
+  static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");
   // Numbers of blocks fit in 32 bits, where division is quick: a block has at least 256 sums.
   constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
   const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),

@@ -2,6 +2,7 @@
 #pragma once
 /// What the main loops of the matrix product on GPUs share: sizes, the tile of a block, and how operands are read.
 
+#include "gpu_tasks.h"
 #include "matrix_core.h"
 
 #ifdef WEFT_GPU
@@ -11,15 +12,9 @@ struct GpuGemmSizes {
   i64 batch = 1, m = 0, n = 0, k = 0;
 };
 
-/// The piece of C that a block makes, the k step, and how many waves lie side by side in each direction.
-struct BlockTile {
-  int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;  ///< above 1 (NVIDIA, direct operands): so many k steps are on their way into dynamic shared memory
-  int split = 1;   ///< blocks that share the k steps of one piece (shares_in_cluster)
-  bool groups = false;  ///< sm_90a: warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
-  bool ahead = false;   ///< B is constant: it is on its way before wait_for_inputs() is called, by the main loop
-  constexpr int threads() const { return waves_m * waves_n * wave_size; }
-};
+using tasks::BlockTile;
+using tasks::gemm_lanes;
+
 /// Rows and columns of C per block: products without a matrix core (and f32) need the registers.
 template <class T>
 inline constexpr int default_block_side =
@@ -30,10 +25,9 @@ template <class T>
 inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_block_side<T>, int(64 / sizeof(T)), 2,
                                                  wave_size == 64 ? 2 : 4};
 
-/// Elements of A and B that a thread moves at once, and lanes of the vectors that the epilogue gets.
+/// Elements of A and B that a thread moves at once.
 template <class T>
-inline constexpr int stage_lanes = 16 / sizeof(T);
-inline constexpr int gemm_lanes = 8;
+inline constexpr int stage_lanes = tasks::vector_bits / 8 / sizeof(T);
 
 /// Sums from shared memory, where they begin on 16 bytes. Threads side by side read the halves of gemm_lanes sums in
 /// turn, so that they meet in no bank.

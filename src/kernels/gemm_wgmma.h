@@ -54,9 +54,9 @@ struct SwizzledStage {
   }
 };
 
-/// How the sums lie in shared memory for the epilogue: rows of Cols and a few more, so that lanes meet in no bank.
+/// How the sums lie in shared memory for the epilogue.
 template <BlockTile tile>
-inline constexpr int sums_stride = tile.cols + 8;
+inline constexpr int sums_stride = tasks::sums_stride(tile);
 
 /// Eight sums of this block, or of all blocks of the cluster, added up.
 template <BlockTile tile, class Acc>
@@ -77,7 +77,7 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
 template <BlockTile tile, class Acc, int Lanes, class Store>
 WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
                                    const Store& store) {
-  constexpr int vectors = tile.cols / Lanes, threads = tile.threads();
+  constexpr int vectors = tile.cols / Lanes, threads = tile.threads(wave_size);
   const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
   const auto sums = [&](int row, int col) WEFT_LAMBDA {
     if constexpr (Lanes == gemm_lanes) return sums_at<tile, Acc>(row, col);
@@ -114,7 +114,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
                                   const Store& store) {
-  constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads();
+  constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
   constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
   constexpr int depth = 128 / sizeof(T), ahead = tile.stages - 2;
   constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;

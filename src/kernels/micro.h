@@ -2,6 +2,7 @@
 #pragma once
 /// The CPU's inner matrix kernel: a register tile of rows x nv vectors, fed by row pointers into A and one packed panel
 /// of B. Matrix product, convolution and attention all run on it. A `Mac` says what types it multiplies and how.
+#include "macs.h"
 #include "micro_amx.h"
 #include "tasks.h"
 #include "vec.h"
@@ -12,11 +13,11 @@ using tasks::GemmTile;
 
 /// The tile of the machine that is compiled for, for 4-byte accumulators.
 #if defined(__AVX512F__)
-inline constexpr GemmTile native_tile = tasks::avx512_tile;
+inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true});
 #elif defined(__aarch64__)
-inline constexpr GemmTile native_tile = tasks::neon_tile;
+inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 #else
-inline constexpr GemmTile native_tile = tasks::avx2_tile;
+inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
 /// The Mac of panels as they lie in the L1 cache: it may be worth widening them on the way.
@@ -25,16 +26,24 @@ struct NearOf {
   using type = Mac;
 };
 
+namespace macs {
+#define WEFT_MAC_ROW(row, name, direct, packed, sum, group_size, header_units) \
+  struct row {                                                                 \
+    static constexpr int group = group_size, header = header_units;            \
+    using Direct = direct;                                                     \
+    using B = packed;                                                          \
+    using Acc = sum;                                                           \
+  };
+WEFT_FOR_MACS(WEFT_MAC_ROW)
+#undef WEFT_MAC_ROW
+}  // namespace macs
+
 /// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
 /// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units that each panel
 /// begins with for what sums start from (see MacQuads), else 0.
 /// `Direct` is the element type of A that needs no conversion: rows of it are read in place where k % group == 0.
-struct MacF32 {
-  static constexpr int group = 1, header = 0;
+struct MacF32 : macs::MacF32 {
   using Unit = f32;
-  using Direct = f32;
-  using B = f32;
-  using Acc = f32;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
 #pragma unroll
@@ -50,12 +59,8 @@ struct MacF32 {
   }
 };
 
-struct MacF64 {
-  static constexpr int group = 1, header = 0;
+struct MacF64 : macs::MacF64 {
   using Unit = f64;
-  using Direct = f64;
-  using B = f64;
-  using Acc = f64;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<f64, L> (&b)[NV]) {
 #pragma unroll
@@ -73,7 +78,7 @@ struct MacF64 {
 
 /// B stored as f16, widened on load; A as f32.
 struct MacF16 : MacF32 {
-  using B = f16;
+  using B = macs::MacF16::B;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
 #pragma unroll
@@ -83,12 +88,8 @@ struct MacF16 : MacF32 {
 
 #if defined(__AVX512BF16__)
 /// Pairs of bf16 on both sides.
-struct MacBf16 {
-  static constexpr int group = 2, header = 0;
+struct MacBf16 : macs::MacBf16Pairs {
   using Unit = u32;
-  using Direct = bf16;
-  using B = bf16;
-  using Acc = f32;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<u32, L> (&b)[NV]) {
 #pragma unroll
@@ -107,7 +108,7 @@ struct MacBf16 {
 /// B stored as bf16, widened on load; A as f32. Vector pairs are interleaved (see `bf16_slot` in pack.h), so that a
 /// shift and a mask unpack them.
 struct MacBf16 : MacF32 {
-  using B = bf16;
+  using B = macs::MacBf16::B;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
     static_assert(NV % 2 == 0);
@@ -125,12 +126,9 @@ struct MacBf16 : MacF32 {
 /// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (the 8-bit
 /// multiply-add that takes u8 x s8 saturates). What has a zero point other than 0 comes without it, as i16.
 template <class Stored>
-struct MacInt16 {
-  static constexpr int group = 2, header = 0;
+struct MacInt16 : macs::MacInt16 {
   using Unit = u32;
-  using Direct = i16;
   using B = Stored;
-  using Acc = i32;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
 #pragma unroll
@@ -186,12 +184,9 @@ struct Quad {
   u32 low, high;
 };
 template <class Stored>
-struct MacQuads {
-  static constexpr int group = 4, header = 1;
+struct MacQuads : macs::MacQuads {
   using Unit = Quad;
-  using Direct = i16;
   using B = Stored;
-  using Acc = i32;
   /// Pairs of 16 bits: the first and the second of each quad.
   template <class V>
   struct Halves {
@@ -263,12 +258,8 @@ struct NearOf<MacQuads<i8>> {
 #endif
 
 /// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
-struct MacInt8 {
-  static constexpr int group = 4, header = 0;
+struct MacInt8 : macs::MacInt8 {
   using Unit = u32;
-  using Direct = u8;
-  using B = i8;
-  using Acc = i32;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
 #pragma unroll

@@ -45,15 +45,14 @@ inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, 
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
-/// What the choice of tile and packing depends on. The kernels ask the compiler's macros, the host the processor: both
-/// must speak of the same target.
+/// What the choice of tile depends on. The kernels ask the compiler's macros, the host the processor: both must speak
+/// of the same target.
 struct MatrixTarget {
-  bool avx512 = false, avx512_bf16 = false, aarch64 = false;
+  bool avx512 = false, aarch64 = false;
 };
 constexpr GemmTile cpu_tile(const MatrixTarget& t) {
   return t.avx512 ? avx512_tile : t.aarch64 ? neon_tile : avx2_tile;
 }
-constexpr int bf16_group(const MatrixTarget& t) { return t.avx512_bf16 ? 2 : 1; }
 
 /// How elements of k are grouped in packed B and in the rows of A: `group` consecutive k make one unit
 /// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
@@ -187,6 +186,12 @@ constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 
   return b;
 }
 
+/// How many times larger than the elements transformed pixels and weights are at most.
+struct WinogradGrowth {
+  int pixels, weights;
+};
+constexpr WinogradGrowth winograd_growth(int out) { return out == 4 ? WinogradGrowth{100, 49} : WinogradGrowth{4, 9}; }
+
 /// Scratch bytes of a thread for winograd: transformed pixels, sums, what stands outside, and terms of tiles.
 constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
                                i64 words) {
@@ -204,6 +209,15 @@ constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 wor
 constexpr i64 window_tasks(i64 rows, i64 width, i64 channels, i64 taps) {
   return ceil_div(rows, window_pixels(rows, width, channels, taps));
 }
+
+/// Packing and unpacking of elements narrower than a byte: elements of a CPU task, and of a thread of a GPU.
+inline constexpr i64 unpack_task = 16384, unpack_thread = 16;
+
+/// Kernel widths and strides of depthwise convolutions that have a tile of their own (depthwise.h).
+struct DepthwiseForm {
+  int taps, stride;
+};
+inline constexpr DepthwiseForm depthwise_forms[] = {{3, 1}, {3, 2}, {5, 1}, {5, 2}, {7, 1}};
 
 /// Pointwise loops: a CPU task is about 16 Ki elements, counted in chunks of `lanes`; on a GPU a chunk is a thread's.
 constexpr i64 pointwise_chunks(int lanes) { return 16384 / lanes; }

@@ -7,11 +7,10 @@
 
 namespace weft::kernel {
 
-/// Elements of a task on a CPU, of a thread on a GPU.
 #ifdef WEFT_CPU
-inline constexpr i64 unpack_chunk = 16384;
+inline constexpr i64 unpack_chunk = tasks::unpack_task;
 #else
-inline constexpr i64 unpack_chunk = 16;
+inline constexpr i64 unpack_chunk = tasks::unpack_thread;
 #endif
 
 /// The number that four bits of f4e2m1 mean.

@@ -3,6 +3,9 @@
 /// Short vectors: Vec<T, N> (N = 1 is T itself), loads and stores of the first lanes, conversions, reductions.
 
 #include "device.h"
+#ifdef WEFT_GPU
+#include "gpu_tasks.h"
+#endif
 
 namespace weft::kernel {
 
@@ -99,7 +102,9 @@ WEFT_INLINE int valid_lanes(Part part, int) { return part.n; }
 /// Lanes of f32 in one vector register of this device (on GPUs: what one thread moves in 16 bytes).
 #if defined(__AVX512F__)
 inline constexpr int native_lanes = 16;
-#elif defined(WEFT_CPU) && defined(__AVX__)
+#elif defined(WEFT_GPU)
+inline constexpr int native_lanes = tasks::gpu_lanes;
+#elif defined(__AVX__)
 inline constexpr int native_lanes = 8;
 #else
 inline constexpr int native_lanes = 4;

@@ -13,6 +13,14 @@
 
 #include "matrix_core.h"
 
+namespace weft::kernel {
+#ifdef WEFT_WARP_GROUPS
+inline constexpr bool has_warp_groups = true;
+#else
+inline constexpr bool has_warp_groups = false;
+#endif
+}  // namespace weft::kernel
+
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 

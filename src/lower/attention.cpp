@@ -93,10 +93,10 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
 /// How a GPU's kernel is instantiated: the head size rounded up, keys taken at a time, rows and threads of a block.
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
-  int groups = 0, split = 1, occupancy = 0;  ///< warp groups (kernels/attention_wgmma.h) and blocks that share the keys
-  int few = 0;                               ///< rows of kernels/attention_few.h
-  int rows() const { return few > 0 ? few : 16 * waves; }
-  int shared_bytes() const { return groups > 0 ? 64 * d * 2 * (6 + groups) : 0; }  // kernels/attention_wgmma.h
+  int groups = 0, split = 1, occupancy = 0;  ///< warp groups and blocks that share the keys
+  int few = 0;                               ///< rows of attention_few
+  int rows() const { return few > 0 ? few : tasks::attention_wave_rows * waves; }
+  int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups) : 0; }
   std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
   std::string function(DType type, bool nan_rows) const {
     if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
@@ -128,10 +128,10 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   if (!widest.is_constant() || !rows.is_constant() || rows.value() < 1 || rows.value() > most) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
-  GpuAttention a{.d = 64, .waves = 256 / lowering.gpu().wave, .few = 1};
+  GpuAttention a{.d = 64, .waves = tasks::block_threads / lowering.gpu().wave, .few = 1};
   while (a.d < widest.value()) a.d *= 2;
   while (a.few < rows.value()) a.few *= 2;
-  if (a.d * bits(q.dtype) / 128 > lowering.gpu().wave || a.d > 256) return std::nullopt;
+  if (a.d * bits(q.dtype) / tasks::vector_bits > lowering.gpu().wave || a.d > 256) return std::nullopt;
   if (a.few * a.d > 1024) a.waves /= 2;  // shared memory
   int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
   if (lowering.gpu().warp_groups) a.split = key_split(lowering, blocks, k, 32);
@@ -162,10 +162,9 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
                  .code = "E149",
                  .what = cat("attention over heads of ", widest, " has no kernel on a GPU; at most 256")});
   }
-  int bytes = bits(q.dtype) / 8, pad = 16 / bytes, d = static_cast<int>((widest.value() + 15) / 16 * 16);
+  int bytes = bits(q.dtype) / 8, d = static_cast<int>((widest.value() + 15) / 16 * 16);
   auto shared = [&](const GpuAttention& a) {
-    int rows = a.waves * 16;
-    return bytes * ((rows + a.keys) * (d + pad) + (d + rows) * (a.keys + pad));
+    return bytes * tasks::attention_elements(a.rows(), a.keys, d, tasks::vector_bits / bits(q.dtype));
   };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
   int most_keys = bytes == 2 ? lowering.gpu().short_keys : 64;

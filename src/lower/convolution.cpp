@@ -204,11 +204,11 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// The tiles that kernels/depthwise.h has for kernels of a known width and stride.
+/// The tiles for kernels of a known width and stride.
 void share_tiles(KernelBuilder& kernel, DType sum, DType x, DType weights) {
-  for (const char* form : {"3, 1", "3, 2", "5, 1", "5, 2", "7, 1"}) {
-    kernel.share("depthwise.h", cat("DepthwiseTiles<", form, ", ", kernel_type(sum), ", ", kernel_type(x), ", ",
-                                    kernel_type(weights), ">"));
+  for (auto [taps, stride] : tasks::depthwise_forms) {
+    kernel.share("depthwise.h", cat("DepthwiseTiles<", taps, ", ", stride, ", ", kernel_type(sum), ", ", kernel_type(x),
+                                    ", ", kernel_type(weights), ">"));
   }
 }
 
@@ -219,7 +219,7 @@ struct DepthwiseLine {
 
 /// For kernels of a known width over channels in whole vectors; as many pixels as leave enough threads.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
-  int64_t lanes = std::min(128 / std::max(bits(x.dtype), bits(weights)), 8);
+  int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   const Dim &taps = w.kernel.back(), &step = w.stride.back();
   if (!lowering.on_gpu() || !whole || !known_equal(w.dilation.back(), 1) || !taps.is_constant() || !step.is_constant())

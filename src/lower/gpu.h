@@ -16,38 +16,29 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region);
 /// Channels-last. Of the window all is set but `pixel`.
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 
-/// The piece of the result that a block of kernels/gemm_gpu.h makes (kernels/gemm_operand.h: BlockTile).
-struct GpuTile {
-  int rows, cols, depth, waves_m, waves_n;
-  int stages = 1, split = 1;
-  bool groups = false, ahead = false;
-  int threads(int wave) const { return waves_m * waves_n * wave; }
-  bool operator==(const GpuTile&) const = default;
-};
-/// Whether blocks share k and are no cluster (kernels/gemm_gpu.h: shares_in_cluster): a second kernel adds their sums.
-bool adds_parts(const GpuModel& gpu, const GpuTile& tile);
+using tasks::BlockTile;
+
+/// Whether blocks share k and are no cluster: a second kernel adds their sums.
+bool adds_parts(const GpuModel& gpu, const BlockTile& tile);
 /// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
-std::string tile_text(const GpuTile& tile);
+std::string tile_text(const BlockTile& tile);
 /// "blocks of 64 x 128, warp groups, k shared by 4"
-std::string describe(const GpuTile& tile);
+std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// The same of tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x 128"
 std::string describe(const TileChoice& choice);
-/// Dynamic shared memory of a block whose operands are copied past the registers (NVIDIA).
-int shared_bytes(const GpuTile& tile, DType type);
-
 /// A number for a size that may be symbolic, to choose by: with `each` for each symbol, or the bound next to it.
 int64_t typical_size(const Dim& size, int64_t each = 16);
 
 /// Whether no step of a run writes what the view shows.
 bool is_constant(Lowering& lowering, const View& view);
 
-/// Rows of a product that reads its B once (kernels/gemv_gpu.h).
+/// Rows of a product that reads its B once.
 inline constexpr int64_t most_few_rows = 4;
 
 /// How kernels/gemv_gpu.h is instantiated: columns of all matrices that a block makes, and its threads.
 struct FewRows {
-  int columns = 4, at_once = 1, threads = 256;
+  int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
 /// For a B of n x k of which a thread takes `lanes` elements at a time.
 FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes);
@@ -69,17 +60,18 @@ struct GpuProduct {
   bool may_share = false;  ///< a second kernel may add up what blocks that share k found
 };
 struct TileChoice {
-  GpuTile tile;                            ///< the best of Weft's own; with an offer, of those that need one kernel
+  BlockTile tile;                          ///< the best of Weft's own; with an offer, of those that need one kernel
   std::optional<LibraryOffer> offer = {};  ///< that was measured to be faster
   struct Larger {
-    GpuTile tile;
+    BlockTile tile;
     int64_t from;
   };
   Dim work = 0;                     ///< of sizes that only a run tells: `tile` is for less than `larger` begin at
   std::vector<Larger> larger = {};  ///< by what they begin at
 };
 /// `step` with another launch for each larger tile, which `launch` makes for the same operands.
-PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::function<PlanStep(const GpuTile&)>& launch);
+PlanStep with_variants(PlanStep step, const TileChoice& choice,
+                       const std::function<PlanStep(const BlockTile&)>& launch);
 /// Unless measurements say otherwise, with warp groups what the cost model likes best, elsewhere the largest tile of
 /// which there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
@@ -96,7 +88,7 @@ struct PartSums {
   int parts;
 };
 /// `sizes`: batch, m and n.
-PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const GpuTile& tile, const Dims& sizes);
+PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const BlockTile& tile, const Dims& sizes);
 /// The line of the product's kernel that stores `lanes` sums `acc` of (at, row, col).
 void store_part(KernelBuilder& kernel, const PartSums& sums);
 /// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col, or channel = at * n + col.
@@ -104,5 +96,5 @@ void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, I
                const std::vector<size_t>& order = {});
 
 /// Blocks of that tile.
-Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n);
+Dim tile_blocks(const BlockTile& tile, const Dim& batch, const Dim& m, const Dim& n);
 }  // namespace weft

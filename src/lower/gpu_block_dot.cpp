@@ -8,8 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t rows_at_once = 8;      // of kernels/block_dot_gpu.h: block_few
-constexpr int64_t most_block_rows = 64;  // that go eight by eight: more are faster in tiles
+constexpr int64_t most_block_rows = 64;  // that go block_few_rows at once: more are faster in tiles
 constexpr int64_t typical_prompt = 128;  // rows of a product that is not of few
 
 /// Rows that begin on multiples of 16 bytes, k side by side in whole vectors; copied if they do not.
@@ -51,22 +50,22 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
 /// A kernel of few rows: what is called and how it is launched.
 struct FewRowsKernel {
   std::string function;
-  int columns = 0, threads = 256;  ///< of a block
-  int ring = 0;                    ///< bytes of dynamic shared memory for each thread
-  int occupancy = 0;               ///< blocks that should fit on a compute unit at once
-  int lanes = 8;                   ///< columns that the epilogue gets at once
+  int columns = 0, threads = tasks::block_threads;  ///< of a block
+  int ring = 0;                                     ///< bytes of dynamic shared memory for each thread
+  int occupancy = 0;                                ///< blocks that should fit on a compute unit at once
+  int lanes = tasks::gemm_lanes;                    ///< columns that the epilogue gets at once
 };
 
-/// Few rows of 16 bits on the matrix unit (kernels/block_dot_gpu.h: block_few).
+/// Few rows of 16 bits on the matrix unit.
 std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
                                             int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
-  bool fits = is_exact && op.block % (128 / weight_bits) == 0 && rows <= most_block_rows;
+  bool fits = is_exact && op.block % tasks::block_few_piece(weight_bits) == 0 && rows <= most_block_rows;
   if (lowering.gpu().matrix != MatrixUnit::mma || !fits) return std::nullopt;
-  int64_t pairs = (std::min(rows, rows_at_once) + 1) / 2;
+  int64_t pairs = (std::min<int64_t>(rows, tasks::block_few_rows) + 1) / 2;
   return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
-                       .columns = 16,
-                       .ring = 128,
+                       .columns = tasks::block_few_columns,
+                       .ring = tasks::block_few_ring,
                        .occupancy = 2};
 }
 
@@ -80,8 +79,7 @@ std::optional<FewRowsKernel> few_rows(const Lowering& lowering, const Instructio
     if (auto best = on_matrix_unit(lowering, op, weight_bits, type, m, ahead)) return best;
   }
   if (m > most_few_rows) return std::nullopt;
-  int lanes = weight_bits == 4 && op.block % 32 == 0 ? 32 : 16;  // BlockWeights::piece
-  FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), lanes);
+  FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), tasks::block_piece(weight_bits, op.block));
   return FewRowsKernel{.function = cat("block_gemv<", kernel_type(type), ", ", m, ", ", f.columns, ", ",
                                        std::min(f.at_once, 2), ", ", ahead, ">"),
                        .columns = f.columns,
@@ -109,7 +107,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
 
   KernelBuilder kernel("block_dot_gpu.h");
   kernel.line("const auto weights = ", weights_text(lowering, kernel, dot), ";");
-  kernel.line("constexpr int W = ", few ? few->lanes : 8, ";");
+  kernel.line("constexpr int W = ", few ? few->lanes : tasks::gemm_lanes, ";");
   kernel.line(
       "const auto result = [&](i64, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) "
       "WEFT_LAMBDA {");
@@ -120,7 +118,8 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
               reason;
   if (few) {
     kernel.line(few->function, operands, "weights, result);");
-    kernel.set_grid(ceildiv(n, few->columns) * ceildiv(m, rows_at_once), few->threads, few->threads * few->ring);
+    kernel.set_grid(ceildiv(n, few->columns) * ceildiv(m, tasks::block_few_rows), few->threads,
+                    few->threads * few->ring);
     kernel.set_occupancy(few->occupancy);
     reason = cat("packed weights, few rows: read them once, ", few->columns, " columns a block");
   } else {
@@ -128,7 +127,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, most_block_rows, ahead);
     Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows
-    GpuTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
+    BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.gpu().wave);
     if (others)
       kernel.line("if (", kernel.size(m), " <= ", most_block_rows, ") return ", others->function, operands,
@@ -139,7 +138,8 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
                 ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }), result);");
     Dim blocks = tile_blocks(tile, 1, m, n);
     if (others)
-      blocks = max(blocks, ceildiv(n, others->columns) * min(ceildiv(m, rows_at_once), most_block_rows / rows_at_once));
+      blocks = max(blocks, ceildiv(n, others->columns) *
+                               min(ceildiv(m, tasks::block_few_rows), most_block_rows / tasks::block_few_rows));
     kernel.set_grid(blocks, threads, others ? threads * others->ring : 0);
     reason = cat("packed weights, matrix product in ", describe(tile), others ? ", few rows read them once" : "");
     ahead = ahead && others;

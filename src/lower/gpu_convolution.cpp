@@ -100,16 +100,16 @@ int epilogue_lanes(const Lowering& lowering, const Region& region) {
 }
 
 /// Calls conv_gpu, with its template arguments.
-std::string call_text(const GpuConvolution& c, const GpuTile& tile) {
+std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
   bool many = tile.groups && c.w.channels_in.is_constant() && c.w.channels_in.value() >= tile.depth;
   return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
              c.outside.has_value(), ", W>");
 }
 
-PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const GpuTile& tile) {
+PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
   const Window& w = c.w;
   kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.gpu().wave),
-                  shared_bytes(tile, c.operands.type), adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
+                  tasks::shared_bytes(tile, bits(c.operands.type)), adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", c.operands.type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
@@ -123,7 +123,7 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   const auto& [type, x, weights] = c.operands;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
-  kernel.line("constexpr int W = ", parts ? 8 : epilogue_lanes(lowering, region), ";");
+  kernel.line("constexpr int W = ", parts ? tasks::gemm_lanes : epilogue_lanes(lowering, region), ";");
   kernel.line("const ConvSizes s", window_text(kernel, c.w), ";");
   kernel.line(call_text(c, chosen.tile), "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
   kernel.line(
@@ -132,7 +132,7 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   if (parts) store_part(kernel, *parts);
   else lowering.emit_epilogue(kernel, region, iteration_of(region, c.w), "acc", sum_type(type));
   kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
-  auto with_tile = [&](const GpuTile& tile) {
+  auto with_tile = [&](const BlockTile& tile) {
     KernelBuilder same = kernel;
     same.replace(call_text(c, chosen.tile), call_text(c, tile));
     return launch_of(lowering, same, c, tile);
@@ -144,7 +144,7 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
 /// The operands as the kernel wants them, copied where they do not lie so.
 GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
   DType type = lowering.product_type(i);
-  int lanes = 128 / bits(type);
+  int lanes = tasks::vector_bits / bits(type);
   View weights = turned_weights(lowering, w, i.inputs[1], type), x;
   bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
                    (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // what matrix units multiply
@@ -194,7 +194,7 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                                              .epilogue = epilogue_text(lowering, region),
                                              .offers = std::move(offers),
                                              .may_share = k.is_constant() && may_share_k(lowering, region, sums_of)});
-  const GpuTile& tile = chosen.tile;
+  const BlockTile& tile = chosen.tile;
   auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, {tile}); };
   if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);
   std::optional<PartSums> parts;

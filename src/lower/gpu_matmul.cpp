@@ -12,7 +12,7 @@
 namespace weft {
 
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type) {
-  int64_t lanes = 128 / bits(type);
+  int64_t lanes = tasks::vector_bits / bits(type);
   auto aligned = [&](const Dim& d) { return d.is_multiple_of(lanes); };
   bool direct = view.dtype == type && known_equal(inner, 1) && aligned(rows) && aligned(view.offset);
   for (size_t axis = 0; axis < batch_axes; ++axis)
@@ -53,7 +53,7 @@ FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
   FewRows f{.columns = 4, .threads = 64};
   if (n < int64_t{8} * lowering.compute_units()) f.columns = 2;
   f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, most_at_once));
-  while (f.threads < 256 && f.at_once * f.threads * lanes < k) f.threads *= 2;
+  while (f.threads < tasks::block_threads && f.at_once * f.threads * lanes < k) f.threads *= 2;
   return f;
 }
 
@@ -65,8 +65,8 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   size_t rank = b.dims.size();
   bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);
   bool fixed = all_constant({b.dims[rank - 2], b.dims[rank - 1], b.strides[rank - 2], b.strides[rank - 1], b.offset});
-  bool gains =
-      b.dims[rank - 2].is_multiple_of(128 / bits(type)) || !known_equal(b.strides[rank - 2], 1) || b.dtype != type;
+  bool gains = b.dims[rank - 2].is_multiple_of(tasks::vector_bits / bits(type)) ||
+               !known_equal(b.strides[rank - 2], 1) || b.dtype != type;
   if (good || !gains || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
   View turned{
       b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]}, b.offset};
@@ -84,19 +84,20 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
 struct ProductKernel {
   std::string header, call;
   Dim blocks = 0;
-  int threads = 256, shared = 0, cluster = 1;
-  int columns = 8;  ///< that the epilogue gets at once (gemm_lanes of kernels/gemm_operand.h)
+  int threads = tasks::block_threads, shared = 0, cluster = 1;
+  int columns = tasks::gemm_lanes;  ///< that the epilogue gets at once
   bool waits_itself = false;
   std::string reason = {};
-  std::optional<GpuTile> shared_k = {};  ///< whose blocks store parts of the sums
-  TileChoice choice = {};                ///< its tile among others for more work
+  std::optional<BlockTile> shared_k = {};  ///< whose blocks store parts of the sums
+  TileChoice choice = {};                  ///< its tile among others for more work
 };
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
 std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= most_few_rows;
-  if (!p.direct || !is_few || !p.k.is_multiple_of(128 / bits(p.type))) return std::nullopt;
-  FewRows f = few_rows_for(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k), 128 / bits(p.type));
+  if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
+  FewRows f = few_rows_for(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
+                           tasks::vector_bits / bits(p.type));
   int columns = f.columns / matrices;
   return ProductKernel{.header = "gemv_gpu.h",
                        .call = cat("gemv_gpu<", kernel_type(p.type), ", ", p.m.value(), ", ", columns, ", ", f.at_once,
@@ -108,15 +109,16 @@ std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const Gpu
                        .reason = cat("few rows: read B once, ", columns, " columns a block")};
 }
 
-ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const GpuTile& tile) {
+ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const BlockTile& tile) {
   bool adds = adds_parts(lowering.gpu(), tile);
-  bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() && p.n.value() % 8 != 0;  // rows begin anywhere
-  int columns = is_odd ? 1 : 8;
+  bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() &&
+                p.n.value() % tasks::gemm_lanes != 0;  // rows begin anywhere
+  int columns = is_odd ? 1 : tasks::gemm_lanes;
   return ProductKernel{.header = "gemm_gpu.h",
                        .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),
                        .blocks = tile_blocks(tile, p.batch, p.m, p.n),
                        .threads = tile.threads(lowering.gpu().wave),
-                       .shared = shared_bytes(tile, p.type),
+                       .shared = tasks::shared_bytes(tile, bits(p.type)),
                        .cluster = adds ? 1 : tile.split,
                        .columns = columns,
                        .waits_itself = tile.ahead,
@@ -264,7 +266,7 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);
   write_product(lowering, region, p, own, kernel, a, b, type, parts ? &*parts : nullptr);
-  auto with_tile = [&](const GpuTile& tile) {
+  auto with_tile = [&](const BlockTile& tile) {
     ProductKernel other = tile_kernel(lowering, product, tile);
     KernelBuilder same = kernel;
     same.set_header(other.header);

@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-/// Tiles that divide among their threads (kernels/gemm_gpu.h: Stage), largest first.
-std::vector<GpuTile> tiles_for(DType type, int wave) {
+/// Tiles that divide among their threads, largest first.
+std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit
   int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
@@ -19,8 +19,8 @@ std::vector<GpuTile> tiles_for(DType type, int wave) {
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
 }
 
-/// Those of f32 on NVIDIA, where its products are three of TF32 (kernels/matrix_core.h).
-std::vector<GpuTile> tf32_tiles() {
+/// Those of f32 on NVIDIA, where its products are three of TF32.
+std::vector<BlockTile> tf32_tiles() {
   return {{128, 64, 32, 4, 2, 3},
           {64, 64, 32, 2, 2, 4},
           {32, 64, 32, 2, 2, 4},
@@ -31,14 +31,14 @@ std::vector<GpuTile> tf32_tiles() {
 /// The problem in numbers.
 struct Numbers {
   int64_t batch, m, n, k;
-  int64_t blocks(const GpuTile& t) const {
+  int64_t blocks(const BlockTile& t) const {
     return batch * ((m + t.rows - 1) / t.rows) * ((n + t.cols - 1) / t.cols) * t.split;
   }
 };
 
-/// The tiles of warp groups (kernels/gemm_wgmma.h): rows, cols, warp groups along the rows, stages. Where there are few
+/// The tiles of warp groups: rows, cols, warp groups along the rows, stages. Where there are few
 /// blocks, the more is on its way at once the better.
-std::vector<GpuTile> group_tiles(DType type) {
+std::vector<BlockTile> group_tiles(DType type) {
   struct Shape {
     int rows, cols, groups, stages;
   };
@@ -46,7 +46,7 @@ std::vector<GpuTile> group_tiles(DType type) {
                               {128, 128, 2, 3}, {128, 128, 2, 6}, {128, 64, 2, 4},  {128, 64, 2, 8},  {64, 256, 1, 5},
                               {64, 128, 1, 4},  {64, 128, 1, 8},  {64, 64, 1, 6},   {64, 64, 1, 12},  {64, 32, 1, 8},
                               {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
-  std::vector<GpuTile> tiles;
+  std::vector<BlockTile> tiles;
   for (const Shape& s : shapes) {
     for (int split : {1, 2, 4, 8}) {
       bool is_large = s.rows * s.cols > 128 * 128 || (split == 8 && s.cols >= 128);
@@ -67,14 +67,14 @@ struct TileCosts {
 
 /// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
 /// from the second-level cache, latency).
-double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
+double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
   auto blocks = static_cast<double>(p.blocks(t));
   double most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
-  double at_once = std::clamp(std::floor(227.0 * 1024 / (shared_bytes(t, type) + 1024)), 1.0, most);
+  double at_once = std::clamp(std::floor(227.0 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024)), 1.0, most);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
   double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
   double step =
@@ -88,14 +88,14 @@ double cycles(const Numbers& p, const GpuTile& t, DType type, int units) {
 
 /// A tile and what a model of its cost says, in a unit that all tiles of a product share.
 struct RankedTile {
-  GpuTile tile;
+  BlockTile tile;
   double cost;
 };
 
 /// By the model of cycles; without tiles that make rows that are not there, or share a k that is too short for it.
-std::vector<RankedTile> ranked_by_cycles(const std::vector<GpuTile>& tiles, const Numbers& p, DType type, int units) {
+std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
-  for (const GpuTile& tile : tiles) {
+  for (const BlockTile& tile : tiles) {
     bool wasteful =
         tile.groups && ((tile.rows > 64 && tile.rows >= 2 * p.m) || (tile.cols > 16 && tile.cols >= 2 * p.n));
     bool idle = tile.split > 1 && p.k < int64_t{tile.split} * tile.depth;
@@ -106,7 +106,7 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<GpuTile>& tiles, cons
 
 /// How many blocks may share k where those of the tile leave units idle. Each keeps four steps, and sums go to memory
 /// and back, so that there are few.
-int parts_for(const GpuTile& tile, const Numbers& p, int units, int most) {
+int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
   while (parts < most && p.blocks(tile) * parts < units && steps >= std::max(16, 8 * parts)) parts *= 2;
@@ -116,12 +116,12 @@ int parts_for(const GpuTile& tile, const Numbers& p, int units, int most) {
 /// Where there is no model in cycles, ranks: first the largest tile of which there are enough to fill the chip; with
 /// too little work for that, the one that gives most blocks without making rows that are not there. `shares`: up to
 /// eight blocks may share k, up to four for the sake of a larger tile.
-std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& p, int units, bool shares) {
-  auto fills = [&](const GpuTile& t) {
+std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
+  auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
     return !wasteful && p.blocks(t) * (shares ? parts_for(t, p, units, 4) : 1) >= units;
   };
-  auto blocks = [&](const GpuTile& t) { return t.rows >= 2 * p.m ? 0 : p.blocks(t); };
+  auto blocks = [&](const BlockTile& t) { return t.rows >= 2 * p.m ? 0 : p.blocks(t); };
   auto best = std::ranges::find_if(tiles, fills);
   if (best == tiles.end()) {
     best = std::ranges::max_element(tiles, {}, blocks);
@@ -129,7 +129,7 @@ std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& 
   }
   std::rotate(tiles.begin(), best, best + 1);
   std::vector<RankedTile> ranked;
-  for (GpuTile tile : tiles) {
+  for (BlockTile tile : tiles) {
     auto add = [&] { ranked.push_back({tile, static_cast<double>(ranked.size())}); };
     if (int parts = shares ? parts_for(tile, p, units, 8) : 1; parts > 1) tile.split = parts, add();
     tile.split = 1, add();
@@ -138,9 +138,9 @@ std::vector<RankedTile> ranked_tiles(std::vector<GpuTile> tiles, const Numbers& 
 }
 
 /// Of f32 with warp groups, where blocks of a cluster may share k.
-std::vector<GpuTile> shared_tf32_tiles() {
-  std::vector<GpuTile> tiles;
-  for (GpuTile tile : tf32_tiles()) {
+std::vector<BlockTile> shared_tf32_tiles() {
+  std::vector<BlockTile> tiles;
+  for (BlockTile tile : tf32_tiles()) {
     for (int split : {1, 2, 4, 8}) {
       tile.split = split;
       tiles.push_back(tile);
@@ -160,15 +160,15 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
   bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
   if (has_groups && narrow) {
-    std::vector<GpuTile> tiles = group_tiles(p.type);
-    for (GpuTile& tile : tiles) tile.ahead = p.ahead;
+    std::vector<BlockTile> tiles = group_tiles(p.type);
+    for (BlockTile& tile : tiles) tile.ahead = p.ahead;
     return ranked_by_cycles(tiles, numbers, p.type, units);
   }
   if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
   bool is_tf32 = copies_past && p.type == DType::f32;
-  std::vector<GpuTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu().wave);
+  std::vector<BlockTile> tiles = is_tf32 ? tf32_tiles() : tiles_for(p.type, lowering.gpu().wave);
   if (copies_past && narrow) {
-    for (GpuTile& tile : tiles) tile.stages = 4;
+    for (BlockTile& tile : tiles) tile.stages = 4;
   }
   return ranked_tiles(std::move(tiles), numbers, units, p.may_share);
 }
@@ -183,7 +183,7 @@ Dim open_work(const GpuProduct& p) {
 }
 
 /// `tile`, unless another is a good deal better there: each is a kernel to compile.
-GpuTile kept_or_best(const GpuTile& tile, const std::vector<RankedTile>& ranked) {
+BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
   auto is_kept = [&](const RankedTile& r) { return r.tile == tile && r.cost <= good_deal * best->cost; };
@@ -197,7 +197,7 @@ TileChoice for_all_sizes(const Lowering& lowering, const GpuProduct& p, TileChoi
   if (choice.work.is_constant()) return choice;
   constexpr int64_t each[] = {1, 4, 16, 64, 256, 1024};
   constexpr int typical = 2;
-  GpuTile tiles[std::size(each)];
+  BlockTile tiles[std::size(each)];
   tiles[typical] = choice.tile;
   auto at = [&](int i) { return ranked_for(lowering, p, numbers_of(p, each[i])); };
   for (int i = typical - 1; i >= 0; --i) tiles[i] = kept_or_best(tiles[i + 1], at(i));
@@ -217,7 +217,8 @@ int64_t typical_size(const Dim& size, int64_t each) {
   return size.evaluate([&](const Symbol& s) { return std::clamp(each, std::max<int64_t>(s.min, 1), s.max); });
 }
 
-PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::function<PlanStep(const GpuTile&)>& launch) {
+PlanStep with_variants(PlanStep step, const TileChoice& choice,
+                       const std::function<PlanStep(const BlockTile&)>& launch) {
   for (const TileChoice::Larger& larger : choice.larger) {
     PlanStep other = launch(larger.tile);
     check(other.buffers == step.buffers && other.sizes.size() == step.sizes.size(), "all tiles take the same operands");
@@ -227,12 +228,12 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice, const std::funct
   return step;
 }
 
-std::string tile_text(const GpuTile& t) {
+std::string tile_text(const BlockTile& t) {
   return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, ", ",
              t.split, ", ", t.groups, ", ", t.ahead, "}");
 }
 
-std::string describe(const GpuTile& t) {
+std::string describe(const BlockTile& t) {
   return cat("blocks of ", t.rows, " x ", t.cols, t.groups ? ", warp groups" : "",
              t.split > 1 ? cat(", k shared by ", t.split) : "");
 }
@@ -244,23 +245,15 @@ std::string describe(const TileChoice& choice) {
   return text;
 }
 
-int shared_bytes(const GpuTile& t, DType type) {
-  int sums = t.rows * (t.cols + 8) * 4;
-  if (t.groups) return std::max(t.stages * (t.rows + t.cols) * 128, sums);
-  if (t.stages == 1) return 0;
-  return std::max(t.stages * (t.rows + t.cols) * (t.depth * bits(type) / 8 + 16), t.split > 1 ? sums : 0);
-}
-
-bool adds_parts(const GpuModel& gpu, const GpuTile& tile) {
-  bool shares_in_cluster = gpu.warp_groups && (tile.groups || tile.stages > 1);
-  return tile.split > 1 && !shares_in_cluster;
+bool adds_parts(const GpuModel& gpu, const BlockTile& tile) {
+  return tile.split > 1 && !tasks::shares_in_cluster(tile, gpu.warp_groups);
 }
 
 bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
   return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
 }
 
-Dim tile_blocks(const GpuTile& tile, const Dim& batch, const Dim& m, const Dim& n) {
+Dim tile_blocks(const BlockTile& tile, const Dim& batch, const Dim& m, const Dim& n) {
   return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
 }
 

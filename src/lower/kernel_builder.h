@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/plan.h"
+#include "kernels/gpu_tasks.h"
 #include "lower/view.h"
 
 namespace weft {
@@ -82,7 +83,7 @@ class KernelBuilder {
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
   void set_tasks(std::string tasks, std::string scratch_bytes = "0");
   /// GPUs: blocks that have work, the threads and dynamic shared memory of a block, and blocks of a cluster.
-  void set_grid(Dim blocks, int threads = 256, int shared_bytes = 0, int cluster = 1);
+  void set_grid(Dim blocks, int threads = tasks::block_threads, int shared_bytes = 0, int cluster = 1);
 
   /// GPUs: blocks that should fit on a compute unit at once, which limits registers.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
@@ -119,7 +120,7 @@ class KernelBuilder {
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
   int constants_ = 0;
-  int threads_ = 256, shared_bytes_ = 0, cluster_ = 1, occupancy_ = 0;
+  int threads_ = tasks::block_threads, shared_bytes_ = 0, cluster_ = 1, occupancy_ = 0;
   bool waits_itself_ = false, notes_faults_ = false;
   KernelKind kind_ = KernelKind::own;
 };

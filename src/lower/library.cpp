@@ -18,7 +18,7 @@ bool is_known(DType type) { return type == DType::f32 || type == DType::f16 || t
 
 /// Whether the library can read it from its first element on: at a fixed place, on 16 bytes.
 bool begins_well(const View& view) {
-  return view.offset.is_constant() && view.offset.is_multiple_of(128 / bits(view.dtype));
+  return view.offset.is_constant() && view.offset.is_multiple_of(tasks::vector_bits / bits(view.dtype));
 }
 
 /// `operands`: those of the call, the last of which it writes.

@@ -76,19 +76,19 @@ Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions option
 }
 
 tasks::GemmTile Lowering::tile() const {
-  if (on_gpu()) return {.lanes = 4};
+  if (on_gpu()) return {.lanes = tasks::gpu_lanes};
   return tasks::cpu_tile({.avx512 = has_feature(chip_, "avx512f"), .aarch64 = chip_.kind == ChipKind::arm});
 }
 
 int Lowering::compute_units() const { return options_.compute_units ? options_.compute_units : gpu().compute_units; }
 
 int Lowering::lanes_for(int widest_bits) const {
-  if (on_gpu()) return std::clamp(128 / widest_bits, 2, 8);
+  if (on_gpu()) return std::clamp(tasks::vector_bits / widest_bits, 2, 8);
   return widest_bits > 32 ? tile().lanes : 2 * tile().lanes;
 }
 
 void Lowering::set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const {
-  constexpr int threads = 256;
+  constexpr int threads = tasks::block_threads;
   if (on_gpu()) return kernel.set_grid(ceildiv(product(rows) * ceildiv(cols, lanes), threads), threads);
   std::string text = "1";
   for (const Dim& size : rows) text += cat(" * ", kernel.size(size));
@@ -96,7 +96,7 @@ void Lowering::set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols
 }
 
 void Lowering::set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const {
-  constexpr int threads = 256;
+  constexpr int threads = tasks::block_threads;
   if (on_gpu()) kernel.set_grid(ceildiv(count, threads), threads);
   else kernel.set_tasks(std::move(cpu_tasks));
 }
@@ -220,8 +220,8 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   KernelBuilder kernel("unpack.h");
   std::string from = kernel.buffer(packed.buffer, DType::u8, false), out = kernel.buffer(to.buffer, wide, true);
   kernel.line("unpack<", bits(packed.dtype), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, ", ", out, ");");
-  constexpr int gpu_chunk = 16;  // kernels/unpack.h
-  set_items(kernel, ceildiv(count, gpu_chunk), cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
+  set_items(kernel, ceildiv(count, tasks::unpack_thread),
+            cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
   PlanStep step = kernel.finish(plan_, cat("unpack_", packed.dtype));
   step.source = value.source();
   add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
@@ -236,8 +236,8 @@ void Lowering::pack(const View& wide, int output, Value value) {
   std::string from = kernel.buffer(wide.buffer, wide.dtype, false), to = kernel.buffer(output, DType::u8, true);
   kernel.line("pack<", bits(type), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, " + ", kernel.size(wide.offset),
               ", ", to, ");");
-  constexpr int gpu_chunk = 16;  // kernels/unpack.h
-  set_items(kernel, ceildiv(count, gpu_chunk), cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
+  set_items(kernel, ceildiv(count, tasks::unpack_thread),
+            cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
   PlanStep step = kernel.finish(plan_, cat("pack_", type));
   step.source = value.source();
   add_step(std::move(step), "elements narrower than a byte are packed", false);

@@ -7,7 +7,7 @@
 #include "base/plan.h"
 #include "base/texts.h"
 #include "ir/control.h"
-#include "kernels/tasks.h"
+#include "kernels/gpu_tasks.h"
 #include "lower/fused_body.h"
 #include "lower/huge_values.h"
 #include "lower/lower.h"

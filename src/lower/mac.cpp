@@ -50,8 +50,7 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
   bool is_faster = lowering.chip().kind == ChipKind::x86 && !has_feature(lowering.chip(), "avx512f");
   bool is_exact = most_a + most_b <= 32767;
   if (!is_faster || !is_exact || !count.is_multiple_of(4) || count.lower_bound() <= 0) return direct;
-  constexpr auto tile = tasks::quad_tile;
-  return {cat("MacQuads<", direct.packed, ">"), "tasks::quad_tile", tile, DType::i16, direct.packed, DType::i32, 4, 1};
+  return {macs::MacQuads, "tasks::quad_tile", tasks::quad_tile, direct.packed};
 }
 
 /// `direct` on the matrix unit, where the processor's has its type.
@@ -60,30 +59,27 @@ static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   return direct;
 }
 
-static Mac f32_mac(const Lowering& lowering) {
-  return {"MacF32", "native_tile", lowering.tile(), DType::f32, DType::f32, DType::f32};
-}
+static Mac f32_mac(const Lowering& lowering) { return {macs::MacF32, "native_tile", lowering.tile()}; }
 
 static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
   constexpr auto narrow = tasks::avx512_narrow_tile;
   if (has_feature(lowering.chip(), "avx512f") && columns(instruction).upper_bound() <= narrow.nr())
-    return {"MacF32", "tasks::avx512_narrow_tile", narrow, DType::f32, DType::f32, DType::f32};
+    return {macs::MacF32, "tasks::avx512_narrow_tile", narrow};
   return f32_mac(lowering);
 }
 
 /// Pairs of bf16 on both sides, for chips that multiply them.
 static Mac bf16_mac(const Lowering& lowering) {
-  return on_amx({"MacBf16", "native_tile", lowering.tile(), DType::bf16, DType::bf16, DType::f32, 2}, lowering.chip(),
-                "amx-bf16");
+  return on_amx({macs::MacBf16Pairs, "native_tile", lowering.tile()}, lowering.chip(), "amx-bf16");
 }
 
 static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
   DType a = instruction.inputs[0].dtype(), b = instruction.inputs[1].dtype();
   tasks::GemmTile tile = lowering.tile();
   if (a == DType::u8 && b == DType::i8 && multiplies_bytes(lowering.chip()))
-    return on_amx({"MacInt8", "native_tile", tile, DType::u8, DType::i8, DType::i32, 4}, lowering.chip(), "amx-int8");
+    return on_amx({macs::MacInt8, "native_tile", tile}, lowering.chip(), "amx-int8");
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
-  Mac pairs{cat("MacInt16<", packed, ">"), "native_tile", tile, DType::i16, packed, DType::i32, 2};
+  Mac pairs(macs::MacInt16, "native_tile", tile, packed);
   return with_quads(lowering, pairs, summed(instruction), most_of_a(instruction),
                     interval_of(instruction.inputs[1]).size());
 }
@@ -113,13 +109,11 @@ Mac mac_for(const Lowering& lowering, const Instruction& instruction) {
   if (a == b || weights_are_narrow) {
     switch (b) {
       case DType::f32: return f32_mac(lowering, instruction);
-      case DType::f64:
-        return {"MacF64",  "tasks::half_lanes(native_tile)", tasks::half_lanes(tile), DType::f64, DType::f64,
-                DType::f64};
-      case DType::f16: return {"MacF16", "native_tile", tile, DType::f32, DType::f16, DType::f32};
+      case DType::f64: return {macs::MacF64, "tasks::half_lanes(native_tile)", tasks::half_lanes(tile)};
+      case DType::f16: return {macs::MacF16, "native_tile", tile};
       case DType::bf16:
         if (multiplies(DType::bf16, lowering.chip())) return bf16_mac(lowering);
-        return {"MacBf16", "native_tile", tile, DType::f32, DType::bf16, DType::f32};
+        return {macs::MacBf16, "native_tile", tile};
       default: break;
     }
   }

@@ -1,21 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
+#include <optional>
 
+#include "kernels/macs.h"
 #include "lower/lowering.h"
 
 namespace weft {
 
-/// The multiply-accumulate of a matrix kernel (kernels/micro.h): its names there and what it means for buffers.
-struct Mac {
-  std::string name;       ///< "MacF32"
+/// A row of kernels/macs.h.
+struct MacRow {
+  const char* class_name;
+  DType direct;  ///< type of A that is read in place
+  DType packed;  ///< type of packed B
+  DType sum;     ///< type of the accumulators
+  int group;     ///< elements of k that are multiplied at once
+  int header;    ///< units that each panel begins with for other things
+};
+namespace macs {
+#define WEFT_MAC_ROW(row, name, direct, packed, sum, group, header) \
+  inline constexpr MacRow row{name, DType::direct, DType::packed, DType::sum, group, header};
+WEFT_FOR_MACS(WEFT_MAC_ROW)
+#undef WEFT_MAC_ROW
+}  // namespace macs
+
+/// The multiply-accumulate of a matrix kernel: its names there and what it means for buffers.
+struct Mac : MacRow {
+  Mac() : Mac(macs::MacF32, "native_tile", {}) {}
+  /// `stored`: the type of B, of rows that take several.
+  Mac(const MacRow& row, std::string tile_text, const tasks::GemmTile& tile_of, std::optional<DType> stored = {})
+      : MacRow(row),
+        name(stored ? cat(row.class_name, "<", *stored, ">") : row.class_name),
+        tile_name(std::move(tile_text)),
+        tile(tile_of) {
+    packed = stored.value_or(packed);
+  }
+
+  std::string name;       ///< "MacF32", "MacInt16<i8>"
   std::string tile_name;  ///< text of the tile
   tasks::GemmTile tile;
-  DType direct;    ///< type of A that is read in place
-  DType packed;    ///< type of packed B
-  DType sum;       ///< type of the accumulators
-  int group = 1;   ///< elements of k that are multiplied at once
-  int header = 0;  ///< units that each panel begins with for other things
 
   /// Bytes of a unit of A, and of the larger of it and a sum.
   int unit_bytes() const { return group * bits(direct) / 8; }

@@ -109,7 +109,8 @@ class Merger {
 
   bool is_small(const PlanStep& step) const {
     const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
-    bool is_plain = kernel.threads == 256 && kernel.shared_bytes == 0 && kernel.cluster == 1 && kernel.occupancy == 0;
+    bool is_plain = kernel.threads == tasks::block_threads && kernel.shared_bytes == 0 && kernel.cluster == 1 &&
+                    kernel.occupancy == 0;
     return is_plain && may_merge(step) && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
@@ -204,11 +205,11 @@ class Merger {
     std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
     all.kernel =
         kernel_number({.name = name,
-                       .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", 256) {\n  i64 all = 0;\n",
-                                   "  WEFT_UNROLL for (int i = 0; i < ", count, "; i++) all += WEFT_SIZE(i);\n",
-                                   "  wait_for_inputs();\n",
-                                   "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(256)) {\n",
-                                   "    i64 block = at;\n", calls, "  }\n}\n")});
+                       .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", tasks::block_threads,
+                                   ") {\n  i64 all = 0;\n", "  WEFT_UNROLL for (int i = 0; i < ", count,
+                                   "; i++) all += WEFT_SIZE(i);\n", "  wait_for_inputs();\n",
+                                   "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(",
+                                   tasks::block_threads, ")) {\n", "    i64 block = at;\n", calls, "  }\n}\n")});
     all.reason = cat(first.reason, "; one launch for ", count, " kernels");
     return all;
   }

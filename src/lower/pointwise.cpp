@@ -40,7 +40,7 @@ void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body,
   body.emit();
   kernel.line("});");
   lowering.set_loop(kernel, rows, body.axes().back(), lanes);
-  constexpr int threads = 256;
+  constexpr int threads = tasks::block_threads;
   if (at_once > 1) kernel.set_grid(ceildiv(chunks, threads * at_once), threads);
 }
 

@@ -209,7 +209,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
 }
 
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& c, int ways) {
-  constexpr int threads = 256;
+  constexpr int threads = tasks::block_threads;
   if (lowering.on_gpu()) return kernel.set_grid(ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways), threads);
   kernel.set_tasks(cat("tasks::column_tasks(", kernel.size(c.outer), ", ", kernel.size(c.n), ", ", kernel.size(c.inner),
                        ", ", c.lanes, ")"));

@@ -17,9 +17,9 @@ const char* combine_text(ReduceFn fn);
 
 /// How the threads of a GPU keep a row of known length (kernels/row.h).
 struct KeptRow {
-  int threads = 256;         ///< of a block
-  int held = 0;              ///< pieces of a row that a thread keeps; 0: none
-  const char* fill = "any";  ///< how the last of them is filled
+  int threads = tasks::block_threads;  ///< of a block
+  int held = 0;                        ///< pieces of a row that a thread keeps; 0: none
+  const char* fill = "any";            ///< how the last of them is filled
 };
 /// In pieces of `lanes`; nothing is kept on a CPU, of rows of unknown length and of long ones.
 KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);

@@ -51,8 +51,9 @@ std::string taps_text(KernelBuilder& kernel, const Window& window) {
 }
 
 void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& w, const Dim& channels) {
-  constexpr int gpu_lanes = 4, threads = 256;
-  if (lowering.on_gpu()) return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, gpu_lanes), threads), threads);
+  constexpr int threads = tasks::block_threads;
+  if (lowering.on_gpu())
+    return kernel.set_grid(ceildiv(w.rows() * ceildiv(channels, tasks::gpu_lanes), threads), threads);
   kernel.set_tasks(cat("tasks::window_tasks(", rows_text(kernel, w), ", ", kernel.number(w.out.back()), ", ",
                        kernel.number(channels), ", ", taps_text(kernel, w), ")"));
 }

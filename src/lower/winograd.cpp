@@ -56,18 +56,22 @@ const char* refused_types(const Mac& direct, const View& x) {
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
-/// The largest tile that is exact for such integers, 0 if none is (kernels/winograd.h says by how much values grow).
+/// The largest tile that is exact for such integers, 0 if none is.
 int largest_exact_tile(double x, const WeightBounds& w) {
-  constexpr double narrow = 32767;
-  if (100 * x <= narrow && 49 * w.element <= narrow && x * w.output < std::ldexp(1, 25)) return 4;
-  return 4 * x <= narrow && 9 * w.element <= narrow && x * w.output < std::ldexp(1, 29) ? 2 : 0;
+  for (auto [out, sum_bits] : {std::pair{4, 25}, {2, 29}}) {
+    constexpr double narrow = 32767;
+    tasks::WinogradGrowth grows = tasks::winograd_growth(out);
+    bool fits = grows.pixels * x <= narrow && grows.weights * w.element <= narrow;
+    if (fits && x * w.output < std::ldexp(1, sum_bits)) return out;
+  }
+  return 0;
 }
 
 /// What multiplies the transformed values of tiles of this size.
 Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, const WeightBounds& weights) {
-  Mac pairs{"MacInt16<i16>", "native_tile", lowering.tile(), DType::i16, DType::i16, DType::i32, 2};
-  return out == 4 ? with_quads(lowering, pairs, w.channels_in, 100 * x, 49 * weights.element)
-                  : with_quads(lowering, pairs, w.channels_in, 4 * x, 9 * weights.element);
+  Mac pairs(macs::MacInt16, "native_tile", lowering.tile(), DType::i16);
+  tasks::WinogradGrowth grows = tasks::winograd_growth(out);
+  return with_quads(lowering, pairs, w.channels_in, grows.pixels * x, grows.weights * weights.element);
 }
 
 }  // namespace

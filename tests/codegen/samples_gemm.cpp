@@ -30,9 +30,13 @@ WEFT_INLINE void product(const L& weft_launch) {
   else gemm_gpu<T, default_block_tile<T>>(weft_launch, sizes, along_k(load_a), along_rows(load_b), finish);
 }
 
-#define SAMPLE(type)                                                                                                \
-  WEFT_KERNEL(sample_gemm_##type##_nk, 4, default_block_tile<type>.threads()) { product<type, true>(WEFT_LAUNCH); } \
-  WEFT_KERNEL(sample_gemm_##type##_kn, 4, default_block_tile<type>.threads()) { product<type, false>(WEFT_LAUNCH); }
+#define SAMPLE(type)                                                                     \
+  WEFT_KERNEL(sample_gemm_##type##_nk, 4, default_block_tile<type>.threads(wave_size)) { \
+    product<type, true>(WEFT_LAUNCH);                                                    \
+  }                                                                                      \
+  WEFT_KERNEL(sample_gemm_##type##_kn, 4, default_block_tile<type>.threads(wave_size)) { \
+    product<type, false>(WEFT_LAUNCH);                                                   \
+  }
 SAMPLE(f16)
 SAMPLE(bf16)
 SAMPLE(f32)
