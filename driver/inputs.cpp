@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "driver/tensor_files.h"
 #include "driver/terminal.h"
-#include "frontends/onnx/value_reader.h"
+#include "frontends/onnx/file/value_reader.h"
 #include "runtime/memory_limit.h"
 
 namespace weft::driver {

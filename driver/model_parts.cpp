@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "frontends/onnx/constants.h"
-#include "frontends/onnx/wire.h"
+#include "frontends/onnx/file/constants.h"
+#include "frontends/onnx/file/wire.h"
 
 namespace weft::driver {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "frontends/onnx/model.h"
+#include "frontends/onnx/file/model.h"
 #include "runtime/executable.h"
 
 /// Cutting ONNX models: some of a model's nodes as a model of their own, with what they read as inputs.

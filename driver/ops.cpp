@@ -5,7 +5,7 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
-#include "frontends/onnx/call.h"
+#include "frontends/onnx/import/call.h"
 #include "ops/elementwise.h"
 
 namespace weft::driver {

@@ -23,7 +23,7 @@
 #include "driver/model_parts.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
 
 extern char** environ;
 

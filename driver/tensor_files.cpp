@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "frontends/onnx/tensor_reader.h"
+#include "frontends/onnx/file/tensor_reader.h"
 
 namespace weft::driver {
 namespace {

@@ -10,7 +10,7 @@
 #include "compile/stages.h"
 #include "compile/timer.h"
 #include "compile/tune.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
 
 namespace weft {
 

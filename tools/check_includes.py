@@ -39,6 +39,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 
 
+FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # these share common/ and nothing else
+
+
 def rule_for(path):
     """The key of ALLOWED that governs `path` (relative to the root), or None."""
     text = path.as_posix()
@@ -67,6 +70,9 @@ def problems(path):
             yield f'{shown}: "{name}" is no file of the tree (libraries are included with <>)'
         elif folder not in ("", own) and folder not in ALLOWED[key]:
             yield f'{shown}: {key} may not include "{name}"'
+        frontend, included = FRONTEND.match(shown.as_posix()), FRONTEND.match(name)
+        if frontend and included and included[1] not in ("common", frontend[1]):
+            yield f'{shown}: a frontend may include frontends/common and itself, not "{name}"'
     if key != "src/codegen" and LLVM.search(text):
         yield f"{shown}: only src/codegen includes LLVM"
 

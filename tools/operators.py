@@ -6,7 +6,7 @@ onnxruntime give it and what Weft refuses of it.
 usage: tools/operators.py [--check] [--weft build/release/bin/weft]
 
 With --check nothing is written, and the exit code is 1 if the page is not what would be written. The limits stand beside each
-operator's entry in src/frontends/onnx (call.h: Operator::limits).
+operator's entry in src/frontends/onnx (import/call.h: Operator::limits).
 """
 import argparse
 import collections

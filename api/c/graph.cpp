@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "api/c/handles.h"
-#include "frontends/onnx/import.h"
+#include "frontends/onnx/import/import.h"
 #include "ir/core_ops.h"
 #include "ir/text.h"
 #include "ops/registry.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/watch.h"
 #include "compile/stages.h"
-#include "frontends/onnx/model.h"
+#include "frontends/onnx/file/model.h"
 #include "runtime/bind.h"
 #include "runtime/saved.h"
 

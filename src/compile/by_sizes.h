@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "compile.h"
-#include "frontends/onnx/import.h"
+#include "frontends/onnx/import/import.h"
 
 /// Models of which sizes decide the ranks of values: Squeeze without axes, an If whose branches have different ranks.
 /// The program of each answer is compiled at the first run whose sizes give it, and kept.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model as the frontend takes it, with what the caller asks of its sizes.
-#include "frontends/onnx/import.h"
+#include "frontends/onnx/import/import.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/kept_file.h"
 #include "compile/stages.h"
-#include "frontends/onnx/model.h"
+#include "frontends/onnx/file/model.h"
 #include "frontends/tensorflow/lite_import.h"
 
 namespace weft {

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/watch.h"
 #include "compile/stages.h"
-#include "frontends/onnx/importer.h"
+#include "frontends/onnx/import/importer.h"
 #include "runtime/bind.h"
 #include "targets/gpu/device.h"
 #include "targets/ref/ref.h"

@@ -7,8 +7,8 @@
 #include "base/file_reading.h"
 #include "compile/specialise.h"
 #include "compile/stages.h"
-#include "frontends/onnx/import.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
+#include "frontends/onnx/import/import.h"
 #include "lower/lower.h"
 
 namespace weft {

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "compile/stages.h"
 #include "driver/tensor_files.h"
-#include "frontends/onnx/value_reader.h"
+#include "frontends/onnx/file/value_reader.h"
 #include "host/pictures.h"
 #include "ir/text.h"
 #include "mutants/harness.h"

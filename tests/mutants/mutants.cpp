@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "frontends/onnx/import.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
+#include "frontends/onnx/import/import.h"
 #include "frontends/tensorflow/lite_import.h"
 #include "ir/verify.h"
 #include "lower/lower.h"

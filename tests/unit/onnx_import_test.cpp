@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "frontends/onnx/import.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
+#include "frontends/onnx/import/import.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "onnx_writer.h"

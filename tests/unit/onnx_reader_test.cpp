@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "frontends/onnx/reader.h"
+#include "frontends/onnx/file/reader.h"
 #include "onnx_writer.h"
 #include "scratch.h"
 

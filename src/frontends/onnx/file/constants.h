@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "base/tensor.h"
+#include "frontends/onnx/file/model.h"
+
+namespace weft::onnx {
+
+/// The tensor that the model gives; a large one stays in the model's file.
+Tensor to_tensor(const TensorData& data);
+
+/// The sparse tensor written out. Throws E148 for indices that do not fit, E401 beyond 64 MiB.
+Tensor dense_tensor(const SparseTensor& sparse);
+
+}  // namespace weft::onnx

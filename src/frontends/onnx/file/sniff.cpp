@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/onnx/file/sniff.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace weft::onnx {
+namespace {
+
+struct Format {
+  size_t offset;
+  std::string_view magic;
+  std::string_view name;
+  std::string_view hint;
+};
+
+constexpr std::string_view unpack = "unpack it first";
+constexpr Format formats[] = {
+    {0, "\x1f\x8b", "gzip data", unpack},
+    {0, "\x28\xb5\x2f\xfd", "zstd data", unpack},
+    {0, "BZh", "bzip2 data", unpack},
+    {0,
+     "\xfd"
+     "7zXZ",
+     "xz data", unpack},
+    {0, "PK\x03\x04", "a zip archive", "unpack it first, or give the model file inside"},
+    {0, "GGUF", "a GGUF file, weights for llama.cpp",
+     "make an ONNX model of it: python -m onnxruntime_genai.models.builder -m NAME -i FILE -o FOLDER -p int4 -e cpu"},
+    {0, "\x89HDF", "an HDF5 file",
+     "if it is a Keras model, load it there and write ONNX: model.export('m.onnx', format='onnx')"},
+    {0, "\x93NUMPY", "a NumPy array", "give arrays with --input"},
+    {0,
+     "\x7f"
+     "ELF",
+     "an ELF object", ""},
+    {0, "ORTM", "an ONNX Runtime .ort file", "use the ONNX file that it was made from"},
+};
+
+bool contains_ignoring_case(std::string_view text, std::string_view lower) {
+  auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return std::ranges::search(text, lower, same).begin() != text.end();
+}
+
+bool is_web_page(std::string_view start) {
+  return start.starts_with('<') &&
+         (contains_ignoring_case(start, "<html") || contains_ignoring_case(start, "<!doctype"));
+}
+
+std::string page_title(std::string_view page) {
+  size_t begin = page.find("<title>");
+  if (begin == page.npos) return {};
+  page.remove_prefix(begin + 7);
+  return cat(" (\"", printable(trim(page.substr(0, std::min<size_t>(page.find('<'), 80)))), "\")");
+}
+
+/// Whether a zip archive names such an entry at its beginning, or at its end, where its directory lies.
+bool zip_names(std::string_view file, std::string_view entry) {
+  auto tail = file.substr(file.size() - std::min<size_t>(file.size(), 1 << 16));
+  return file.starts_with("PK\x03\x04") &&
+         (file.substr(0, 512).find(entry) != file.npos || tail.find(entry) != tail.npos);
+}
+
+bool is_pickle(std::string_view file) {
+  if (zip_names(file, "data.pkl")) return true;
+  return file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5 && file.ends_with('.');
+}
+
+/// The size of a JSON header in 8 bytes, then the header.
+bool is_safetensors(std::string_view file) {
+  if (file.size() < 10 || file[8] != '{' || (file[9] != '"' && file[9] != '}')) return false;
+  return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+}
+
+/// Where a field's contents begin, whose length stands at `at`.
+size_t after_length(std::string_view file, size_t at) {
+  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
+  return std::min(at + 1, file.size());
+}
+
+/// A GraphDef begins with a node: its name (field 1, below 128 bytes), its operator (field 2). Field 1 of an ONNX model
+/// is a number.
+bool is_frozen_graph(std::string_view file) {
+  if (!file.starts_with('\n')) return false;
+  std::string_view node = file.substr(after_length(file, 1));
+  if (!node.starts_with('\n') || node.size() < 2) return false;
+  return node.substr(std::min(node.size(), 2 + static_cast<size_t>(node[1] & 127))).starts_with('\x12');
+}
+
+/// Version 1 and a graph, where ONNX has the name of a program, which begins with no end of a line.
+bool is_saved_model(std::string_view file) {
+  return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
+}
+
+[[noreturn]] void fail(std::string code, std::string what, std::string hint = {}) {
+  throw Error({.kind = ErrorKind::model, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
+}
+
+}  // namespace
+
+void fail_not_a_model(std::span<const std::byte> file, const std::string& source) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string start;
+  for (auto byte : file.first(std::min<size_t>(file.size(), 4))) {
+    start += {' ', digits[static_cast<int>(byte) >> 4], digits[static_cast<int>(byte) & 15]};
+  }
+  fail("E102", cat(printable(source), " is neither an ONNX model nor a compiled program (starts", start, ")"),
+       "check the path; models of other frameworks must be exported to ONNX");
+}
+
+/// Files of PyTorch and TensorFlow, and how each becomes ONNX.
+static void refuse_frameworks(std::string_view file, const std::string& name) {
+  if (zip_names(file, "serialized_exported_program") || zip_names(file, "archive_format"))
+    fail("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),
+         "write ONNX from it: torch.onnx.export(torch.export.load(FILE), (), 'm.onnx', dynamo=True)");
+  if (is_pickle(file))
+    fail("E107", cat(name, " is a PyTorch pickle file, and pickle files can run code"),
+         "load it where you trust it, and write ONNX: torch.onnx.export(model, inputs, 'm.onnx')");
+  if (is_safetensors(file))
+    fail("E102", cat(name, " is a safetensors file, weights without a model, not an ONNX model"),
+         "export the model that they belong to: optimum-cli export onnx --model FOLDER OUT, or torch.onnx.export");
+  if (is_frozen_graph(file))
+    fail("E102", cat(name, " is a frozen TensorFlow graph, not an ONNX model"),
+         "convert it: python -m tf2onnx.convert --graphdef FILE --inputs x:0 --outputs y:0 --output m.onnx");
+  if (is_saved_model(file))
+    fail("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
+         "convert its folder: python -m tf2onnx.convert --saved-model FOLDER --output m.onnx");
+}
+
+void refuse_other_files(std::span<const std::byte> file, const std::string& source) {
+  std::string name = printable(source);
+  if (file.empty()) fail("E101", cat(name, " is empty (0 bytes)"), "copy or download it again");
+  std::string_view text = as_text(file);
+  std::string_view start = trim(text.substr(0, 1024));
+  if (start.starts_with("version https://git-lfs")) {
+    fail("E104", cat(name, " is a Git LFS pointer, not the model"), "run git lfs pull");
+  }
+  if (is_web_page(start)) {
+    fail("E105", cat(name, " is an HTML page", page_title(start)), "check the address that it was downloaded from");
+  }
+  refuse_frameworks(text, name);
+  for (const auto& format : formats) {
+    if (text.substr(std::min(format.offset, text.size())).starts_with(format.magic)) {
+      fail("E102", cat(name, " is ", format.name, ", not an ONNX model"), std::string(format.hint));
+    }
+  }
+}
+
+}  // namespace weft::onnx

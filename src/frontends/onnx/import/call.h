@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontends/common/builder.h"
+#include "frontends/onnx/file/constants.h"
+#include "frontends/onnx/file/model.h"
+#include "ir/module.h"
+
+namespace weft::onnx {
+
+using frontend::Values;
+struct Scope;
+class Importer;
+
+/// One node being translated: what it reads and its attributes. An operator is a function
+/// from a Call to the values of the node's outputs:
+///
+///     Values concat(Call& c) { return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())},
+///     c.inputs())}; }
+///
+/// Attributes that no one asked for are an error afterwards, so that none is ignored by accident.
+class Call : public frontend::Builder {
+ public:
+  Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs);
+
+  const Node& node() const { return node_; }
+  /// Version of the node's operator set.
+  int64_t opset() const { return opset_; }
+
+  size_t input_count() const { return inputs_.size(); }
+  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
+  Value input(size_t i) const;           ///< E140 when it is not given
+  Value optional_input(size_t i) const;  ///< null when it is not given
+  Values inputs(size_t from = 0) const;  ///< all from `from` on; E140 when one is not given
+  DType dtype(size_t i = 0) const { return input(i).dtype(); }
+  /// Refuses a node with fewer or more inputs (E140).
+  void expect_inputs(size_t least, size_t most) const;
+  /// Refuses inputs that are given with another rank than the one listed beside their number (E151).
+  void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
+  size_t output_count() const { return node_.outputs.size(); }
+  bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
+
+  /// What integer input `i` holds, as sizes. What is only known when the model runs becomes run-time symbols, which the
+  /// run refuses below `least` (E314).
+  Dims sizes(size_t i, int64_t least = 0) const;
+  /// The one size in input `i` (E140).
+  Dim size(size_t i, int64_t least = 0) const;
+  /// What integer input `i` holds as plain numbers; E159 when they are only known when the model runs, or depend on a
+  /// symbol.
+  std::vector<int64_t> numbers(size_t i) const;
+  int64_t integer_input(size_t i) const;  ///< the one of input `i` (E140)
+  /// The tensor in input `i`, when it is constant.
+  std::optional<Tensor> constant(size_t i) const;
+  /// The tensor in input `i`; E159 when it is not constant. `what` says what it gives.
+  Tensor require_constant(size_t i, std::string_view what) const;
+  /// The one number in input `i`, which must be constant.
+  double number_input(size_t i, std::string_view what) const;
+
+  bool has(std::string_view attribute) const;
+  int64_t integer(std::string_view attribute) const;  ///< E142 when it is not given
+  int64_t integer(std::string_view attribute, int64_t fallback) const;
+  int64_t extent(std::string_view attribute) const;  ///< a size, 1 to 2^31 - 1 (E145)
+  bool flag(std::string_view attribute, bool fallback = false) const { return integer(attribute, fallback) != 0; }
+  double number(std::string_view attribute) const;
+  double number(std::string_view attribute, double fallback) const;
+  std::string text(std::string_view attribute) const;
+  std::string text(std::string_view attribute, std::string_view fallback) const;
+  std::vector<int64_t> integers(std::string_view attribute) const;      ///< empty when it is not given
+  std::vector<double> floats(std::string_view attribute) const;         ///< empty when it is not given
+  std::vector<std::string> texts(std::string_view attribute) const;     ///< empty when it is not given
+  Tensor tensor(std::string_view attribute) const;                      ///< E142 when it is not given
+  const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 when it is not given
+  const Graph& graph(std::string_view attribute) const;                 ///< E142 when it is not given
+  const TypeProto& type(std::string_view attribute) const;              ///< E142 when it is not given
+  DType element(std::string_view attribute) const;                      ///< an element type by its number
+  DType element(std::string_view attribute, DType fallback) const;
+  /// Says that an attribute changes nothing here.
+  void ignore(std::string_view attribute) const;
+  /// E141 naming the attributes that no one asked for.
+  void check_attributes() const;
+
+  std::string name() const override { return std::string(node_.op_type); }
+  [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
+  [[noreturn]] void unsupported(std::string what) const override;
+
+  Importer& importer() const { return importer_; }
+  Scope& scope() const { return scope_; }
+
+ private:
+  /// E159: input `i` must be known now; `what` it does.
+  [[noreturn]] void needs_constant(size_t i, std::string what) const;
+  const Attribute* find(std::string_view name) const;
+  /// The attribute's value as a T, nothing when it is not given; E141 when it is of another kind.
+  template <class T>
+  const T* get(std::string_view name) const;
+  template <class T>
+  const T& require(std::string_view name) const;
+
+  Importer& importer_;
+  Scope& scope_;
+  const Node& node_;
+  int64_t opset_;
+  Values inputs_;
+  mutable std::vector<bool> used_;
+};
+
+/// How one operator is translated, and what of it is refused (docs/operators.md lists that).
+struct Operator {
+  std::string_view domain;
+  std::string_view name;
+  Values (*translate)(Call&);
+  std::string_view limits = {};
+};
+
+/// Every operator of every domain, by name.
+std::vector<Operator> all_operators();
+
+// Each file of operators gives its part of the table.
+#define WEFT_OPERATORS(family) std::span<const Operator> family##_operators();
+#include "frontends/onnx/import/operators.def"
+#undef WEFT_OPERATORS
+
+}  // namespace weft::onnx

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/plan.h"
+#include "frontends/onnx/file/model.h"
+#include "ir/module.h"
+#include "ops/custom.h"
+
+namespace weft::onnx {
+
+/// Why a node of the main graph cannot be translated, or is not judged because it reads what such a node makes.
+struct NodeFault {
+  int64_t node = 0;
+  std::string why;
+};
+
+/// What two sizes were taken to be because the ranks of values depend on it: which branch of an If is taken, whether
+/// Squeeze removes an axis. The program checks it (a guard).
+struct SizeDecision {
+  Guard::Kind kind = Guard::Kind::equal;
+  Dim a, b;
+  bool holds = false;
+};
+/// "batch == 1", "n <= 4".
+std::string to_string(const SizeDecision& decision);
+
+struct SizeDecisions {
+  std::map<std::string, bool> given = {};  ///< what the caller knows, by the decision's text
+  std::vector<SizeDecision> made = {};     ///< of the program, in the order of its nodes
+};
+
+/// An operand whose value decides what the program is: axes, steps, the condition of branches that cannot be joined.
+struct StaticOperand {
+  std::vector<std::string> inputs;  ///< of the model, all small: the operand follows from their values
+  std::string op;
+  size_t number = 0;       ///< of the operand
+  bool is_length = false;  ///< only how many there are decides, not their values
+};
+
+/// Why a model has no program before a run tells the values of some of its inputs.
+struct StaticNeeds {
+  std::vector<StaticOperand> operands = {};
+  bool is_all = false;            ///< nothing else is wrong with what could be judged
+  std::vector<Port> inputs = {};  ///< of the model
+};
+
+struct ImportOptions {
+  /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
+  std::map<std::string, Dims> shapes = {};
+  /// Bounds of the model's symbolic sizes, by name.
+  std::map<std::string, Symbol> symbols = {};
+  /// Graph inputs that are fixed to a value, by name: they are no inputs of the program.
+  std::map<std::string, Tensor> constants = {};
+  /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
+  std::vector<std::string> fixed_defaults = {};
+  const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
+  int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 and 16 for each that is written
+  int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
+  SizeDecisions* decisions = nullptr;  ///< gives what sizes decide, and receives what was decided
+  /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
+  std::vector<NodeFault>* faults = nullptr;
+  StaticNeeds* needs = nullptr;  ///< receives what the model lacks, beside the error
+};
+
+/// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh
+/// ones. Each instruction's source is its node: "node 12 'cat_3' (Concat)".
+///
+/// The model's faults are reported together: E120 and E121 list every operator that Weft lacks; E130-E134 are faults of
+/// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
+/// functions. Large weights stay in the model's file, which the program keeps mapped.
+///
+/// Where sizes decide the ranks of values and are not known, one way is tried, and the other when the rest of the model
+/// does not take that.
+std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
+
+/// Whether a dim_param is a name, so that sizes that share it are equal. Exporters write "?", "-1" or "None" for sizes
+/// that have nothing to do with each other.
+bool names_size(std::string_view text);
+
+/// "node 12 'cat_3' (Concat)".
+std::string describe(const Node& node);
+
+/// Names of the operators that can be translated, sorted: "Conv", "com.microsoft:FusedGelu".
+std::vector<std::string> supported_operators();
+
+}  // namespace weft::onnx

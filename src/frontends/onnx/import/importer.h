@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "frontends/onnx/import/call.h"
+#include "frontends/onnx/import/import.h"
+
+namespace weft::onnx {
+
+/// Attributes that a call gives to the body of a function.
+using Bindings = std::unordered_map<std::string_view, const Attribute*>;
+
+/// The names of one graph or function body, and what its nodes share.
+struct Scope {
+  Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
+  frontend::Body* body = nullptr;  ///< where its instructions go
+  const std::vector<OpsetImport>* opsets = nullptr;
+  const Bindings* bindings = nullptr;  ///< inside a function
+  std::string within = {};             ///< " in function F of node 3 ..."
+  std::unordered_map<std::string_view, Value> values = {};
+  std::unordered_map<std::string_view, const TensorData*> initializers = {};
+  std::unordered_set<std::string_view> absent = {};  ///< inputs of a function that its caller leaves out
+  std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
+
+  Module& module() const { return *body->module; }
+  /// The scope of a graph inside this one, which writes to `other`.
+  Scope inner(frontend::Body& other) {
+    return {.outer = this, .body = &other, .opsets = opsets, .bindings = bindings, .within = within};
+  }
+};
+
+/// Translates a model; see import.h. Operators with bodies call back into it.
+class Importer {
+ public:
+  /// `options` with a place for decisions.
+  Importer(const Model& model, const ImportOptions& options);
+  std::unique_ptr<Program> run();
+
+  /// The value called `name`, seen from `scope`; null when there is none.
+  Value find(Scope& scope, std::string_view name) const;
+  /// Translates `graph` into scope.module(), its inputs being bound in `scope` already; gives its outputs.
+  Values body(const Graph& graph, Scope& scope);
+  /// The type that a graph input declares; sizes left open become fresh symbols.
+  Type declared_type(const ValueInfo& value);
+  /// The same inside a container, where sizes that are left open may be any.
+  static Type declared_element(const TypeProto& type);
+  /// Whether `a` and `b` are as `kind` says. Where their symbols leave it open: what the caller says, else `guess`; the
+  /// program checks it. For what has no form that serves both.
+  bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
+  /// Forgets modules and decisions since the two were as given.
+  void forget_since(Program::Mark mark, size_t decisions);
+  size_t decisions_made() const { return decisions_.made.size(); }
+  /// How many decisions had been made when something was first found to be wrong.
+  size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
+  /// Notes that `value`, operand `number` of an `op`, decides what the program is, if it follows from small inputs of
+  /// the model. Gives a sentence about these for the error; "" when it does not.
+  std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
+  /// A number that no other random operator of the model has.
+  int64_t next_stream() { return streams_++; }
+
+ private:
+  const Function* function_for(const Node& node) const;
+  const CustomOperator* custom_for(const Node& node) const;
+  int64_t count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active);
+  int64_t count_function(const Function& function, const Node& caller, std::vector<const Function*>& active);
+  void check_operators();
+  void refuse_texts();
+  void find_outer_names();
+
+  Dim named_dim(std::string_view name);
+  Dim declared_dim(const Dimension& dim);
+  void add_parameters(Scope& scope);
+  void add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope);
+  std::optional<Tensor> initial_value(std::string_view name) const;
+
+  bool has_failed(const Scope& scope, std::string_view name) const;
+  void bind_initializers(const Graph& graph, Scope& scope);
+  std::string names_like(std::string_view name, const Scope& scope) const;
+  Value output(std::string_view name, Scope& scope);
+  void nodes(std::span<const Node> nodes, Scope& scope);
+  template <class Visit>
+  void for_each_read(const Node& node, Visit&& visit) const;
+  using Makers = std::unordered_map<std::string_view, int32_t>;
+  Makers makers(std::span<const Node> nodes, const Scope& scope);
+  std::vector<const Node*> in_order(std::span<const Node> nodes, const Scope& scope);
+  ErrorInfo cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const;
+  Values inputs(const Node& node, Scope& scope) const;
+  void node(const Node& node, Scope& scope);
+  void bind_outputs(const Node& node, Scope& scope, const Values& values);
+  int64_t opset(std::string_view domain, const Scope& scope);
+  Bindings bindings(const Function& function, const Node& node, const Scope& scope) const;
+  Values call_function(const Function& function, const Node& node, Scope& scope, const Values& inputs);
+  void note_fault(const Node& node, const Scope& scope, std::string why) const;
+  void throw_problems() const;
+  void describe_inputs() const;
+  size_t static_operands() const { return options_.needs ? options_.needs->operands.size() : 0; }
+
+  const Model& model_;
+  const ImportOptions& options_;
+  std::unique_ptr<Program> program_;
+  std::unordered_map<std::string, const Function*> functions_;
+  std::unordered_map<const Function*, int64_t> function_sizes_;
+  std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
+  std::set<std::string, std::less<>> plain_names_;                   ///< names of single sizes among the inputs' dims
+  std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
+  std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
+  std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
+  std::vector<const Node*> missing_;
+  std::vector<ErrorInfo> problems_;
+  size_t static_problems_ = 0;  ///< of those, how many a run's values may settle
+  SizeDecisions& decisions_;
+  std::optional<size_t> decisions_before_fault_;
+  int64_t depth_ = 0;
+  int64_t most_nodes_ = 0;  ///< that functions may expand to
+  int64_t node_limit_ = 0;  ///< what functions expand to, and what loops may add when they are written out
+  int64_t node_count_ = 0;
+  int64_t streams_ = 0;
+};
+
+/// The operator's entry in the table; null when there is none.
+const Operator* find_operator(std::string_view domain, std::string_view name);
+/// A call of an operator of the embedder's.
+Values translate_custom(Call& c, const CustomOperator& op);
+}  // namespace weft::onnx

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/indexing.h"
+#include "frontends/onnx/import/expr.h"
+
+/// Sequences of different lengths without padding: their tokens follow each other as rows [tokens, ..].
+namespace weft::onnx {
+
+/// Lengths from their running sums, [n + 1] -> [n].
+Expr differences(Expr sums);
+
+/// Rows [tokens, n] as [batch, sequence, n] and back.
+struct Packing {
+  Call& c;
+  Dim batch, sequence;
+  Expr place;  ///< of each token in [batch * sequence]
+  Expr token;  ///< at each place; any where there is none
+
+  Expr apart(Expr x) const { return reshape(gather(x, token), {batch, sequence, x.dims()[1]}); }
+  Expr together(Expr y) const { return gather(reshape(y, {batch * sequence, y.dims()[2]}), place); }
+};
+
+Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
+
+/// Whose each token is, and where it stands in its sequence.
+struct Tokens {
+  Expr sequence, number, position;  ///< [tokens]: its sequence, its place among the new ones, its place among all
+};
+
+/// The running sums of lengths, i64[batch + 1], and the lengths of what came before, i64[batch].
+Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
+
+/// Sequences by the running sums of their lengths, which a run refuses where they do not begin at 0, end at the number
+/// of tokens and rise by at least `least`.
+struct Ragged {
+  Dim batch, tokens, longest;
+  Expr start, length;     ///< i64[batch]
+  Expr sequence, number;  ///< i64[tokens]: of each token its sequence, and its place in it
+};
+Ragged ragged_of(Call& c, size_t sums, const Dim& tokens, int64_t least);
+
+/// Rows of sequences and those that came before them: x[tokens, n] and before[batch, reach, n].
+struct Continued {
+  Call& c;
+  Expr all;
+  Dim tokens, reach;
+
+  Continued(Call& call, Expr x, Expr before);
+  /// The rows at `position` of sequences that begin at `start` (all i64 of one shape); -1 is the last one before.
+  Expr at(Expr sequence, Expr start, Expr position) const;
+  /// The last `reach` rows of each sequence, [batch, reach, n].
+  Expr last(const Ragged& r) const;
+};
+
+/// Whether each of the first `capacity` tokens of a sequence is one of its first counts[batch]: bool[batch, capacity].
+Expr captured(Call& c, Expr counts, Expr length, int64_t capacity);
+
+}  // namespace weft::onnx

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/attention.h"
+#include "frontends/onnx/import/expr.h"
+
+/// What the attention operators of ai.onnx and com.microsoft share beside frontends/common/attention.h.
+namespace weft::onnx {
+
+/// A RotaryEmbedding node whose x, of rank 3 or 4, is input 0; ai.onnx and com.microsoft order the others differently.
+Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t heads);
+
+/// What scores of q are scaled by: the attribute `scale`, else default_scale(q).
+double head_scale(Call& c, Expr& q);
+
+/// A recurrence over tokens with a matrix of state for each head [batch, heads, dk, dv]:
+///     state' = exp(decay) state + key^T (rate (value - key exp(decay) state)), result = query state'
+/// Rows are [batch, heads, tokens, ..]; decay ([.., dk or 1], no decay when null) and rate ([.., 1], no retrieval when
+/// null) may have one head for all, and queries more or fewer heads than keys.
+struct Recurrence {
+  Expr q, k, v;
+  Value decay = {}, rate = {};
+};
+struct Recurred {
+  Expr state, rows;  ///< after the last token; results as [batch, heads, tokens, dv]
+  Expr added;        ///< what each token adds to its key, [batch, heads, tokens, dv]
+};
+Recurred recurred(Call& c, const Recurrence& of, Expr state);
+
+}  // namespace weft::onnx

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resampling of images, and pictures in files.
+#include <algorithm>
+
+#include "frontends/common/resize.h"
+#include "frontends/onnx/import/expr.h"
+#include "ops/host.h"
+
+namespace weft::onnx {
+namespace {
+
+template <class E>
+E by_name(Call& c, std::string_view attribute, const std::string& text) {
+  auto all = names(E{});
+  auto found = std::ranges::find(all, text);
+  if (found == all.end()) c.fail("E145", cat(attribute, " '", printable(text), "' is unknown"));
+  return static_cast<E>(found - all.begin());
+}
+
+/// The node's axes, all by default.
+std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
+  auto axes = c.integers("axes");
+  for (int64_t& a : axes) a = c.axis(a, rank);
+  bool all = axes.empty();
+  for (int64_t a = 0; all && a < rank; ++a) axes.push_back(a);
+  if (static_cast<int64_t>(axes.size()) > rank) c.fail("E143", cat("names ", axes.size(), " axes of ", rank));
+  return axes;
+}
+
+/// Input `i`, numbers that only a run tells, as f64.
+Expr run_time_numbers(Call& c, size_t i, size_t wanted, std::string_view what) {
+  const Shape& shape = c.input(i).shape();
+  if (shape.rank() != 1 || !known_equal(shape.dims[0], static_cast<int64_t>(wanted)))
+    c.fail("E140", cat("needs ", wanted, " ", what, ", has ", shape));
+  return convert(arg(c, i), DType::f64);
+}
+
+void check_count(Call& c, size_t have, std::string_view what, size_t wanted, size_t axes) {
+  if (have != wanted) c.fail("E140", cat("has ", have, " ", what, " for ", axes, " axes"));
+}
+
+/// Scales in an input, or in an attribute before opset 9.
+void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input) {
+  auto known = c.has("scales") ? std::nullopt : c.constant(input);
+  if (!known && !c.has("scales")) return r.set_scales(axes, run_time_numbers(c, input, axes.size(), "scales"));
+  auto scales = known ? to_doubles(*known) : c.floats("scales");
+  check_count(c, scales.size(), "scales", axes.size(), axes.size());
+  r.set_scales(axes, scales);
+}
+
+/// Wanted sizes; the policies that keep the aspect ratio choose one scale for all axes.
+void set_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, const Dims& sizes) {
+  check_count(c, sizes.size(), "sizes", axes.size(), axes.size());
+  std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+  if (policy == "stretch") return r.set_sizes(axes, sizes);
+  bool not_larger = policy == "not_larger";
+  if (!not_larger && policy != "not_smaller")
+    c.fail("E145", cat("keep_aspect_ratio_policy '", printable(policy), "' is unknown"));
+  auto is_open = [&](int64_t a) { return !r.op.dims[static_cast<size_t>(a)].is_constant(); };
+  bool is_known = std::ranges::all_of(sizes, &Dim::is_constant) && std::ranges::none_of(axes, is_open);
+  if (is_known) r.set_sizes_in_ratio(axes, sizes, not_larger);
+  else r.set_sizes_in_ratio(axes, run_time_numbers(c, 3, axes.size(), "sizes"), not_larger);
+}
+
+bool is_empty(Call& c, size_t input) {
+  return !c.has_input(input) || known_equal(c.input(input).shape().elements(), 0);
+}
+
+/// Upsample, and Resize before opset 11: asymmetric coordinates, nearest rounds down.
+Values upsample(Call& c) {
+  Resizing r(arg(c, 0));
+  std::string mode = c.text("mode", "nearest");
+  r.op.mode = by_name<ResizeMode>(c, "mode", mode == "bilinear" ? "linear" : mode);
+  r.op.coordinates = ResizeCoordinates::asymmetric;
+  r.op.nearest = ResizeNearest::floor;
+  set_scales(c, r, resized_axes(c, c.input(0).rank()), 1);
+  return {r.result()};
+}
+
+/// roi lists the starts of the axes, then their ends; axes that are not named are whole.
+void set_roi(Call& c, Resizing& r, const std::vector<int64_t>& axes) {
+  auto given = c.constant(1);
+  if (!given) return r.set_region(axes, run_time_numbers(c, 1, 2 * axes.size(), "numbers in roi"));
+  auto roi = to_doubles(*given);
+  check_count(c, roi.size(), "numbers in roi", 2 * axes.size(), axes.size());
+  r.set_region(axes, roi);
+}
+
+Values resize(Call& c) {
+  if (c.opset() < 11) return upsample(c);
+  Resizing r(arg(c, 0));
+  Resize& op = r.op;
+  auto axes = resized_axes(c, c.input(0).rank());
+  op.mode = by_name<ResizeMode>(c, "mode", c.text("mode", "nearest"));
+  std::string coordinates = c.text("coordinate_transformation_mode", "half_pixel");
+  op.coordinates = by_name<ResizeCoordinates>(c, "coordinate_transformation_mode", coordinates);
+  op.nearest = by_name<ResizeNearest>(c, "nearest_mode", c.text("nearest_mode", "round_prefer_floor"));
+  op.cubic_a = c.number("cubic_coeff_a", -0.75);
+  op.exclude_outside = c.flag("exclude_outside");
+  op.antialias = c.flag("antialias");
+  op.extrapolation = c.number("extrapolation_value", 0);
+  if (op.coordinates == ResizeCoordinates::tf_crop_and_resize) set_roi(c, r, axes);
+  bool has_scales = !is_empty(c, 2), has_sizes = !is_empty(c, 3);
+  if (has_scales == has_sizes) c.fail("E140", "needs either scales or sizes");
+  if (has_scales) {
+    c.ignore("keep_aspect_ratio_policy");
+    set_scales(c, r, axes, 2);
+  } else {
+    set_sizes(c, r, axes, c.sizes(3));
+  }
+  return {r.result()};
+}
+
+/// The bytes of a picture's file, u8[n], as pixels [height, width, channels].
+Values image_decoder(Call& c) {
+  c.expect_ranks({{0, 1}});
+  if (c.dtype(0) != DType::u8) c.fail("E141", cat("needs the bytes of a file, has ", c.input(0).type()));
+  std::string format = c.text("pixel_format", "RGB");
+  constexpr std::string_view formats[] = {"RGB", "BGR", "Grayscale"};
+  auto found = std::ranges::find(formats, format);
+  if (found == std::end(formats))
+    c.fail("E145", cat("pixel_format '", printable(format), "' is not RGB, BGR or Grayscale"));
+  Dims dims = {placeholder(any_size), placeholder(any_size), format == "Grayscale" ? 1 : 3};
+  HostOp op{.fn = HostFn::decode_image,
+            .numbers = {found - std::begin(formats)},
+            .types = {Type::optional(Shape{DType::u8, dims})}};
+  return {item_of(c.module(), host(c.module(), op, {c.input(0)}), 0)};
+}
+
+constexpr Operator table[] = {
+    {"", "ImageDecoder", image_decoder, "no TIFF with compression, no BMP and PNM of other than 8 bits a colour"},
+    {"", "Resize", resize},
+    {"", "Upsample", upsample},
+};
+
+}  // namespace
+
+std::span<const Operator> image_operators() { return table; }
+
+}  // namespace weft::onnx

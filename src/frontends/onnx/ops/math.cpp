@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions, products, sorting and what is made of them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frontends/common/control.h"
+#include "frontends/common/create.h"
+#include "frontends/common/einsum.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
+#include "frontends/onnx/import/expr.h"
+#include "ops/views.h"
+
+namespace weft::onnx {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::vector<int64_t> every_axis(int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t a = 0; a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+
+/// Axes come as an attribute in older opsets and as an input in newer ones; none means all, or nothing at all when
+/// noop_with_empty_axes is set.
+std::vector<int64_t> reduced_axes(Call& c) {
+  int64_t rank = c.input(0).rank();
+  bool keeps_all = c.flag("noop_with_empty_axes");
+  auto axes = c.has_input(1) ? c.numbers(1) : c.integers("axes");
+  if (axes.empty() && !keeps_all) return every_axis(rank);
+  return c.axes(axes, rank);
+}
+
+struct Reduction {
+  ReduceFn fn;
+  Expr (*before)(Expr) = nullptr;
+  Expr (*after)(Expr) = nullptr;
+};
+
+Values reduction(Call& c, const Reduction& how) {
+  Expr x = arg(c, 0);
+  DType type = x.dtype();
+  auto axes = reduced_axes(c);
+  bool keep = c.flag("keepdims", true);
+  if (type == DType::boolean) x = convert(x, DType::u8);
+  if (how.after && !is_float(type)) x = convert(x, DType::f64);
+  if (how.before) x = how.before(x);
+  x = reduce(how.fn, x, axes, keep);
+  if (how.after) x = how.after(x);
+  return {convert(x, type)};
+}
+
+Expr square(Expr x) { return x * x; }
+
+/// log(sum(exp(x))) around the largest element, so that nothing overflows.
+Values reduce_log_sum_exp(Call& c) {
+  DType type = c.dtype();
+  Expr x = convert(arg(c, 0), is_float(type) ? type : DType::f64);
+  auto axes = reduced_axes(c);
+  Expr top = reduce(ReduceFn::max, x, axes);
+  top = select(equal(abs(top), infinity), 0, top);
+  Expr y = log(reduce(ReduceFn::sum, exp(x - top), axes)) + top;
+  if (!c.flag("keepdims", true)) y = reshape(y, reduce(ReduceFn::max, x, axes, false).dims());
+  return {convert(y, type)};
+}
+
+Values arg_reduction(Call& c, bool largest) {
+  int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank());
+  bool keep = c.flag("keepdims", true);
+  return {arg_extreme(arg(c, 0), axis, largest, keep, c.flag("select_last_index"))};
+}
+
+Values running(Call& c, ReduceFn fn) {
+  int64_t axis = c.axis(c.integer_input(1), c.input(0).rank());
+  return {running(fn, arg(c, 0), axis, c.flag("exclusive"), c.flag("reverse"))};
+}
+
+Values top_k(Call& c) {
+  int64_t axis = c.axis(c.integer("axis", -1), c.input(0).rank());
+  Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.size(1);
+  c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
+  auto [values, places] = top_k(arg(c, 0), k, axis, c.flag("largest", true));
+  return {values, places};
+}
+
+/// Before opset 13 the axes from `axis` on counted as one.
+Values softmax(Call& c, bool logarithm) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), std::max<int64_t>(x.rank(), 1));
+  if (x.rank() == 0) x = reshape(x, {1});
+  if (c.opset() >= 13 || axis == x.rank() - 1) {
+    Expr y{&c, c.emit(Softmax{.axis = axis, .logarithm = logarithm}, {x})};
+    return {reshape(y, c.input(0).dims())};
+  }
+  Dims front(x.dims().begin(), x.dims().begin() + axis), back(x.dims().begin() + axis, x.dims().end());
+  Expr flat = reshape(x, {product(front), product(back)});
+  return {reshape({&c, c.emit(Softmax{.axis = 1, .logarithm = logarithm}, {flat})}, x.dims())};
+}
+
+Values hardmax(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), x.rank());
+  Dims dims = x.dims();
+  if (c.opset() < 13) {
+    Dims front(dims.begin(), dims.begin() + axis), back(dims.begin() + axis, dims.end());
+    x = reshape(x, {product(front), product(back)});
+    axis = 1;
+  }
+  Expr best{&c, c.emit(ArgReduce{.axis = axis}, {x})};
+  Expr positions = along(iota(c, x.dims()[static_cast<size_t>(axis)]), axis, x.rank());
+  return {reshape(convert(equal(positions, best), x.dtype()), dims)};
+}
+
+Values mat_mul(Call& c) {
+  c.expect_inputs(2, 2);
+  if (c.input(0).rank() == 0 || c.input(1).rank() == 0) c.fail("E140", "needs inputs of rank 1 or more");
+  return {matmul(arg(c, 0), arg(c, 1))};
+}
+
+/// A vector stays as it is, as in onnxruntime.
+Expr swap_last(Expr x) {
+  if (x.rank() < 2) return x;
+  auto order = every_axis(x.rank());
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transpose(x, order);
+}
+
+Values gemm(Call& c) {
+  Expr a = arg(c, 0), b = arg(c, 1);
+  if (a.rank() != 2 || b.rank() != 2)
+    c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
+  double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
+  if (c.opset() < 7) c.ignore("broadcast");  // sizes tell
+  if (c.flag("transA")) a = swap_last(a);
+  if (c.flag("transB")) b = swap_last(b);
+  Expr y = matmul(a, b);
+  if (alpha != 1) y = y * alpha;
+  if (!c.has_input(2) || beta == 0) return {y};
+  return {y + (beta == 1 ? arg(c, 2) : arg(c, 2) * beta)};
+}
+
+Values fused_matmul(Call& c) {
+  Expr a = arg(c, 0), b = arg(c, 1);
+  double alpha = c.number("alpha", 1);
+  // The batch axes of such a matrix stand between its rows and columns: [m, batch.., k] -> [batch.., m, k].
+  auto batch_first = [](Expr x) {
+    if (x.rank() < 2) return x;
+    auto order = every_axis(x.rank());
+    std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
+    return transpose(x, order);
+  };
+  if (c.flag("transBatchA")) a = batch_first(a);
+  if (c.flag("transBatchB")) b = batch_first(b);
+  if (c.flag("transA")) a = swap_last(a);
+  if (c.flag("transB")) b = swap_last(b);
+  Expr y = matmul(a, b);
+  return {alpha == 1 ? y : y * alpha};
+}
+
+/// Gemm with an activation whose parameters are attributes of the node.
+Values fused_gemm(Call& c) {
+  Expr y{&c, gemm(c)[0]};
+  std::string name = c.text("activation");
+  double alpha = c.number("activation_alpha", name == "HardSigmoid" ? 0.2f : 0.01f);
+  double beta = c.number("activation_beta", 0.5);
+  c.ignore("activation_gamma");
+  if (name == "Relu") return {relu(y)};
+  if (name == "Tanh") return {tanh(y)};
+  if (name == "Sigmoid") return {sigmoid(y)};
+  if (name == "LeakyRelu") return {select(y < 0, y * alpha, y)};
+  if (name == "HardSigmoid") return {min(max(y * alpha + beta, 0), 1)};
+  c.unsupported(cat("with activation '", printable(name), "' is not supported"));
+}
+
+/// Keeps the part on or above (below) diagonal k, which may be known only at run time.
+Values trilu(Call& c) {
+  Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
+  return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};
+}
+
+Values eye_like(Call& c) {
+  Value x = c.input(0);
+  if (x.rank() != 2) c.fail("E140", cat("needs a matrix, has ", x.shape()));
+  return {eye(c, x.dims()[0], x.dims()[1], c.element("dtype", x.dtype()), c.integer("k", 0))};
+}
+
+Values range(Call& c) {
+  DType type = c.dtype(), stash = c.element("stash_type", DType::f32);
+  if (bits(stash) < 32 && is_float(type)) c.unsupported(cat("with stash_type ", stash, " is not supported"));
+  return {range(arg(c, 0), arg(c, 1), arg(c, 2))};
+}
+
+/// Values [off, on]; indices outside [-depth, depth) give all off.
+Values one_hot(Call& c) {
+  Dim depth =
+      is_integer(c.dtype(1)) ? c.size(1) : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
+  int64_t axis = c.axis(c.integer("axis", -1), c.input(0).rank() + 1);
+  auto value = [&](int64_t i) { return reshape(slice(arg(c, 2), 0, i, 1), {}); };
+  Expr off = value(0);
+  return {one_hot(arg(c, 0), depth, axis, value(1), off)};
+}
+
+/// One step of elimination on matrices m[batch, n, w] with partial pivoting (Golub and Van Loan, "Matrix computations",
+/// 3.4): row `at` is swapped with the one below that has the largest element in column `at`.
+struct Pivoted {
+  Expr matrix;  ///< rows swapped
+  Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
+  Expr factor;  ///< what times row `at` clears the column in each row, before masking: [batch, n, 1]
+  Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
+  Expr row;     ///< numbers of the rows, [1, n, 1], and of row `at`
+  Expr number;
+};
+
+Pivoted pivoted(const Builder& b, Expr m, const Dim& at) {
+  const Dims d = m.dims();
+  Expr row = along(iota(b, d[1]), 1, 3), number = scalar(b, at);
+  Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
+  Expr best{&b, b.emit(ArgReduce{.axis = 1}, {size})};  // [batch, 1, 1]
+  Expr from = select(equal(row, number), best, select(equal(row, best), number, row));
+  Expr swapped = gather_elements(m, broadcast(from, d), 1);
+  Expr pivot = slice(slice(swapped, 1, at, 1), 2, at, 1);
+  Expr factor = slice(swapped, 2, at, 1) / select(equal(pivot, 0), 1, pivot);
+  return {swapped, pivot, factor, select(equal(best, number), like(m, 1), like(m, -1)), row, number};
+}
+
+/// Matrices [.., n, n] as [batch, n, n].
+Expr square_matrices(Call& c, Expr x) {
+  int64_t rank = x.rank();
+  if (rank < 2) c.fail("E140", cat("needs matrices, has ", x.value.shape()));
+  Dims lead(x.dims().begin(), x.dims().end() - 2);
+  Dim n = x.dims().back();
+  GuardCollector guards(c.module());
+  require_equal(x.dims()[x.dims().size() - 2], n, "rows and columns of square matrices");
+  return reshape(x, {product(lead), n, n});
+}
+
+Values determinant(Call& c) {
+  Expr x = arg(c, 0), m = square_matrices(c, x);
+  Dim batch = m.dims()[0], n = m.dims()[1];
+  Values start = {m, full(c, x.dtype(), {batch, 1, 1}, 1)};
+  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
+    Pivoted p = pivoted(b, {&b, now[0]}, at);
+    Expr cleared = p.matrix - select(p.row > p.number, p.factor, 0) * slice(p.matrix, 1, at, 1);
+    return Values{cleared, Expr{&b, now[1]} * p.sign * p.pivot};
+  });
+  return {reshape(Expr{&c, y[1]}, Dims(x.dims().begin(), x.dims().end() - 2))};
+}
+
+/// Gauss and Jordan: the unit matrix goes through the steps that make a unit matrix of x.
+Values inverse(Call& c) {
+  Expr x = arg(c, 0), m = square_matrices(c, x);
+  Dim batch = m.dims()[0], n = m.dims()[1];
+  Expr unit = convert(equal(along(iota(c, n), 0, 2), along(iota(c, n), 1, 2)), x.dtype());
+  Values start = {concat(c, {m, broadcast(with_rank(unit, 3), {batch, n, n})}, 2)};
+  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
+    Pivoted p = pivoted(b, {&b, now[0]}, at);
+    Expr own = slice(p.matrix, 1, at, 1), is_own = equal(p.row, p.number);
+    Expr cleared = p.matrix - select(is_own, 0, p.factor) * own;
+    return Values{select(is_own, cleared / p.pivot, cleared)};
+  });
+  return {reshape(slice(Expr{&c, y[0]}, 2, n, n), x.dims())};
+}
+
+Values lp_normalization(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.axis(c.integer("axis", -1), x.rank()), p = c.integer("p", 2);
+  if (p != 1 && p != 2) c.fail("E145", cat("p must be 1 or 2, is ", p));
+  Expr norm = p == 1 ? reduce(ReduceFn::sum, abs(x), {axis}) : sqrt(reduce(ReduceFn::sum, x * x, {axis}));
+  return {select(equal(norm, 0), 0, x / norm)};
+}
+
+Values mean_variance_normalization(Call& c) {
+  Expr x = arg(c, 0);
+  auto axes = c.integers("axes");
+  axes = c.axes(axes.empty() ? std::vector<int64_t>{0, 2, 3} : axes, x.rank());
+  Expr centred = x - reduce(ReduceFn::mean, x, axes);
+  return {centred / (sqrt(reduce(ReduceFn::mean, centred * centred, axes)) + 1e-9)};
+}
+
+/// Minus the log-probability of each target class, weighted; classes are axis 1.
+Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
+  if (log_probability.rank() != target.rank() + 1)
+    c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
+  bool ignores = c.has("ignore_index");
+  double ignored = static_cast<double>(c.integer("ignore_index", 0));
+  target = convert(target, DType::i64);
+  Expr is_counted = !equal(target, ignored);
+  Expr safe = ignores ? select(is_counted, target, 0) : target;
+  Dims dims = target.dims();
+  dims.insert(dims.begin() + 1, 1);
+  Expr loss = -reshape(gather_elements(log_probability, reshape(safe, dims), 1), target.dims());
+  Expr weights = weight ? gather({&c, weight}, safe) : full(c, loss.dtype(), loss.dims(), 1);
+  if (ignores) weights = select(is_counted, weights, 0);
+  loss = loss * weights;
+  if (reduction == "none") return loss;
+  Expr sum = reduce(ReduceFn::sum, loss, every_axis(loss.rank()), false);
+  if (reduction == "sum") return sum;
+  if (reduction != "mean") c.fail("E145", cat("reduction '", printable(reduction), "' is not none, sum or mean"));
+  return sum / reduce(ReduceFn::sum, weights, every_axis(weights.rank()), false);
+}
+
+Values nll_loss(Call& c) {
+  return {negative_log_likelihood(c, arg(c, 0), arg(c, 1), c.optional_input(2), c.text("reduction", "mean"))};
+}
+
+Values softmax_cross_entropy(Call& c) {
+  Expr log_probability{&c, c.emit(Softmax{.axis = 1, .logarithm = true}, {c.input(0)})};
+  return {negative_log_likelihood(c, log_probability, arg(c, 1), c.optional_input(2), c.text("reduction", "mean")),
+          log_probability};
+}
+
+/// Convert before the sum: integer matrix products of bytes with zero points.
+Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
+  if (!c.has_input(zero_input)) return x;
+  auto known = c.constant(zero_input);
+  if (known && splat_value(*known) == 0.0) return x;
+  Expr zero = arg(c, zero_input);
+  if (zero.rank() == 1 && !known_equal(zero.dims()[0], 1)) {
+    Dims dims = zero.dims();
+    if (is_row) dims.push_back(1);
+    zero = reshape(zero, dims);
+  }
+  return convert(x, DType::i16) - convert(zero, DType::i16);
+}
+
+Values matmul_integer(Call& c) {
+  Expr a = without_zero(c, arg(c, 0), 2, true), b = without_zero(c, arg(c, 1), 3, false);
+  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass narrows them again
+}
+
+/// Distances of the rows of two matrices.
+Values distances(Call& c) {
+  std::string metric = c.text("metric");
+  Expr a = arg(c, 0), b = arg(c, 1);
+  if (metric != "euclidean" && metric != "sqeuclidean")
+    c.unsupported(cat("with metric '", printable(metric), "' is not supported"));
+  if (a.rank() != 2 || b.rank() != 2)
+    c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
+  Expr squares = along(reduce(ReduceFn::sum, a * a, {1}), 0, 2) + along(reduce(ReduceFn::sum, b * b, {1}), 1, 2);
+  Expr d = max(squares - matmul(a, swap_last(b)) * 2, 0);
+  return {metric == "euclidean" ? sqrt(d) : d};
+}
+
+Values einsum(Call& c) {
+  std::vector<Expr> operands;
+  for (size_t i = 0; i < c.input_count(); ++i) operands.push_back(arg(c, i));
+  return {frontend::einsum(c, c.text("equation"), operands)};
+}
+
+constexpr Operator table[] = {
+    {"", "Einsum", einsum},
+    {"", "ReduceSum", [](Call& c) { return reduction(c, {ReduceFn::sum}); }},
+    {"", "ReduceMean", [](Call& c) { return reduction(c, {ReduceFn::mean}); }},
+    {"", "ReduceProd", [](Call& c) { return reduction(c, {ReduceFn::product}); }},
+    {"", "ReduceMin", [](Call& c) { return reduction(c, {ReduceFn::min}); }},
+    {"", "ReduceMax", [](Call& c) { return reduction(c, {ReduceFn::max}); }},
+    {"", "ReduceL1", [](Call& c) { return reduction(c, {ReduceFn::sum, abs}); }},
+    {"", "ReduceL2", [](Call& c) { return reduction(c, {ReduceFn::sum, square, sqrt}); }},
+    {"", "ReduceSumSquare", [](Call& c) { return reduction(c, {ReduceFn::sum, square}); }},
+    {"", "ReduceLogSum", [](Call& c) { return reduction(c, {ReduceFn::sum, nullptr, log}); }},
+    {"", "ReduceLogSumExp", reduce_log_sum_exp},
+    {"", "ArgMax", [](Call& c) { return arg_reduction(c, true); }},
+    {"", "ArgMin", [](Call& c) { return arg_reduction(c, false); }},
+    {"", "CumSum", [](Call& c) { return running(c, ReduceFn::sum); }},
+    {"", "CumProd", [](Call& c) { return running(c, ReduceFn::product); }},
+    {"", "TopK", top_k},
+    {"", "Softmax", [](Call& c) { return softmax(c, false); }},
+    {"", "LogSoftmax", [](Call& c) { return softmax(c, true); }},
+    {"", "Hardmax", hardmax},
+    {"", "MatMul", mat_mul},
+    {"", "Gemm", gemm},
+    {"com.microsoft", "FusedGemm", fused_gemm},
+    {"com.microsoft", "FusedMatMul", fused_matmul},
+    {"com.microsoft", "TransposeMatMul", fused_matmul},
+    {"", "MatMulInteger", matmul_integer},
+    {"com.microsoft", "MatMulInteger16", matmul_integer},
+    {"", "Trilu", trilu},
+    {"com.microsoft", "Trilu", trilu},
+    {"com.microsoft", "CDist", distances, "euclidean and sqeuclidean"},
+    {"", "EyeLike", eye_like},
+    {"", "Range", range, "no stash_type of 16 bits"},
+    {"com.microsoft", "Range", range},
+    {"", "OneHot", one_hot},
+    {"", "Det", determinant},
+    {"com.microsoft", "Inverse", inverse},
+    {"", "LpNormalization", lp_normalization},
+    {"", "MeanVarianceNormalization", mean_variance_normalization},
+    {"", "NegativeLogLikelihoodLoss", nll_loss},
+    {"", "SoftmaxCrossEntropyLoss", softmax_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const Operator> math_operators() { return table; }
+
+}  // namespace weft::onnx

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators whose result is as large as the data makes it.
+#include <algorithm>
+#include <limits>
+
+#include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
+#include "frontends/onnx/import/expr.h"
+
+namespace weft::onnx {
+namespace {
+
+/// Slices where the condition holds; without an axis x counts as flat. A condition that is shorter than the axis leaves
+/// out what comes after it.
+Values compress(Call& c) {
+  Expr x = arg(c, 0);
+  int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
+  if (!c.has("axis")) x = flat(x);
+  return {gather(x, true_places(convert(arg(c, 1), DType::boolean)), axis)};
+}
+
+Values unique(Call& c) {
+  std::optional<int64_t> axis;
+  if (c.has("axis")) axis = c.axis(c.integer("axis"), c.input(0).rank());
+  auto [values, first, inverse, counts] = unique(arg(c, 0), axis, c.flag("sorted", true));
+  return {values, first, inverse, counts};
+}
+
+/// com.microsoft's: values in the order in which they come, with what ONNX gives as outputs 2 and 3.
+Values unique_as_they_come(Call& c) {
+  auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
+  return {values, inverse, counts};
+}
+
+/// [selected, 3]: batch, class and number of each box that stays.
+Values non_max_suppression(Call& c) {
+  c.expect_ranks({{0, 3}, {1, 3}});
+  Expr scores = arg(c, 1);
+  auto limit = [&](size_t i, double fallback) {
+    return c.has_input(i) ? reshape(arg(c, i), {}) : number(c, DType::f32, fallback);
+  };
+  Dim most = c.has_input(2) ? min(max(c.size(2, INT64_MIN), 0), scores.dims().at(2)) : Dim(0);
+  int64_t form = c.integer("center_point_box", 0);
+  if (form != 0 && form != 1) c.fail("E145", cat("center_point_box must be 0 or 1, is ", form));
+  Expr overlap = limit(3, 0), least = limit(4, -std::numeric_limits<double>::infinity());
+  return {non_max_suppression(arg(c, 0), scores, most, overlap, least, form == 1)};
+}
+
+constexpr Operator table[] = {
+    {"", "Compress", compress},
+    {"", "NonMaxSuppression", non_max_suppression},
+    {"", "NonZero", [](Call& c) { return Values{nonzero(arg(c, 0))}; }},
+    {"", "Unique", unique},
+    {"com.microsoft", "Unique", unique_as_they_come},
+};
+
+}  // namespace
+
+std::span<const Operator> selection_operators() { return table; }
+
+}  // namespace weft::onnx

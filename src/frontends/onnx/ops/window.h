@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "frontends/common/windows.h"
+#include "frontends/onnx/import/expr.h"
+
+namespace weft::onnx {
+
+/// What convolutions and pools share: strides, dilations, pads and auto_pad for a window of `kernel` over axes of
+/// sizes `spatial`. Throws E145 for numbers below 1.
+Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
+
+/// The same for a convolution of x with w, whose kernel must be that of kernel_shape, if it is given (E140).
+Window conv_window(Call& c, Expr x, Expr w);
+
+/// The numbers in `name`, or `fallback` for each of `count` axes; E140 when there are more or fewer, E145 below
+/// `least`.
+std::vector<int64_t> per_axis(Call& c, std::string_view name, size_t count, int64_t fallback, int64_t least);
+
+}  // namespace weft::onnx
