@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "frontends/common/wire.h"
 #include "frontends/onnx/file/constants.h"
-#include "frontends/onnx/file/wire.h"
 
 namespace weft::driver {
 namespace {
@@ -104,14 +104,14 @@ std::string value_bytes(const Tensor& value) {
 }
 
 ModelParts::ModelParts(onnx::Model model) : model_(std::move(model)) {
-  onnx::Wire wire(model_.file, model_.file.data(), "model");
+  frontend::Wire wire(model_.file, model_.file.data(), "model");
   for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
     if (wire.field() != 7) {
       wire.skip();
       rest_.emplace_back(begin, wire.rest().data());
       continue;
     }
-    onnx::Wire graph = wire.message("graph");
+    frontend::Wire graph = wire.message("graph");
     while (graph.next()) {
       if (graph.field() == 1) nodes_.push_back(graph.bytes("node"));
       else graph.skip();
@@ -145,14 +145,14 @@ std::vector<std::string> ModelParts::result_names(size_t count) const {
 
 std::string ModelParts::first_nodes(size_t count) const {
   std::string graph;
-  onnx::Wire wire(model_.file, model_.file.data(), "model");
+  frontend::Wire wire(model_.file, model_.file.data(), "model");
   size_t nodes = 0;
   while (wire.next()) {
     if (wire.field() != 7) {
       wire.skip();
       continue;
     }
-    onnx::Wire old = wire.message("graph");
+    frontend::Wire old = wire.message("graph");
     for (const std::byte* begin = old.rest().data(); old.next(); begin = old.rest().data()) {
       bool is_kept = old.field() == 1 ? nodes++ < count : old.field() != 12;
       old.skip();

@@ -8,7 +8,7 @@
 #include "base/kept_file.h"
 #include "compile/stages.h"
 #include "frontends/onnx/file/model.h"
-#include "frontends/tensorflow/lite_import.h"
+#include "frontends/tensorflow/graph_import.h"
 
 namespace weft {
 namespace {
@@ -86,46 +86,79 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 
 namespace {
 
-/// The inputs as ONNX would declare them, for what callers ask of their sizes.
+/// One as ONNX would declare it, for what callers ask of sizes.
+void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> type,
+             const std::optional<std::vector<int64_t>>& sizes) {
+  onnx::ValueInfo& input = graph.inputs.emplace_back();
+  input.name = name;
+  input.type = {.kind = onnx::TypeProto::Kind::tensor, .element = type};
+  if (!sizes) return;
+  input.type.dims.emplace();
+  for (int64_t size : *sizes) input.type.dims->push_back({.value = size < 0 ? std::nullopt : std::optional(size)});
+}
+
 onnx::Graph declared_inputs(const tensorflow::LiteModel& model) {
   onnx::Graph graph;
   for (size_t i = 0; i < model.input_names.size(); ++i) {
     const tensorflow::LiteTensor& tensor = model.graphs[0].tensors[static_cast<size_t>(model.graphs[0].inputs[i])];
-    onnx::ValueInfo& input = graph.inputs.emplace_back();
-    input.name = model.input_names[i];
-    input.type = {.kind = onnx::TypeProto::Kind::tensor, .element = tensorflow::lite_type(tensor.code)};
-    input.type.dims.emplace();
-    for (int64_t size : tensor.dims)
-      input.type.dims->push_back({.value = size < 0 ? std::nullopt : std::optional(size)});
+    declare(graph, model.input_names[i], tensorflow::lite_type(tensor.code), tensor.dims);
   }
   return graph;
+}
+
+tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOptions& options) {
+  onnx::ImportOptions asked;
+  for (const auto& [name, size] : options.symbols) asked.symbols[name] = {.name = name, .min = size, .max = size};
+  for (const ShapeRequest& request : options.shapes) request_sizes(request, graph, asked);
+  tensorflow::ImportOptions wanted{.shapes = std::move(asked.shapes),
+                                   .symbols = std::move(asked.symbols),
+                                   .constants = options.constants,
+                                   .max_nodes = options.max_nodes};
+  for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
+  for (const auto& [name, numbers] : options.constant_numbers)
+    wanted.constants.insert_or_assign(name, constant_of(find_input(name, graph, "a value is"), numbers));
+  return wanted;
+}
+
+void add_nodes(std::vector<NodeSupport>& nodes, const tensorflow::Node& node, size_t index,
+               const std::vector<std::string>& faults) {
+  nodes.push_back(
+      {.node = tensorflow::describe(node), .op = node.op, .why = index < faults.size() ? faults[index] : ""});
+}
+
+std::unique_ptr<Program> import_lite(const Bytes& file, const std::string& source, const CompileOptions& options,
+                                     std::vector<NodeSupport>* nodes) {
+  tensorflow::LiteModel model = tensorflow::read_lite_model(file, source);
+  tensorflow::ImportOptions wanted = asked_of(declared_inputs(model), options);
+  std::vector<std::string> faults;
+  if (nodes) wanted.faults = &faults;
+  auto program = tensorflow::import_lite(model, wanted);
+  for (size_t i = 0; nodes && i < model.graphs[0].operators.size(); ++i)
+    add_nodes(*nodes, model.graphs[0].operators[i].node, i, faults);
+  return program;
+}
+
+std::unique_ptr<Program> import_graph(const Bytes& file, const std::string& source, const CompileOptions& options,
+                                      std::vector<NodeSupport>* nodes) {
+  tensorflow::GraphModel model = tensorflow::read_graph_model(file, source);
+  std::vector<tensorflow::GraphInput> inputs = tensorflow::inputs_of(model);
+  onnx::Graph graph;
+  for (const auto& input : inputs) declare(graph, input.name, input.type, input.sizes.dims);
+  tensorflow::ImportOptions wanted = asked_of(graph, options);
+  std::vector<std::string> faults;
+  if (nodes) wanted.faults = &faults;
+  auto program = tensorflow::import_graph(model, wanted);
+  for (size_t i = 0; nodes && i < model.nodes.size(); ++i) add_nodes(*nodes, model.nodes[i].node, i, faults);
+  return program;
 }
 
 }  // namespace
 
 std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes) {
-  if (!tensorflow::is_lite_model(file)) return nullptr;
-  tensorflow::LiteModel model = tensorflow::read_lite_model(file, source);
-  onnx::Graph graph = declared_inputs(model);
-  onnx::ImportOptions asked;
-  for (const auto& [name, size] : options.symbols) asked.symbols[name] = {.name = name, .min = size, .max = size};
-  for (const ShapeRequest& request : options.shapes) request_sizes(request, graph, asked);
-  std::vector<std::string> faults;
-  tensorflow::ImportOptions wanted{.shapes = std::move(asked.shapes),
-                                   .symbols = std::move(asked.symbols),
-                                   .constants = options.constants,
-                                   .max_nodes = options.max_nodes,
-                                   .faults = nodes ? &faults : nullptr};
-  for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
-  for (const auto& [name, numbers] : options.constant_numbers)
-    wanted.constants.insert_or_assign(name, constant_of(find_input(name, graph, "a value is"), numbers));
-  auto program = tensorflow::import_lite(model, wanted);
-  for (size_t i = 0; i < faults.size(); ++i) {
-    const tensorflow::Node& node = model.graphs[0].operators[i].node;
-    nodes->push_back({.node = tensorflow::describe(node), .op = node.op, .why = faults[i]});
-  }
-  return program;
+  if (tensorflow::is_lite_model(file)) return import_lite(file, source, options, nodes);
+  if (tensorflow::is_graph_model(file)) return import_graph(file, source, options, nodes);
+  return nullptr;
 }
 
 }  // namespace weft

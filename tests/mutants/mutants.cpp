@@ -6,7 +6,7 @@
 
 #include "frontends/onnx/file/reader.h"
 #include "frontends/onnx/import/import.h"
-#include "frontends/tensorflow/lite_import.h"
+#include "frontends/tensorflow/graph_import.h"
 #include "ir/verify.h"
 #include "lower/lower.h"
 #include "mutants/harness.h"
@@ -77,6 +77,7 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
 std::unique_ptr<Program> imported(std::string_view bytes) {
   Bytes file = Bytes::copy(as_bytes(bytes));
   if (tensorflow::is_lite_model(file)) return tensorflow::import_lite(tensorflow::read_lite_model(file, "mutant"));
+  if (tensorflow::is_graph_model(file)) return tensorflow::import_graph(tensorflow::read_graph_model(file, "mutant"));
   return onnx::import_model(onnx::read_model(file, {.source = "mutant"}));
 }
 

@@ -64,11 +64,12 @@ def models(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-@pytest.fixture(scope="module")
-def lite_models(tmp_path_factory):
-    """TensorFlow Lite: a model of each operator, and those of the converter."""
-    cases = judge.folder_of("lite_models.py", tmp_path_factory)
-    return sorted([*cases.glob("*-[01].tflite"), *judge.folder_of("lite_graphs.py", tmp_path_factory).glob("*.tflite")])
+@pytest.fixture(scope="module", params=["lite", "full"])
+def tensorflow_models(request, tmp_path_factory):
+    """TensorFlow Lite or frozen graphs: a model of each operator, and those of several."""
+    folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]
+    found = [path for folder in folders for path in folder.iterdir() if path.suffix in (".tflite", ".pb")]
+    return sorted(path for path in found if path.stem.endswith(("-0", "-1")) or path.parent == folders[1])
 
 
 def pictures():
@@ -161,5 +162,5 @@ def test_damaged_files(files, first):
 
 
 @pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
-def test_damaged_lite_models(lite_models, first):
-    check("damaged models of TensorFlow Lite", "weft-mutants", lite_models, first)
+def test_damaged_tensorflow_models(tensorflow_models, first):
+    check("damaged models of TensorFlow", "weft-mutants", tensorflow_models, first)

@@ -158,14 +158,24 @@ std::vector<int64_t> Call::integers(std::string_view name) const {
   auto* value = get<std::vector<int64_t>>(name);
   return value ? *value : std::vector<int64_t>();
 }
-DType Call::type(std::string_view name, DType fallback) const {
-  auto* value = get<DType>(name);
-  return value ? *value : fallback;
+int64_t Call::mode(std::string_view name, std::initializer_list<std::string_view> names) const {
+  const AttributeValue* value = find(name);
+  if (!value || std::holds_alternative<int64_t>(*value)) return integer(name, 0);
+  std::string given = text(name);
+  auto found = std::ranges::find(names, given);
+  if (found == names.end()) fail("E145", cat("has ", name, " '", printable(given), "'"));
+  return found - names.begin();
+}
+
+const Tensor& Call::tensor(std::string_view name) const {
+  if (auto* value = get<Tensor>(name)) return *value;
+  fail("E142", cat("needs attribute '", name, "'"));
 }
 
 void Call::check_attributes() const {
   for (size_t i = 0; i < used_.size(); ++i) {
-    if (!used_[i])
+    bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // operands say these
+    if (!used_[i] && !is_type)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].first), "' that it does not know"));
   }
 }
@@ -173,22 +183,45 @@ void Call::check_attributes() const {
 std::vector<Operator> all_operators() {
   std::vector<Operator> all;
   for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
-                    reduction_operators(), control_operators(), complex_operators()}) {
+                    reduction_operators(), control_operators(), complex_operators(), full_operators()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
 }
 
+namespace {
+
+using Names = std::map<std::string_view, Operator>;
+
+Names by_name(std::string_view Operator::* name) {
+  Names names;
+  for (const Operator& op : all_operators()) {
+    if (!(op.*name).empty()) names.emplace(op.*name, op);
+  }
+  return names;
+}
+
+const Operator* find(const Names& names, std::string_view name) {
+  auto found = names.find(name);
+  return found == names.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
 const Operator* find_lite(std::string_view name) {
-  static const std::map<std::string_view, Operator> table = [] {
-    std::map<std::string_view, Operator> by_name;
-    for (const Operator& op : all_operators()) {
-      if (!op.lite.empty()) by_name.emplace(op.lite, op);
+  static const Names names = by_name(&Operator::lite);
+  return find(names, name);
+}
+
+const Operator* find_full(std::string_view name) {
+  static const Names names = [] {
+    Names all = by_name(&Operator::full);
+    for (const FnInfo& fn : all_fns()) {
+      if (!fn.tf.empty()) all.try_emplace(fn.tf, Operator{"", fn.tf, by_definition});
     }
-    return by_name;
+    return all;
   }();
-  auto found = table.find(name);
-  return found == table.end() ? nullptr : &found->second;
+  return find(names, name);
 }
 
 }  // namespace weft::tensorflow

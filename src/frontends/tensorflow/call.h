@@ -16,8 +16,13 @@ namespace weft::tensorflow {
 
 using frontend::Builder, frontend::Expr, frontend::Values;
 
+/// Sizes that a model declares, -1 for an open one; nothing where it leaves the rank open.
+struct Sizes {
+  std::optional<std::vector<int64_t>> dims;
+};
+
 using AttributeValue =
-    std::variant<int64_t, bool, double, std::string, std::vector<int64_t>, std::vector<double>, DType, Tensor>;
+    std::variant<int64_t, bool, double, std::string, std::vector<int64_t>, std::vector<double>, DType, Tensor, Sizes>;
 
 struct Node {
   std::string op;    ///< "Conv2D", "CONV_2D"
@@ -49,6 +54,9 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
+  /// Whether the node says how many results it has; in TensorFlow its attributes do.
+  bool has_outputs() const { return has_outputs_; }
+  void forget_outputs() { has_outputs_ = false; }
   /// Whether input `i` holds complex numbers: their real and imaginary part are a last axis.
   bool has_parts(size_t i) const;
   DType output_type(size_t i = 0) const;  ///< E140, E149
@@ -78,7 +86,9 @@ class Call : public Builder {
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute, std::string_view fallback = {}) const;
   std::vector<int64_t> integers(std::string_view attribute) const;
-  DType type(std::string_view attribute, DType fallback) const;
+  /// A choice: its number, or its place among these names (E145).
+  int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
+  const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
   /// Says that an attribute changes nothing here.
   void ignore(std::string_view attribute) const { find(attribute); }
   void check_attributes() const;  ///< E141 naming one that no one asked for
@@ -100,6 +110,7 @@ class Call : public Builder {
   std::vector<std::optional<DType>> outputs_;
   Graphs& graphs_;
   std::vector<bool> parts_;
+  bool has_outputs_ = true;
   mutable std::vector<bool> used_;
 };
 
@@ -128,10 +139,14 @@ std::span<const Operator> indexing_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> control_operators();
 std::span<const Operator> complex_operators();
+std::span<const Operator> full_operators();
 
 /// Every operator of both tables.
 std::vector<Operator> all_operators();
-/// The entry of TensorFlow Lite's operator `name`; null: there is none.
+/// The entry of TensorFlow Lite's or of TensorFlow's operator `name`; null: there is none.
 const Operator* find_lite(std::string_view name);
+const Operator* find_full(std::string_view name);
+/// An operator of TensorFlow that is a row of ops/elementwise.def.
+Values by_definition(Call& c);
 
 }  // namespace weft::tensorflow

@@ -74,13 +74,24 @@ AttributeValue value_of(const FlatTable& table, const Option& field) {
   return std::vector<int64_t>(numbers.begin(), numbers.end());
 }
 
+/// Options that are left out as a whole.
+void add_defaults(int64_t options, Node& node) {
+  for (const Option& field : option_fields) {
+    if (options == 0 || field.options != options) continue;
+    if (field.kind == Kind::flag) node.attributes.emplace_back(field.name, field.fallback != 0);
+    else if (field.kind == Kind::number) node.attributes.emplace_back(field.name, static_cast<double>(field.fallback));
+    else if (field.kind == Kind::text) node.attributes.emplace_back(field.name, std::string());
+    else if (field.kind != Kind::integers) node.attributes.emplace_back(field.name, field.fallback);
+  }
+}
+
 /// The options as attributes; those of a vector are left out where they are not given.
 void read_options(const FlatTable& op, const Builtin& builtin, Node& node) {
   int64_t kind = op.number<uint8_t>(slot::options_type);
   auto table = op.table(slot::options);
   if (op.number<uint8_t>(slot::options2_type))
     fail("E122", cat(node.op, " has options of a kind that Weft does not know"), describe(node));
-  if (!table || kind == 0) return;
+  if (!table || kind == 0) return add_defaults(builtin.options, node);
   if (kind != builtin.options)
     fail("E108", cat(node.op, " has options of kind ", kind, ", not ", builtin.options), describe(node));
   std::vector<bool> known(table->slots());

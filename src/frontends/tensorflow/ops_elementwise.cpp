@@ -116,6 +116,7 @@ Values select_any(Call& c) {
 
 Values cast(Call& c) {
   c.expect_inputs(1, 1);
+  if (c.flag("Truncate")) c.unsupported("that cuts the digits of floats is not supported");
   c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands say these
   DType to = c.output_type();
   Expr x = c.has_parts(0) ? part_of(c.input(0), 0) : c.input(0);
@@ -138,14 +139,14 @@ Values requantized(Call& c) {
 
 /// Rounded to 2^bits steps from min to max, of which one is 0.
 Values fake_quant(Call& c) {
-  double low = c.number("min", 0), high = c.number("max", 0);
+  // Floats, as the frameworks have them: whether the middle of two steps is above or below depends on it.
+  auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))
     c.fail("E145", cat("has ", bits, " bits and the range ", low, " to ", high));
-  double first = c.flag("narrow_range") ? 1 : 0, last = std::ldexp(1.0, static_cast<int>(bits)) - 1;
-  float scale = static_cast<float>((high - low) / (last - first));
-  double zero = std::clamp(std::round(first - low / scale), first, last);
-  float least = static_cast<float>((first - zero) * scale), most = static_cast<float>((last - zero) * scale);
+  float first = c.flag("narrow_range") ? 1.0f : 0.0f, last = std::ldexp(1.0f, static_cast<int>(bits)) - 1;
+  float scale = (high - low) / (last - first), zero = std::clamp(std::round(first - low / scale), first, last);
+  float least = (first - zero) * scale, most = (last - zero) * scale;
   Expr x = min(max(c.input(0), least), most) - least;
   return {floor(x / scale + 0.5) * scale + least};
 }
@@ -161,19 +162,22 @@ Values right_shift(Call& c) {
 Values zeros_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 0)}; }
 
 constexpr Operator table[] = {
-    {"ADD", "", of_two<Fn::add>},
-    {"SUB", "", of_two<Fn::sub>},
-    {"MUL", "", of_two<Fn::mul>},
-    {"DIV", "", of_two<Fn::div>},
-    {"FLOOR_DIV", "", floor_div},
-    {"FLOOR_MOD", "", of_two<Fn::floor_mod>},
-    {"POW", "", of_two<Fn::pow>, "whole numbers"},
-    {"MAXIMUM", "", of_two<Fn::max>},
-    {"MINIMUM", "", of_two<Fn::min>},
+    {"", "Add", of_two<Fn::add>},
+    {"", "Div", of_two<Fn::div>},
+    {"", "TruncateDiv", of_two<Fn::div>},
+    {"ADD", "AddV2", of_two<Fn::add>},
+    {"SUB", "Sub", of_two<Fn::sub>},
+    {"MUL", "Mul", of_two<Fn::mul>},
+    {"DIV", "RealDiv", of_two<Fn::div>},
+    {"FLOOR_DIV", "FloorDiv", floor_div},
+    {"FLOOR_MOD", "FloorMod", of_two<Fn::floor_mod>},
+    {"POW", "Pow", of_two<Fn::pow>, "whole numbers"},
+    {"MAXIMUM", "Maximum", of_two<Fn::max>},
+    {"MINIMUM", "Minimum", of_two<Fn::min>},
     {"ATAN2", "", of_two<Fn::atan2>},
-    {"SQUARED_DIFFERENCE", "", squared_difference},
+    {"SQUARED_DIFFERENCE", "SquaredDifference", squared_difference},
     {"EQUAL", "", of_two<Fn::equal>, "texts"},
-    {"NOT_EQUAL", "", not_equal, "texts"},
+    {"NOT_EQUAL", "NotEqual", not_equal, "texts"},
     {"LESS", "", of_two<Fn::less>},
     {"LESS_EQUAL", "", of_two<Fn::less_equal>},
     {"GREATER", "", of_two<Fn::greater>},
@@ -181,7 +185,7 @@ constexpr Operator table[] = {
     {"LOGICAL_AND", "", of_two<Fn::logical_and>},
     {"LOGICAL_OR", "", of_two<Fn::logical_or>},
     {"BITWISE_XOR", "", of_two<Fn::bit_xor>},
-    {"RIGHT_SHIFT", "", right_shift},
+    {"RIGHT_SHIFT", "RightShift", right_shift},
     {"LOGICAL_NOT", "", of_one<Fn::logical_not>},
     {"ABS", "", of_one<Fn::abs>},
     {"NEG", "", of_one<Fn::neg>},
@@ -201,24 +205,32 @@ constexpr Operator table[] = {
     {"RELU6", "", [](Call& c) { return clamped(c, 0, 6); }},
     {"RELU_N1_TO_1", "", [](Call& c) { return clamped(c, -1, 1); }},
     {"RELU_0_TO_1", "", [](Call& c) { return clamped(c, 0, 1); }},
-    {"SQUARE", "", square},
-    {"LEAKY_RELU", "", leaky_relu},
+    {"SQUARE", "Square", square},
+    {"LEAKY_RELU", "LeakyRelu", leaky_relu},
     {"PRELU", "", prelu},
-    {"ELU", "", elu},
+    {"ELU", "Elu", elu},
     {"HARD_SWISH", "", hard_swish},
     {"GELU", "", gelu_of},
-    {"SELECT", "", select_rows},
-    {"SELECT_V2", "", select_any},
-    {"CAST", "", cast, "to complex numbers", Steps::counted, true},
-    {"ADD_N", "", add_n},
+    {"SELECT", "Select", select_rows},
+    {"SELECT_V2", "SelectV2", select_any},
+    {"CAST", "Cast", cast, "to complex numbers", Steps::counted, true},
+    {"ADD_N", "AddN", add_n},
     {"DEQUANTIZE", "", requantized},
     {"QUANTIZE", "", requantized},
-    {"FAKE_QUANT", "", fake_quant},
-    {"ZEROS_LIKE", "", zeros_like},
+    {"FAKE_QUANT", "FakeQuantWithMinMaxArgs", fake_quant},
+    {"ZEROS_LIKE", "ZerosLike", zeros_like},
 };
 
 }  // namespace
 
 std::span<const Operator> elementwise_operators() { return table; }
+
+Values by_definition(Call& c) {
+  auto fn = std::ranges::find(all_fns(), c.node().op, &FnInfo::tf);
+  auto count = static_cast<size_t>(fn->arity);
+  c.expect_inputs(count, count);
+  if (count == 2) expect_same_types(c);
+  return {apply(static_cast<Fn>(fn - all_fns().begin()), c, c.inputs())};
+}
 
 }  // namespace weft::tensorflow

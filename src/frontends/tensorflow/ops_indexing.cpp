@@ -18,16 +18,20 @@ using namespace frontend;
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 void expect_positions(Call& c, size_t i) {
+  std::string policy = c.text("bad_indices_policy");
+  if (!policy.empty() && policy != "ERROR")
+    c.unsupported(cat("with bad_indices_policy '", printable(policy), "' is not supported"));
   if (!is_integer(c.input(i).dtype()))
     c.fail("E141", cat("needs whole numbers as input ", i, ", has ", c.input(i).dtype()));
 }
 
 /// Slices along an axis; the first `batch_dims` axes of x and of the positions go together.
 Values gather_op(Call& c) {
-  c.expect_inputs(2, 2);
+  c.expect_inputs(2, 3);  // TensorFlow gives the axis as an input
   expect_positions(c, 1);
   Expr x = c.input(0), index = c.input(1);
-  int64_t axis = c.axis(c.integer("axis", 0), x.rank()), batch = c.integer("batch_dims", 0);
+  int64_t axis = c.axis(c.has_input(2) ? c.number_of(2) : c.integer("axis", 0), x.rank()),
+          batch = c.integer("batch_dims", 0);
   if (batch < 0) batch += index.rank();
   if (batch < 0 || batch > axis || batch > index.rank())
     c.fail("E145", cat("has ", batch, " batch axes before axis ", axis));
@@ -102,7 +106,7 @@ Values one_hot(Call& c) {
   Expr index = convert(c.input(0), DType::i64);
   Dims depth = c.sizes(1);
   if (depth.size() != 1) c.fail("E140", cat("needs one depth, has ", depth));
-  int64_t axis = c.axis(c.integer("axis", 0), index.rank() + 1);
+  int64_t axis = c.axis(c.integer("axis", -1), index.rank() + 1);
   Dims dims = index.dims();
   dims.insert(dims.begin() + axis, 1);
   Expr is_on = equal(along(iota(c, depth[0]), axis, std::ssize(dims)), reshape(index, dims));
@@ -157,19 +161,20 @@ Values resize(Call& c, ResizeMode mode) {
 }
 
 constexpr Operator table[] = {
-    {"GATHER", "", gather_op, "", Steps::moved},
-    {"GATHER_ND", "", gather_nd_op, "", Steps::moved},
+    {"GATHER", "Gather", gather_op, "", Steps::moved},
+    {"", "GatherV2", gather_op},
+    {"GATHER_ND", "GatherNd", gather_nd_op, "", Steps::moved},
     {"EMBEDDING_LOOKUP", "", embedding_lookup},
-    {"SCATTER_ND", "", scatter_nd_op},
-    {"UNSORTED_SEGMENT_SUM", "", segments<ScatterFn::add>},
-    {"UNSORTED_SEGMENT_PROD", "", segments<ScatterFn::mul>},
-    {"UNSORTED_SEGMENT_MAX", "", segments<ScatterFn::max>},
-    {"UNSORTED_SEGMENT_MIN", "", segments<ScatterFn::min>},
-    {"ONE_HOT", "", one_hot},
-    {"WHERE", "", where},
+    {"SCATTER_ND", "ScatterNd", scatter_nd_op},
+    {"UNSORTED_SEGMENT_SUM", "UnsortedSegmentSum", segments<ScatterFn::add>},
+    {"UNSORTED_SEGMENT_PROD", "UnsortedSegmentProd", segments<ScatterFn::mul>},
+    {"UNSORTED_SEGMENT_MAX", "UnsortedSegmentMax", segments<ScatterFn::max>},
+    {"UNSORTED_SEGMENT_MIN", "UnsortedSegmentMin", segments<ScatterFn::min>},
+    {"ONE_HOT", "OneHot", one_hot},
+    {"WHERE", "Where", where},
     {"DYNAMIC_UPDATE_SLICE", "", dynamic_update_slice, "", Steps::moved},
-    {"RESIZE_BILINEAR", "", [](Call& c) { return resize(c, ResizeMode::linear); }},
-    {"RESIZE_NEAREST_NEIGHBOR", "", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+    {"RESIZE_BILINEAR", "ResizeBilinear", [](Call& c) { return resize(c, ResizeMode::linear); }},
+    {"RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighbor", [](Call& c) { return resize(c, ResizeMode::nearest); }},
 };
 
 }  // namespace

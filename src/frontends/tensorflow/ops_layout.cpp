@@ -45,8 +45,8 @@ Values concatenation(Call& c) {
 
 Values pack(Call& c) {
   if (c.input_count() == 0) c.fail("E140", "needs at least one input");
-  if (c.integer("values_count", 0) != std::ssize(c.inputs()))
-    c.fail("E140", cat("packs ", c.integer("values_count", 0), " values, has ", c.input_count()));
+  if (int64_t count = c.integer("values_count", std::ssize(c.inputs())); count != std::ssize(c.inputs()))
+    c.fail("E140", cat("packs ", count, " values, has ", c.input_count()));
   int64_t axis = c.axis(c.integer("axis", 0), c.input(0).rank() + 1);
   Values parts;
   for (size_t i = 0; i < c.input_count(); ++i) {
@@ -60,7 +60,7 @@ Values pack(Call& c) {
 Values unpack(Call& c) {
   Expr x = c.input(0);
   int64_t axis = c.axis(c.integer("axis", 0), x.rank()), count = c.integer("num", 0);
-  if (count != static_cast<int64_t>(c.output_count()))
+  if (count < 1 || (c.has_outputs() && count != static_cast<int64_t>(c.output_count())))
     c.fail("E140", cat("unpacks ", count, " values, has ", c.output_count(), " outputs"));
   c.require_same(x.dims()[at(axis)], count, "size of the axis that is unpacked");
   Dims dims = x.dims();
@@ -74,8 +74,8 @@ Values unpack(Call& c) {
 Values split_op(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(1);
-  int64_t axis = c.axis(c.number_of(0), x.rank()), count = c.integer("num_splits", 0);
-  if (count < 1 || count != static_cast<int64_t>(c.output_count()))
+  int64_t axis = c.axis(c.number_of(0), x.rank()), count = c.integer("num_splits", c.integer("num_split", 0));
+  if (count < 1 || (c.has_outputs() && count != static_cast<int64_t>(c.output_count())))
     c.fail("E140", cat("splits into ", count, " parts, has ", c.output_count(), " outputs"));
   Dim size = x.dims()[at(axis)], each = floordiv(size, count);
   c.require_same(each * count, size, "parts and the axis that is split");
@@ -88,8 +88,8 @@ Values split_v(Call& c) {
   Expr x = c.input(0);
   int64_t axis = c.axis(c.number_of(2), x.rank());
   Dims parts = c.sizes(1, -1);
-  if (c.integer("num_splits", 0) != std::ssize(parts) || parts.size() != c.output_count())
-    c.fail("E140", cat("splits into ", parts.size(), " parts, has ", c.output_count(), " outputs"));
+  if (int64_t count = c.integer("num_splits", c.integer("num_split", 0)); count != std::ssize(parts))
+    c.fail("E140", cat("splits into ", count, " parts, has ", parts.size(), " sizes"));
   Dim rest = x.dims()[at(axis)];
   auto open = std::ranges::find(parts, Dim(-1));
   for (const Dim& part : parts) rest = rest - part;
@@ -151,7 +151,7 @@ Values mirror_pad(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
   Pads pads = pads_of(c, 1, x.rank());
-  int64_t mode = c.integer("mode", 0);
+  int64_t mode = c.mode("mode", {"REFLECT", "SYMMETRIC"});
   if (mode == 0) return {pad(x, pads.before, pads.after, PadMode::reflect)};
   if (mode != 1) c.fail("E145", cat("mode ", mode, " is not 0 (reflect) or 1 (symmetric)"));
   for (int64_t a = 0; a < x.rank(); ++a) {
@@ -335,6 +335,7 @@ Values reverse_sequence(Call& c) {
 
 int64_t block_size(Call& c) {
   c.expect_rank(0, 4);
+  if (c.text("data_format", "NHWC") != "NHWC") c.unsupported("with channels first is not supported");
   int64_t block = c.integer("block_size", 0);
   if (block < 1 || block > INT16_MAX) c.fail("E145", cat("has blocks of ", block));
   return block;
@@ -426,33 +427,33 @@ Values densify(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"RESHAPE", "", reshape_op, "", Steps::moved},
-    {"TRANSPOSE", "", transpose_op, "", Steps::moved},
+    {"RESHAPE", "Reshape", reshape_op, "", Steps::moved},
+    {"TRANSPOSE", "Transpose", transpose_op, "", Steps::moved},
     {"CONCATENATION", "", concatenation, "", Steps::moved},
-    {"PACK", "", pack, "", Steps::moved},
-    {"UNPACK", "", unpack, "", Steps::moved},
-    {"SPLIT", "", split_op, "", Steps::moved},
-    {"SPLIT_V", "", split_v, "", Steps::moved},
-    {"SQUEEZE", "", squeeze, "open sizes without squeeze_dims", Steps::moved},
-    {"EXPAND_DIMS", "", expand_dims, "", Steps::moved},
-    {"TILE", "", tile_op, "", Steps::moved},
-    {"PAD", "", pad_op},
-    {"PADV2", "", pad_op},
-    {"MIRROR_PAD", "", mirror_pad, "", Steps::moved},
-    {"SLICE", "", slice_op, "", Steps::moved},
-    {"STRIDED_SLICE", "", strided_slice, "steps that are not constant", Steps::moved},
-    {"SHAPE", "", shape_of, "", Steps::kept},
-    {"RANK", "", rank_of, "", Steps::kept},
-    {"FILL", "", fill},
-    {"RANGE", "", range_op},
-    {"BROADCAST_TO", "", broadcast_to, "", Steps::moved},
-    {"BROADCAST_ARGS", "", broadcast_args},
-    {"REVERSE_V2", "", reverse, "", Steps::moved},
-    {"REVERSE_SEQUENCE", "", reverse_sequence, "", Steps::moved},
-    {"SPACE_TO_DEPTH", "", space_to_depth_op, "", Steps::moved},
-    {"DEPTH_TO_SPACE", "", depth_to_space_op, "", Steps::moved},
-    {"SPACE_TO_BATCH_ND", "", space_to_batch},
-    {"BATCH_TO_SPACE_ND", "", batch_to_space, "", Steps::moved},
+    {"PACK", "Pack", pack, "", Steps::moved},
+    {"UNPACK", "Unpack", unpack, "", Steps::moved},
+    {"SPLIT", "Split", split_op, "", Steps::moved},
+    {"SPLIT_V", "SplitV", split_v, "", Steps::moved},
+    {"SQUEEZE", "Squeeze", squeeze, "open sizes without squeeze_dims", Steps::moved},
+    {"EXPAND_DIMS", "ExpandDims", expand_dims, "", Steps::moved},
+    {"TILE", "Tile", tile_op, "", Steps::moved},
+    {"PAD", "Pad", pad_op},
+    {"PADV2", "PadV2", pad_op},
+    {"MIRROR_PAD", "MirrorPad", mirror_pad, "", Steps::moved},
+    {"SLICE", "Slice", slice_op, "", Steps::moved},
+    {"STRIDED_SLICE", "StridedSlice", strided_slice, "steps that are not constant", Steps::moved},
+    {"SHAPE", "Shape", shape_of, "", Steps::kept},
+    {"RANK", "Rank", rank_of, "", Steps::kept},
+    {"FILL", "Fill", fill},
+    {"RANGE", "Range", range_op},
+    {"BROADCAST_TO", "BroadcastTo", broadcast_to, "", Steps::moved},
+    {"BROADCAST_ARGS", "BroadcastArgs", broadcast_args},
+    {"REVERSE_V2", "ReverseV2", reverse, "", Steps::moved},
+    {"REVERSE_SEQUENCE", "ReverseSequence", reverse_sequence, "", Steps::moved},
+    {"SPACE_TO_DEPTH", "SpaceToDepth", space_to_depth_op, "", Steps::moved},
+    {"DEPTH_TO_SPACE", "DepthToSpace", depth_to_space_op, "", Steps::moved},
+    {"SPACE_TO_BATCH_ND", "SpaceToBatchND", space_to_batch},
+    {"BATCH_TO_SPACE_ND", "BatchToSpaceND", batch_to_space, "", Steps::moved},
     {"DENSIFY", "", densify, "values that are not constant", Steps::kept},
 };
 

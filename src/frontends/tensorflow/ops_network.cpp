@@ -143,7 +143,7 @@ Values fully_connected(Call& c) {
 
 Values batch_matmul(Call& c) {
   c.expect_inputs(2, 2);
-  c.ignore("asymmetric_quantize_inputs");
+  c.ignore("asymmetric_quantize_inputs"), c.ignore("grad_x"), c.ignore("grad_y");
   Expr x = c.input(0), y = c.input(1);
   if (x.rank() < 2 || y.rank() < 2)
     c.fail("E140", cat("needs matrices, has ", x.value.shape(), " and ", y.value.shape()));
@@ -169,17 +169,16 @@ Values l2_normalization(Call& c) {
 /// x / (bias + alpha * sum of squares of `radius` channels on both sides)^beta.
 Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
-  Expr x = c.input(0);
-  int64_t radius = c.integer("radius", 5), size = 2 * radius + 1;
+  int64_t radius = c.integer("radius", 5);
   if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
-  Dims d = x.dims();
-  Expr rows = reshape(x * x, {d[0] * d[1] * d[2], 1, 1, d[3]});
-  Window window{.kernel = {1, size}, .pads_begin = {0, radius}, .pads_end = {0, radius}};
-  Expr sums = reshape(pool(PoolFn::average, rows, window, {.count_include_pad = true}), d) * static_cast<double>(size);
-  return {x / pow(sums * c.number("alpha", 1) + c.number("bias", 1), c.number("beta", 0.5))};
+  double size = static_cast<double>(2 * radius + 1);  // of the mean that is taken of the squares
+  return {
+      channels_last(local_response_normalized(channels_first(c.input(0)), 2 * radius + 1, c.number("alpha", 1) * size,
+                                              c.number("beta", 0.5), c.number("bias", 1)))};
 }
 
 constexpr Operator table[] = {
+    {"", "BatchMatMul", batch_matmul},
     {"CONV_2D", "", conv_2d, "open numbers of channels"},
     {"DEPTHWISE_CONV_2D", "", depthwise_conv_2d, "open numbers of channels"},
     {"CONV_3D", "", conv_3d},
@@ -188,9 +187,9 @@ constexpr Operator table[] = {
     {"MAX_POOL_2D", "", max_pool},
     {"L2_POOL_2D", "", l2_pool},
     {"FULLY_CONNECTED", "", fully_connected, "shuffled weights"},
-    {"BATCH_MATMUL", "", batch_matmul},
-    {"SOFTMAX", "", [](Call& c) { return softmax(c, false); }},
-    {"LOG_SOFTMAX", "", [](Call& c) { return softmax(c, true); }},
+    {"BATCH_MATMUL", "BatchMatMulV2", batch_matmul},
+    {"SOFTMAX", "Softmax", [](Call& c) { return softmax(c, false); }},
+    {"LOG_SOFTMAX", "LogSoftmax", [](Call& c) { return softmax(c, true); }},
     {"L2_NORMALIZATION", "", l2_normalization},
     {"LOCAL_RESPONSE_NORMALIZATION", "", local_response_normalization},
 };

@@ -52,6 +52,7 @@ Values cumsum(Call& c) {
 Values top_k_op(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
+  c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
   Dims k = c.sizes(1);
   if (k.size() != 1) c.fail("E140", cat("needs one number of elements, has ", k));
   Ordered found = top_k(x, k[0], c.axis(-1, x.rank()));
@@ -59,17 +60,17 @@ Values top_k_op(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"MEAN", "", mean},
-    {"SUM", "", reduction<ReduceFn::sum>},
-    {"REDUCE_PROD", "", reduction<ReduceFn::product>},
-    {"REDUCE_MAX", "", reduction<ReduceFn::max>},
-    {"REDUCE_MIN", "", reduction<ReduceFn::min>},
-    {"REDUCE_ANY", "", truth<ReduceFn::max>},
-    {"REDUCE_ALL", "", truth<ReduceFn::min>},
-    {"ARG_MAX", "", [](Call& c) { return arg_reduction(c, true); }},
-    {"ARG_MIN", "", [](Call& c) { return arg_reduction(c, false); }},
-    {"CUMSUM", "", cumsum},
-    {"TOPK_V2", "", top_k_op, "", Steps::moved},
+    {"MEAN", "Mean", mean},
+    {"SUM", "Sum", reduction<ReduceFn::sum>},
+    {"REDUCE_PROD", "Prod", reduction<ReduceFn::product>},
+    {"REDUCE_MAX", "Max", reduction<ReduceFn::max>},
+    {"REDUCE_MIN", "Min", reduction<ReduceFn::min>},
+    {"REDUCE_ANY", "Any", truth<ReduceFn::max>},
+    {"REDUCE_ALL", "All", truth<ReduceFn::min>},
+    {"ARG_MAX", "ArgMax", [](Call& c) { return arg_reduction(c, true); }},
+    {"ARG_MIN", "ArgMin", [](Call& c) { return arg_reduction(c, false); }},
+    {"CUMSUM", "Cumsum", cumsum},
+    {"TOPK_V2", "TopKV2", top_k_op, "", Steps::moved},
 };
 
 }  // namespace

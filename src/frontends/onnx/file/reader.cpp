@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "frontends/common/wire.h"
 #include "frontends/onnx/file/external.h"
 #include "frontends/onnx/file/sniff.h"
 #include "frontends/onnx/file/tensor_reader.h"
-#include "frontends/onnx/file/wire.h"
 
 namespace weft::onnx {
 namespace {

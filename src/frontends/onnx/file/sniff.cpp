@@ -81,15 +81,6 @@ size_t after_length(std::string_view file, size_t at) {
   return std::min(at + 1, file.size());
 }
 
-/// A GraphDef begins with a node: its name (field 1, below 128 bytes), its operator (field 2). Field 1 of an ONNX model
-/// is a number.
-bool is_frozen_graph(std::string_view file) {
-  if (!file.starts_with('\n')) return false;
-  std::string_view node = file.substr(after_length(file, 1));
-  if (!node.starts_with('\n') || node.size() < 2) return false;
-  return node.substr(std::min(node.size(), 2 + static_cast<size_t>(node[1] & 127))).starts_with('\x12');
-}
-
 /// Version 1 and a graph, where ONNX has the name of a program, which begins with no end of a line.
 bool is_saved_model(std::string_view file) {
   return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
@@ -122,12 +113,11 @@ static void refuse_frameworks(std::string_view file, const std::string& name) {
   if (is_safetensors(file))
     fail("E102", cat(name, " is a safetensors file, weights without a model, not an ONNX model"),
          "export the model that they belong to: optimum-cli export onnx --model FOLDER OUT, or torch.onnx.export");
-  if (is_frozen_graph(file))
-    fail("E102", cat(name, " is a frozen TensorFlow graph, not an ONNX model"),
-         "convert it: python -m tf2onnx.convert --graphdef FILE --inputs x:0 --outputs y:0 --output m.onnx");
   if (is_saved_model(file))
     fail("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
-         "convert its folder: python -m tf2onnx.convert --saved-model FOLDER --output m.onnx");
+         "freeze it (docs/tensorflow.md says how), or convert its folder: python -m tf2onnx.convert --saved-model "
+         "FOLDER "
+         "--output m.onnx");
 }
 
 void refuse_other_files(std::span<const std::byte> file, const std::string& source) {

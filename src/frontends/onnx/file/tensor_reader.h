@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "frontends/common/wire.h"
 #include "frontends/onnx/file/external.h"
 #include "frontends/onnx/file/model.h"
-#include "frontends/onnx/file/wire.h"
 
 namespace weft::onnx {
+
+using frontend::Wire;
 
 /// What tensors are read from: the model's bytes, and files beside it.
 struct TensorSource {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontends/onnx/file/wire.h"
+#include "frontends/common/wire.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace weft::onnx {
+namespace weft::frontend {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -159,4 +159,4 @@ void Wire::fixed(std::string_view name, size_t width, std::vector<std::span<cons
   out.push_back(packed);
 }
 
-}  // namespace weft::onnx
+}  // namespace weft::frontend

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace weft::onnx {
+namespace weft::frontend {
 
 /// Reads one protobuf message in place. Lengths and offsets are 64-bit, every claim is compared with the bytes left
 /// before use, and an error names the path to the field (`graph.node[3].attribute[0].t`) and its offset in the file.
@@ -77,4 +77,4 @@ class Wire {
   Kind kind_ = Kind::varint;
 };
 
-}  // namespace weft::onnx
+}  // namespace weft::frontend

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators of TensorFlow that TensorFlow Lite writes in another way.
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/common/einsum.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/norms.h"
+#include "frontends/common/views.h"
+#include "frontends/common/windows.h"
+#include "frontends/tensorflow/call.h"
+#include "ops/reduce.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+Values handed_on(Call& c) {
+  c.ignore("message");  // of an error that only gradients meet
+  return c.inputs();
+}
+
+Values constant_value(Call& c) { return {constant(c.module(), c.tensor("value"))}; }
+
+Values one_input(Call& c, Expr (*formula)(Expr)) {
+  c.expect_inputs(1, 1);
+  return {formula(c.input(0))};
+}
+
+Expr selu(Expr x) {
+  constexpr double scale = 1.0507009873554804934, alpha = 1.6732632423543772848;
+  return select(x < 0, expm1(x) * (scale * alpha), x * scale);
+}
+
+/// Where the channels are: NHWC, NDHWC (last) or NCHW, NCDHW.
+bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
+  std::string format = c.text("data_format", fallback);
+  if (format == "NHWC" || format == "NDHWC") return true;
+  if (format == "NCHW" || format == "NCDHW") return false;
+  c.unsupported(cat("with data_format '", printable(format), "' is not supported"));
+}
+Expr first_form(Expr x, bool is_last) { return is_last ? channels_first(x) : x; }
+Expr own_form(Expr y, bool is_last) { return is_last ? channels_last(y) : y; }
+
+/// The entries of an attribute for the spatial axes; those for batch and channels must be 1.
+std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last) {
+  auto all = c.integers(name);
+  if (all.empty()) return std::vector<int64_t>(axes, 1);
+  if (all.size() != axes + 2) c.fail("E140", cat("has ", all.size(), " ", name, " for ", axes, " spatial axes"));
+  std::vector<int64_t> numbers(all.begin() + (is_last ? 1 : 2), all.end() - (is_last ? 1 : 0));
+  if (all[0] != 1 || (is_last ? all.back() : all[1]) != 1)
+    c.unsupported(cat("with ", name, " ", all, " is not supported"));
+  bool is_bad = std::ranges::any_of(numbers, [](int64_t n) { return n < 1 || n > INT32_MAX; });
+  if (is_bad) c.fail("E145", cat(name, " must be 1 to 2^31 - 1, are ", all));
+  return numbers;
+}
+
+Window window_of(Call& c, Expr x, std::vector<int64_t> kernel, bool is_last, bool has_dilations) {
+  size_t axes = kernel.size();
+  Dims spatial = spatial_dims(x);
+  Window window{.kernel = std::move(kernel), .strides = spatial_numbers(c, "strides", axes, is_last)};
+  if (has_dilations) window.dilations = spatial_numbers(c, "dilations", axes, is_last);
+  std::string padding = c.text("padding");
+  auto given = c.integers("explicit_paddings");
+  if (padding == "SAME") {
+    pad_same(window, spatial);
+  } else if (padding == "EXPLICIT") {
+    if (given.size() != 2 * (axes + 2))
+      c.fail("E140", cat("has ", given.size(), " explicit pads for ", axes, " spatial axes"));
+    for (size_t a = 0; a < axes; ++a) {
+      size_t at = 2 * (a + (is_last ? 1 : 2));
+      window.pads_begin.push_back(given[at]), window.pads_end.push_back(given[at + 1]);
+    }
+  } else if (padding != "VALID") {
+    c.fail("E145", cat("padding '", printable(padding), "' is not SAME, VALID or EXPLICIT"));
+  }
+  return window;
+}
+
+int64_t fixed(Call& c, const Dim& size, std::string_view what) {
+  if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
+  return size.value();
+}
+
+/// w[spatial..., in / groups, out].
+Values conv(Call& c, int64_t axes) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, axes + 2), c.expect_rank(1, axes + 2);
+  bool is_last = has_channels_last(c);
+  Expr x = first_form(c.input(0), is_last);
+  std::vector<int64_t> order = {axes + 1, axes};
+  for (int64_t a = 0; a < axes; ++a) order.push_back(a);
+  Expr w = transpose(c.input(1), order);
+  int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
+  if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
+  Window window = window_of(c, x, kernel_of(w, static_cast<size_t>(axes)), is_last, true);
+  return {own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last)};
+}
+
+/// w[height, width, in, multiplier].
+Values depthwise_conv(Call& c) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 4), c.expect_rank(1, 4);
+  bool is_last = has_channels_last(c);
+  Expr x = first_form(c.input(0), is_last), w = transpose(c.input(1), {2, 3, 0, 1});
+  int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
+  w = reshape(w, {in * each, 1, w.dims()[2], w.dims()[3]});
+  return {own_form(convolution(x, w, window_of(c, x, kernel_of(w, 2), is_last, true), in), is_last)};
+}
+
+/// The sizes of the result in input 0, w[height, width, out, in], x.
+Values conv_backprop_input(Call& c) {
+  c.expect_inputs(3, 3);
+  c.expect_rank(1, 4), c.expect_rank(2, 4);
+  bool is_last = has_channels_last(c);
+  Expr x = first_form(c.input(2), is_last), w = transpose(c.input(1), {3, 2, 0, 1});
+  Dims wanted = c.sizes(0);
+  if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its result, has ", wanted));
+  Dims spatial(wanted.begin() + (is_last ? 1 : 2), wanted.end() - (is_last ? 1 : 0)), own = spatial_dims(x);
+  if (c.text("padding") == "EXPLICIT") c.unsupported("with explicit pads is not supported");
+  c.ignore("explicit_paddings");
+  if (spatial_numbers(c, "dilations", 2, is_last) != std::vector<int64_t>{1, 1})
+    c.unsupported("with dilations is not supported");
+  Window window{.kernel = kernel_of(w, 2), .strides = spatial_numbers(c, "strides", 2, is_last)};
+  // Pads are those of the convolution that goes the other way; what they leave is cut or added behind.
+  bool is_same = c.text("padding") == "SAME";
+  if (is_same) pad_same(window, spatial);
+  else window.pads_begin = Dims(2, 0);
+  Dims ends;
+  for (size_t a = 0; a < 2; ++a) {
+    Dim windows = is_same ? ceildiv(spatial[a], window.strides[a])
+                          : floordiv(spatial[a] - window.kernel[a], window.strides[a]) + 1;
+    c.require_same(windows, own[a], "windows of the result and elements of the input");
+    ends.push_back((own[a] - 1) * window.strides[a] + window.kernel[a] - spatial[a] - window.pads_begin[a]);
+  }
+  window.pads_end = ends;
+  Expr y = own_form(transposed_convolution(x, w, window), is_last);
+  for (size_t a = 0; a < 4; ++a) c.require_same(y.dims()[a], wanted[a], cat("axis ", a, " of the result"));
+  return {y};
+}
+
+Values pooled(Call& c, PoolFn fn, size_t axes) {
+  c.expect_inputs(1, 1);
+  c.expect_rank(0, static_cast<int64_t>(axes) + 2);
+  bool is_last = has_channels_last(c);
+  Expr x = first_form(c.input(0), is_last);
+  return {own_form(pool(fn, x, window_of(c, x, spatial_numbers(c, "ksize", axes, is_last), is_last, false)), is_last)};
+}
+
+/// With the moments that were learned. What training needs of it is not given.
+Values fused_batch_norm(Call& c) {
+  c.expect_inputs(5, 5);
+  if (c.flag("is_training", true)) c.unsupported("that trains is not supported");
+  c.ignore("exponential_avg_factor");
+  bool is_last = has_channels_last(c);
+  double epsilon = static_cast<float>(c.number("epsilon", 1e-4));
+  DType type = c.input(0).dtype(), wide = c.input(1).dtype();
+  Expr x = convert(first_form(c.input(0), is_last), wide);
+  Expr y = batch_normalized(x, c.input(1), c.input(2), c.input(3), c.input(4), epsilon);
+  return {own_form(convert(y, type), is_last), c.input(3), c.input(4)};
+}
+
+Values bias_add(Call& c) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(1, 1);
+  Expr x = c.input(0), bias = c.input(1);
+  return {x + (has_channels_last(c) ? bias : along(bias, 1, x.rank()))};
+}
+
+Values mat_mul(Call& c) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 2), c.expect_rank(1, 2);
+  c.ignore("grad_a"), c.ignore("grad_b");  // for gradients of gradients
+  Expr a = c.input(0), b = c.input(1);
+  return {matmul(c.flag("transpose_a") ? transpose(a, {1, 0}) : a, c.flag("transpose_b") ? transpose(b, {1, 0}) : b)};
+}
+
+Values concat_v2(Call& c) {
+  if (c.input_count() < 2) c.fail("E140", "needs values and an axis");
+  Values parts(c.inputs().begin(), c.inputs().end() - 1);
+  return {concat(c, parts, c.axis(c.number_of(c.input_count() - 1), c.input(0).rank()))};
+}
+
+Values einsum_op(Call& c) {
+  std::vector<Expr> operands;
+  for (size_t i = 0; i < c.input_count(); ++i) operands.push_back(c.input(i));
+  return {einsum(c, c.text("equation"), operands)};
+}
+
+Values lrn(Call& c) {
+  c.expect_rank(0, 4);
+  int64_t radius = c.integer("depth_radius", 5);
+  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
+  Expr x = channels_first(c.input(0));
+  double size = static_cast<double>(2 * radius + 1);  // of the mean that is taken of the squares
+  return {channels_last(local_response_normalized(x, 2 * radius + 1, c.number("alpha", 1) * size, c.number("beta", 0.5),
+                                                  c.number("bias", 1)))};
+}
+
+Values size_of(Call& c) { return {scalar(c, c.input(0).value.shape().elements(), c.output_type())}; }
+Values ones_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 1)}; }
+
+Values called(Call& c) { return c.graphs().inlined(c.integer("function"), c.module(), c.inputs()); }
+
+constexpr Operator table[] = {
+    {"", "Const", constant_value},
+    {"", "Identity", handed_on},
+    {"", "IdentityN", handed_on},
+    {"", "StopGradient", handed_on},
+    {"", "PreventGradient", handed_on},
+    {"", "Snapshot", handed_on},
+    {"", "Relu6", [](Call& c) { return one_input(c, [](Expr x) { return min(relu(x), 6); }); }},
+    {"", "Selu", [](Call& c) { return one_input(c, selu); }},
+    {"", "Softplus", [](Call& c) { return one_input(c, [](Expr x) { return softplus(x); }); }},
+    {"", "Softsign", [](Call& c) { return one_input(c, [](Expr x) { return x / (abs(x) + 1); }); }},
+    {"", "Conv2D", [](Call& c) { return conv(c, 2); }, "open numbers of channels"},
+    {"", "Conv3D", [](Call& c) { return conv(c, 3); }, "open numbers of channels"},
+    {"", "DepthwiseConv2dNative", depthwise_conv, "open numbers of channels"},
+    {"", "Conv2DBackpropInput", conv_backprop_input, "explicit pads, dilations"},
+    {"", "MaxPool", [](Call& c) { return pooled(c, PoolFn::max, 2); }},
+    {"", "AvgPool", [](Call& c) { return pooled(c, PoolFn::average, 2); }},
+    {"", "MaxPool3D", [](Call& c) { return pooled(c, PoolFn::max, 3); }},
+    {"", "AvgPool3D", [](Call& c) { return pooled(c, PoolFn::average, 3); }},
+    {"", "FusedBatchNorm", fused_batch_norm, "training"},
+    {"", "FusedBatchNormV2", fused_batch_norm, "training"},
+    {"", "FusedBatchNormV3", fused_batch_norm, "training"},
+    {"", "BiasAdd", bias_add},
+    {"", "MatMul", mat_mul},
+    {"", "ConcatV2", concat_v2},
+    {"", "Einsum", einsum_op},
+    {"", "LRN", lrn},
+    {"", "Size", size_of},
+    {"", "OnesLike", ones_like},
+    {"", "PartitionedCall", called},
+    {"", "StatefulPartitionedCall", called},
+};
+
+}  // namespace
+
+std::span<const Operator> full_operators() { return table; }
+
+}  // namespace weft::tensorflow

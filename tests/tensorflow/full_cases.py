@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen graphs of one operator of TensorFlow each, as lite_cases.py has those of TensorFlow Lite. Attributes that are left out have
+TensorFlow's defaults. Types of operands say the attributes of types."""
+import numpy as np
+
+from lite_cases import SPECIAL, B, Case, F, H, I, L, S, U, Value, const, f, ints, rng
+
+CASES = []
+D = np.float64
+
+
+def case(operator, inputs, tolerance=1e-5, open_sizes=True, **attributes):
+    """A list among the inputs is one operand of several values."""
+    values = [[v if isinstance(v, Value) else Value(np.asarray(v)) for v in i] if isinstance(i, list) else
+              i if isinstance(i, Value) else Value(np.asarray(i)) for i in inputs]
+    number = sum(c.operator == operator for c in CASES)
+    CASES.append(Case(operator, values, [], "", attributes, tolerance, open_sizes, f"{operator}-{number}"))
+
+
+POSITIVE = ("Sqrt", "Rsqrt", "Log", "Log1p", "Reciprocal", "Acosh")
+UNARY = ["Neg", "Abs", "Sign", "Reciprocal", "Sqrt", "Rsqrt", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
+         "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Erf", "Sigmoid", "Relu", "Floor", "Ceil", "Relu6", "Elu", "Selu", "Softplus",
+         "Softsign", "Square", "Round"]
+for name in UNARY:
+    low, high = (1.1, 4) if name in POSITIVE else (-0.9, 0.9) if name in ("Asin", "Acos", "Atanh") else (-3, 3)
+    case(name, [f(2, 3, 5, low=low, high=high)])
+    case(name, [f(1, low=low, high=high).astype(D)])
+    case(name, [np.zeros((0, 3), F)])
+for name in ["Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Tanh", "IsNan"]:
+    case(name, [SPECIAL], open_sizes=False)
+for name in ["Neg", "Abs", "Sign", "Square", "Relu"]:
+    case(name, [ints(3, 4)])
+for x in [f(3), f(2, 2).astype(D)]:
+    case("IsNan", [x])
+for x in [rng.random((3, 4)) > 0.5, np.array([True]), np.zeros((0,), B)]:
+    case("LogicalNot", [x])
+for x in [ints(3, 4), ints(5, dtype=S), ints(1, dtype=U, low=0)]:
+    case("Invert", [x])
+for name in ["Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "FloorDiv", "FloorMod", "Mod", "TruncateDiv"]:
+    if name != "TruncateDiv":
+        if name != "Mod":
+            case(name, [f(2, 3, 5, low=-5, high=5), f(2, 3, 5, low=0.5)])
+            case(name, [f(3, 1), f(4, low=0.5)])
+        case(name, [f(2).astype(D), f(1, low=0.5).astype(D)])
+    if name not in ("RealDiv",):
+        case(name, [np.array([7, -7, 7, -7, 6], I), np.array([2, 2, -2, -2, 3], I)])
+        case(name, [ints(3, 2, dtype=L), ints(3, 2, dtype=L, low=1)])
+        case(name, [ints(3, dtype=I), ints(dtype=I, low=1)])
+case("RealDiv", [f(0, 3), f(3, low=0.5)])
+for x, y in [(f(3, 4, low=0.1), f(4)), (f(2, low=0.1).astype(D), f(2).astype(D)), (np.array([-2, -3, 0], F), np.array([2, 3, 0], F))]:
+    case("Pow", [x, y])
+    case("Atan2", [x, y])
+for name in ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]:
+    case(name, [f(3, 4).round(), f(3, 4).round()])
+    case(name, [ints(2, 1, low=0, high=3), ints(3, low=0, high=3)])
+    case(name, [np.array([np.nan, 1], F), np.array([np.nan, np.nan], F)])
+for name in ["LogicalAnd", "LogicalOr"]:
+    case(name, [rng.random((3, 4)) > 0.5, rng.random((3, 4)) > 0.5])
+    case(name, [rng.random((3, 1)) > 0.5, rng.random(4) > 0.5])
+    case(name, [np.zeros(0, B), np.zeros(0, B)])
+for name in ["BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "RightShift"]:
+    low = 0 if "Shift" in name else -99
+    for dtype in [I, S, L]:
+        case(name, [ints(3, 4, dtype=dtype, low=-99, high=99), ints(3, 4, dtype=dtype, low=low, high=7)])
+for condition, x in [(np.array([True, False, True]), f(3, 4)), (rng.random((3, 4)) > 0.5, ints(3, 4)), (np.array(True), f(2, 2))]:
+    case("Select", [condition, x, x + 1])
+for condition, x, y in [(rng.random((3, 1)) > 0.5, f(3, 4), f(4)), (rng.random(4) > 0.5, ints(2, 4), ints(1)), (np.array(False), f(3), f(3))]:
+    case("SelectV2", [condition, x, y])
+TYPES = {F: "float32", H: "float16", I: "int32", L: "int64", B: "bool", U: "uint8", S: "int8", D: "float64"}
+for source, target in [(F, I), (I, F), (F, B), (B, F), (I, L), (L, I), (F, D), (D, F), (F, H), (H, F), (U, I), (S, F)]:
+    low = 0 if source is U else -9
+    case("Cast", [rng.uniform(low, 9, (3, 5)).astype(source)], DstT=TYPES[target])
+for count in [1, 2, 3]:
+    case("AddN", [[f(3, 4) for _ in range(count)]])
+for x, alpha in [(f(3, 5), 0.1), (f(1), 0.2), (np.zeros((2, 0), F), 0.5)]:
+    case("LeakyRelu", [x], alpha=alpha)
+for name in ["ZerosLike", "OnesLike"]:
+    for x in [f(3, 4), ints(1), np.zeros((0, 2), L)]:
+        case(name, [x])
+for low, high, bits, narrow in [(-6.0, 6.0, 8, False), (-1.0, 3.0, 4, True), (0.0, 6.0, 8, False)]:
+    case("FakeQuantWithMinMaxArgs", [f(3, 7, low=-7, high=7)], min=low, max=high, num_bits=bits, narrow_range=narrow)
+for name in ["Identity", "StopGradient", "PreventGradient", "Snapshot"]:
+    for x in [f(3, 4), ints(1), np.zeros((0, 2), F)]:
+        case(name, [x])
+for values in [[f(2), ints(3)], [f(1)], [np.zeros(0, F), f(2)]]:
+    case("IdentityN", [values])
+
+for padding in ["SAME", "VALID"]:
+    for stride, dilation in [(1, 1), (2, 1), (1, 2)]:
+        attributes = dict(padding=padding, strides=[1, stride, stride, 1], dilations=[1, dilation, dilation, 1])
+        case("Conv2D", [f(2, 7, 6, 3), const(f(3, 3, 3, 4), F)], **attributes)
+        case("DepthwiseConv2dNative", [f(2, 7, 6, 3), const(f(3, 3, 3, 2), F)], **attributes)
+case("Conv2D", [f(1, 5, 5, 4), const(f(3, 3, 2, 6), F)], strides=[1, 1, 1, 1], padding="VALID")  # two groups
+case("Conv2D", [f(1, 5, 5, 2), const(f(3, 2, 2, 3), F)], strides=[1, 2, 1, 1], padding="EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0])
+for padding in ["SAME", "VALID"]:
+    case("Conv3D", [f(1, 4, 5, 6, 2), const(f(3, 2, 2, 2, 3), F)], strides=[1, 1, 2, 1, 1], padding=padding)
+case("Conv3D", [f(2, 3, 3, 3, 1), const(f(1, 1, 1, 1, 2), F)], strides=[1, 1, 1, 1, 1], padding="SAME")
+for padding, stride, out in [("SAME", 2, (8, 6)), ("VALID", 2, (9, 7)), ("SAME", 1, (4, 3)), ("SAME", 2, (7, 5)), ("VALID", 2, (10, 7))]:
+    case("Conv2DBackpropInput", [const([1, *out, 5]), const(f(3, 3, 5, 2), F), f(1, 4, 3, 2)], strides=[1, stride, stride, 1], padding=padding)
+for name in ["MaxPool", "AvgPool"]:
+    for padding, stride, size in [("SAME", 1, 3), ("SAME", 2, 2), ("VALID", 2, 3), ("VALID", 1, 1)]:
+        case(name, [f(2, 7, 6, 3)], ksize=[1, size, size, 1], strides=[1, stride, stride, 1], padding=padding)
+        case(name + "3D", [f(1, 5, 4, 6, 2)], ksize=[1, size, size, size, 1], strides=[1, stride, 1, stride, 1], padding=padding)
+for name in ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]:
+    for x, epsilon in [(f(2, 3, 4, 5), 1e-3), (f(1, 1, 1, 5), 1e-5), (f(0, 2, 2, 5), 1e-3)]:
+        case(name, [x, f(5), f(5), f(5), f(5, low=0.1)], is_training=False, epsilon=epsilon)
+for x in [f(2, 3), f(2, 3, 4, 3), f(0, 3), ints(1, 3)]:
+    case("BiasAdd", [x, ints(3) if x.dtype == I else f(3)])
+case("BiasAdd", [f(2, 3, 4, 5), f(3)], data_format="NCHW")
+for a, b, ta, tb in [((3, 4), (4, 5), False, False), ((4, 3), (4, 5), True, False), ((3, 4), (5, 4), False, True), ((0, 4), (4, 2), False, False)]:
+    case("MatMul", [f(*a), f(*b)], transpose_a=ta, transpose_b=tb)
+for name in ["BatchMatMul", "BatchMatMulV2"]:
+    for a, b, ax, ay in [((2, 3, 4), (2, 4, 5), False, False), ((2, 4, 3), (2, 4, 5), True, False), ((2, 3, 4), (2, 5, 4), False, True)]:
+        case(name, [f(*a), f(*b)], adj_x=ax, adj_y=ay)
+case("BatchMatMulV2", [f(2, 1, 3, 4), f(3, 4, 2)])
+for equation, shapes in [("ij,jk->ik", [(2, 3), (3, 4)]), ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]), ("...ij->...ji", [(2, 3, 4)])]:
+    case("Einsum", [[f(*s) for s in shapes]], equation=equation)
+for name in ["Softmax", "LogSoftmax"]:
+    for shape in [(3, 5), (1, 1), (2, 3, 4)]:
+        case(name, [f(*shape)])
+for radius, bias, alpha, beta in [(1, 1.0, 1.0, 0.5), (2, 9.0, 4.0, 0.75), (5, 0.5, 0.1, 1.0)]:
+    case("LRN", [f(2, 3, 1, 6)], depth_radius=radius, bias=bias, alpha=alpha, beta=beta)
+
+for x, shape in [(f(2, 3, 4), [6, -1]), (ints(4, 3), [2, 6]), (np.zeros((0, 4), F), [2, 0])]:
+    case("Reshape", [x, const(shape)])
+case("Reshape", [f(2, 3), np.array([3, -1], I)])
+for x, order in [(f(2, 3, 4), [2, 0, 1]), (ints(3, 1), [1, 0]), (np.zeros((0, 3), F), [1, 0])]:
+    case("Transpose", [x, const(order)])
+for parts, axis in [([f(2, 3), f(2, 1)], 1), ([ints(1, 2), ints(3, 2)], 0), ([f(0, 2), f(3, 2)], -2)]:
+    case("ConcatV2", [parts, const(axis)])
+for axis, count in [(0, 2), (-1, 3), (1, 1)]:
+    case("Pack", [[f(3, 4) for _ in range(count)]], axis=axis)
+for x, axis in [(f(3, 4), 0), (ints(2, 3), 1), (f(1, 5), -2)]:
+    case("Unpack", [x], num=x.shape[axis], axis=axis)
+for x, axis, count in [(f(4, 6), 1, 3), (ints(4, 2), 0, 2), (f(2, 3), -1, 1)]:
+    case("Split", [const(axis), x], num_split=count)
+for x, sizes, axis in [(f(2, 7), [2, 5], 1), (ints(6, 2), [1, -1, 2], 0), (f(3, 4), [0, 4], 1)]:
+    case("SplitV", [x, const(sizes), const(axis)], num_split=len(sizes))
+for shape, axes in [((1, 3, 1, 2), [0, 2]), ((1, 3, 1), []), ((1, 3, 1), [-1])]:
+    case("Squeeze", [f(*shape)], axis=axes, open_sizes=bool(axes))
+for x, axis in [(f(2, 3), 0), (ints(3), -1), (np.zeros((0,), F), 1)]:
+    case("ExpandDims", [x, const(axis)])
+for x, repeats in [(f(2, 3), [2, 1]), (ints(3), [4]), (f(2), [0])]:
+    case("Tile", [x, const(repeats)])
+for x, pads in [(f(2, 3), [[1, 0], [0, 2]]), (ints(3), [[2, 1]]), (f(1, 2, 2, 1), [[0, 0], [1, 1], [2, 0], [0, 0]])]:
+    case("Pad", [x, const(pads)])
+    case("PadV2", [x, const(pads), const(7, x.dtype)])
+for mode in ["REFLECT", "SYMMETRIC"]:
+    case("MirrorPad", [f(3, 4), const([[2, 1], [0, 3]])], mode=mode)
+    case("MirrorPad", [ints(5), const([[1, 2]])], mode=mode)
+for x, begin, size in [(f(4, 5), [1, 2], [2, 3]), (ints(6), [2], [-1]), (f(3), [1], [0])]:
+    case("Slice", [x, const(begin), const(size)])
+for x, begin, end, step, masks in [
+        (f(4, 6), [1, 0], [3, 5], [1, 2], {}), (f(4, 6), [-1, 0], [-4, 6], [-1, 1], {}), (f(4, 6), [1, 0], [2, 6], [1, 1], dict(shrink_axis_mask=1)),
+        (f(2, 3, 4), [0, 1], [0, 2], [1, 1], dict(ellipsis_mask=1)), (f(4), [0, 1], [0, 3], [1, 1], dict(new_axis_mask=1)),
+        (f(4, 6), [9, 9], [3, 2], [1, -1], dict(begin_mask=3))]:
+    case("StridedSlice", [x, const(begin), const(end), const(step)], **masks)
+for x, target in [(f(2, 3), "int32"), (f(), "int64"), (np.zeros((0, 4), F), "int32")]:
+    case("Shape", [x], out_type=target)
+    case("Size", [x], out_type=target)
+    case("Rank", [x])
+for shape, value in [([2, 3], np.float32(1.5)), ([], np.int32(4)), ([0, 2], np.int64(1))]:
+    case("Fill", [const(shape), np.asarray(value)])
+for args in [(0, 7, 2), (5, -3, -3), (2, 2, 1)]:
+    case("Range", [const(a) for a in args])
+case("Range", [np.asarray(a, I) for a in (0, 9, 4)])
+for x, shape in [(f(3, 1), [2, 3, 4]), (ints(4), [4]), (f(1), [0])]:
+    case("BroadcastTo", [x, const(shape)], open_sizes=1 not in x.shape)
+for a, b in [([2, 1], [3]), ([1], [4, 5]), ([3], [3])]:
+    case("BroadcastArgs", [const(a), const(b)])
+for x, axes in [(f(3, 4), [1]), (ints(5), [0]), (f(2, 3, 4), [0, -1])]:
+    case("ReverseV2", [x, const(axes)])
+for lengths, seq, batch, shape in [([3, 1, 0], 1, 0, (3, 4)), ([2, 4], 0, 1, (5, 2, 3)), ([1, 2, 3], 2, 0, (3, 2, 3))]:
+    case("ReverseSequence", [f(*shape), np.array(lengths, I)], seq_dim=seq, batch_dim=batch)
+for x, block in [(f(1, 4, 6, 3), 2), (f(2, 3, 3, 1), 3), (ints(1, 2, 2, 5), 2)]:
+    case("SpaceToDepth", [x] if block == x.shape[1] or x.shape[1] % block == 0 else [f(1, 2, 2, 5)], block_size=block)
+for x, block in [(f(1, 2, 3, 12), 2), (f(2, 1, 1, 9), 3), (ints(1, 2, 2, 8), 2)]:
+    case("DepthToSpace", [x], block_size=block)
+for x, block, pads in [(f(1, 4, 6, 3), [2, 2], [[0, 0], [0, 0]]), (f(2, 3, 5, 1), [2, 3], [[1, 0], [0, 1]]), (f(1, 5, 2), [2], [[0, 1]])]:
+    case("SpaceToBatchND", [x, const(block), const(pads)])
+for x, block, crops in [(f(4, 2, 3, 3), [2, 2], [[0, 0], [0, 0]]), (f(12, 2, 2, 1), [2, 3], [[1, 0], [0, 1]]), (f(2, 3, 2), [2], [[0, 1]])]:
+    case("BatchToSpaceND", [x, const(block), const(crops)])
+
+for name in ["Mean", "Sum", "Prod", "Max", "Min"]:
+    for x, axes, keep in [(f(2, 3, 4), [1], False), (f(2, 3, 4), [0, 2], True), (ints(3, 4), [-1], False), (f(3).astype(D), 0, False), (ints(2, 3, dtype=L), [0], True)]:
+        case(name, [x, const(axes)], keep_dims=keep)
+case("Mean", [np.array([[7, -8], [-2, 1]], I), const([1])])
+for name in ["Sum", "Prod", "Max", "Min", "Mean"]:
+    case(name, [np.zeros((0, 3), F), const([0])])
+for name in ["Any", "All"]:
+    for shape, axes, keep in [((3, 4), [1], False), ((3,), [0], True), ((2, 0), [1], False)]:
+        case(name, [rng.random(shape) > 0.4, const(axes)], keep_dims=keep)
+for name in ["ArgMax", "ArgMin"]:
+    for x, axis, target in [(f(3, 5), 1, "int64"), (ints(4, 3), 0, "int32"), (np.array([2, 5, 5, 2], F), -1, "int64")]:
+        case(name, [x, const(axis)], output_type=target)
+for x, axis, exclusive, reverse in [(f(3, 5), 1, False, False), (ints(4, 3), 0, True, False), (f(2, 1, 3), -1, True, True)]:
+    case("Cumsum", [x, const(axis)], exclusive=exclusive, reverse=reverse)
+for x, k in [(f(3, 5), 2), (ints(6), 6), (np.array([1, 3, 3, 2], F), 3)]:
+    case("TopKV2", [x, const(k)])
+
+for x, index in [(f(5, 3), [0, 4, 2]), (ints(4), [3]), (f(3, 2), [[0], [2]])]:
+    case("Gather", [x, np.asarray(index, I)])
+for x, index, axis, batch in [(f(3, 5), [[1, 4], [0, 2]], 1, 0), (f(2, 3, 4), [[0, 2], [1, 1]], 1, 1), (f(2, 3, 4), [[0, 3, 1], [2, 2, 0]], 2, 1), (ints(4), 2, 0, 0)]:
+    case("GatherV2", [x, np.asarray(index, L), const(axis)], batch_dims=batch)
+for x, index in [(f(3, 4), [[0, 1], [2, 3]]), (ints(3, 4), [[2], [0]]), (f(2, 3, 4), [[[1, 0]], [[0, 2]]])]:
+    case("GatherNd", [x, np.asarray(index, I)])
+for index, updates, shape in [([[0], [2]], f(2, 3), [4, 3]), ([[1], [1], [0]], f(3), [2]), ([[0, 1], [2, 0]], ints(2), [3, 2])]:
+    case("ScatterNd", [np.asarray(index, I), updates, const(shape)])
+for name in ["Sum", "Prod", "Max", "Min"]:
+    for x, ids, count in [(f(5, 2), [0, 2, 0, 1, 2], 3), (f(4), [1, 1, 1, 0], 3), (ints(3, 2), [0, 0, 1], 2), (f(3), [0, -1, 1], 2)]:
+        case(f"UnsortedSegment{name}", [x, np.asarray(ids, I), const(count)])
+for index, depth, on, off, axis in [([0, 2, 1], 3, 1.0, 0.0, -1), ([[1, 5], [0, -1]], 4, 2.5, -1.0, 1), ([0], 1, 3.0, 1.0, 0)]:
+    case("OneHot", [np.asarray(index, I), const(depth), const(on, F), const(off, F)], axis=axis)
+for x in [rng.random((3, 4)) > 0.5, np.zeros((2, 2), B), f(5).round()]:
+    case("Where", [x])
+for aligned, half in [(False, False), (True, False), (False, True)]:
+    for shape, size in [((1, 3, 4, 2), (6, 8)), ((2, 5, 5, 1), (3, 2)), ((1, 1, 2, 3), (4, 1))]:
+        case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
+        case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
+
+OPERATORS = sorted({c.operator for c in CASES})
+NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0]}
+CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+
+
+def open_dims(case, number, value):
+    """As for TensorFlow Lite: axes of size 1 stay where there are several inputs."""
+    shape = value.array.shape
+    flat = [v for i in case.inputs for v in (i if isinstance(i, list) else [i]) if not v.constant]
+    dims = [None if len(flat) == 1 or size != 1 else 1 for size in shape]
+    if case.operator in CHANNELS and number == 0:
+        dims[-1] = shape[-1]
+    return list(shape) if number in NUMBERS.get(case.operator, []) or case.operator == "Unpack" else dims

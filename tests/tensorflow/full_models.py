@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with the Python that has TensorFlow: writes each case of full_cases.py as a frozen graph, as it is and with open sizes, and
+TensorFlow's answers beside it.  full_models.py FOLDER"""
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+from full_cases import CASES, open_dims  # noqa: E402
+
+
+def build(case, is_open):
+    """The graph, its placeholders with their values, and its results."""
+    graph, feeds = tf.Graph(), {}
+    with graph.as_default():
+        def operand(value, number):
+            if value.constant:
+                return tf.constant(value.array)
+            shape = open_dims(case, number, value) if is_open else value.array.shape
+            x = tf.compat.v1.placeholder(tf.as_dtype(value.array.dtype), shape, f"x{len(feeds)}")
+            feeds[x] = value.array
+            return x
+
+        operands = [[operand(v, n) for v in i] if isinstance(i, list) else operand(i, n) for n, i in enumerate(case.inputs)]
+        call = getattr(tf.raw_ops, case.operator)
+        names = list(inspect.signature(call).parameters)[:len(operands)]
+        attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in ("DstT", "out_type", "output_type") else v for k, v in case.fields.items()}
+        found = call(**dict(zip(names, operands)), **attributes, name="y")
+        results = [t for t in found if isinstance(t, tf.Tensor)] if isinstance(found, (list, tuple)) else [found]
+    return graph, feeds, results
+
+
+def main(folder):
+    index = {}
+    for case in CASES:
+        try:
+            graph, feeds, results = build(case, False)
+            (folder / f"{case.name}.pb").write_bytes(graph.as_graph_def().SerializeToString())
+            (folder / f"{case.name}-open.pb").write_bytes(build(case, True)[0].as_graph_def().SerializeToString())
+            with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)) as session:
+                answers = session.run(results, feeds)
+            arrays = {f"x{i}": x for i, x in enumerate(feeds.values())} | {f"y{i}": y for i, y in enumerate(answers)}
+            np.savez(folder / f"{case.name}.npz", **arrays)
+            index[case.name] = ""
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            index[case.name] = str(error)[:300]
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+main(Path(sys.argv[1]))

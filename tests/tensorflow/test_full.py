@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen graphs: every operator that Weft has beside TensorFlow's own answers, with fixed and with open sizes; networks, control flow
+and functions; what is refused."""
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import judge  # noqa: E402
+from full_cases import CASES, OPERATORS  # noqa: E402
+from test_lite_graphs import runs  # noqa: E402
+from test_lite_operators import compare, run  # noqa: E402
+
+FULL = os.environ.get("WEFT_TEST_FULL") == "1"
+APPLICATIONS = ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "MobileNetV3Small"] if FULL else ["MobileNetV2"]
+
+
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory):
+    folder = judge.folder_of("full_models.py", tmp_path_factory)
+    return folder, json.loads((folder / "index.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def graphs(tmp_path_factory):
+    return judge.folder_of("full_graphs.py", tmp_path_factory, *APPLICATIONS)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operator(operator, answers):
+    folder, refusals = answers
+    for case in (c for c in CASES if c.operator == operator):
+        assert not refusals[case.name], refusals[case.name]
+        stored = np.load(folder / f"{case.name}.npz")
+        values = [stored[k] for k in stored.files if k.startswith("x")]
+        wanted = [stored[k] for k in stored.files if k.startswith("y")]
+        only_first = operator.startswith("FusedBatchNorm")  # the others are for training
+        for form in ["", "-open"] if case.open_sizes else [""]:
+            try:
+                found = run(folder / f"{case.name}{form}.pb", values)
+                compare(case, found[:1] if only_first else found, wanted[:1] if only_first else wanted)
+            except (weft.Error, AssertionError) as error:
+                raise AssertionError(f"{case.name}{form}: {error}") from None
+
+
+@pytest.mark.parametrize("name", ["while", "if", "calls", "network", *APPLICATIONS])
+def test_graph(name, graphs):
+    """One program for all batches."""
+    model, count = weft.compile(str(graphs / f"{name}.pb"), device="cpu"), 0
+    for inputs, wanted in runs(graphs, name):
+        found = model.run(inputs)
+        assert set(found) == set(wanted)
+        for key, expected in wanted.items():
+            assert found[key].shape == expected.shape
+            np.testing.assert_allclose(found[key], expected, rtol=1e-4, atol=1e-5 * max(1, np.abs(expected).max()))
+        count += 1
+    assert count == 2
+
+
+def test_no_copies_of_layout(graphs):
+    """Channels stay last: no step moves a tensor but into a padding."""
+    steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
+    assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
+
+
+def test_other_ways_in(graphs):
+    path = graphs / "network.pb"
+    x = next(runs(graphs, "network"))[0]["x"]
+    expected = weft.compile(str(path), device="cpu")(x)
+    np.testing.assert_array_equal(weft.compile(path.read_bytes(), device="cpu", shapes={"x": (2, 24, 32, 3)})(x), expected)
+    support = weft.support(str(path), device="cpu")
+    assert support["supported"] == support["total"] > 20
+
+
+@pytest.mark.parametrize("name, message", [("switch_and_merge", "E120.*Merge, Switch"), ("unknown_rank", "E151.*no fixed number of axes"),
+                                           ("cycle", "E130"), ("twice", "E131"), ("missing", "E132"), ("cut", "E103")])
+def test_refused(name, message, graphs, tmp_path):
+    path = graphs / f"{name}.pb"
+    if name == "cut":
+        path = tmp_path / "cut.pb"
+        path.write_bytes((graphs / "network.pb").read_bytes()[:-2000])
+    with pytest.raises(weft.Error, match=message):
+        weft.compile(str(path))
+
+
+def test_every_operator_is_judged_and_documented():
+    sources = "".join(p.read_text() for p in (judge.ROOT / "src/frontends/tensorflow").glob("ops_*.cpp"))
+    names = set(re.findall(r'^    \{"[A-Z0-9_]*", "(\w+)"', sources, re.M))
+    formulas = (judge.ROOT / "src/ops/elementwise.def").read_text()
+    names |= set(re.findall(r'^ELEMENTWISE\(\w+, +\d, \w+, +\w+, +"\w*", +"(\w+)"', formulas, re.M))
+    names -= {"LogicalXor"}  # which TensorFlow writes as other operators
+    elsewhere = {"Const", "If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall"}  # graphs
+    assert names - elsewhere == set(OPERATORS)
+    page = (judge.ROOT / "docs/tensorflow.md").read_text().split("## Operators of TensorFlow\n")[1].split("```")[1]
+    assert set(re.findall(r"\b[A-Z]\w+", page)) == names
