@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of f16 with every tile of warp groups on a Hopper GPU: what the cost model of src/lower/gpu_tiles.cpp was
+"""Products of f16 with every tile of warp groups on a Hopper GPU: what the cost model of src/lower/gpu/tiles.cpp was
 fitted to. Each is compared with torch in f32.
 
   python bench/gpu_tiles.py compile FOLDER      # with weft-kc (WEFT_KC), on any machine

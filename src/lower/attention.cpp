@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/cpu/mac.h"
+#include "lower/gpu/products.h"
 #include "lower/lowering.h"
-#include "lower/mac.h"
 #include "ops/dot.h"
 
 namespace weft {

@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/cpu/mac.h"
+#include "lower/cpu/winograd.h"
+#include "lower/gpu/products.h"
 #include "lower/lowering.h"
-#include "lower/mac.h"
 #include "lower/window.h"
-#include "lower/winograd.h"
 #include "ops/dot.h"
 
 namespace weft {

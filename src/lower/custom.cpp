@@ -107,13 +107,6 @@ void emit_host_call(Lowering& lowering, const Region& region, KernelBuilder& ker
 
 void lower_custom(Lowering& lowering, const Region& region) {
   const Custom& op = *region.anchor->as<Custom>();
-  if (lowering.on_gpu()) {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E402",
-                 .what = cat("custom operator ", printable(op.op), " runs on the cpu target only"),
-                 .where = region.anchor->source,
-                 .hint = "--device cpu runs all of it"});
-  }
   Types types;
   for (const Value& input : region.anchor->inputs) types.push_back(input.type());
   BoundRule rule = bind_rule(op, types);

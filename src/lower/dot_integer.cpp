@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/axes.h"
+#include "lower/cpu/mac.h"
 #include "lower/lowering.h"
-#include "lower/mac.h"
 #include "ops/dot.h"
 
 namespace weft {
@@ -11,7 +11,8 @@ void lower_integer_dot(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   bool has_tile =
       lowering.on_gpu() ? i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8 : has_short_product(i);
-  if (i.as<Dot>()->type == DType::i32 && has_tile) return lower_dot(lowering, region);
+  if (i.as<Dot>()->type == DType::i32 && has_tile)
+    return (lowering.on_gpu() ? lower_dot_on_gpu : lower_dot)(lowering, region);
   View a = lowering.contiguous_view_of(i.inputs[0]), b = lowering.contiguous_view_of(i.inputs[1]);
   DType acc = i.as<Dot>()->type;
   size_t rank = a.dims.size();

@@ -28,5 +28,7 @@ struct Unsupported {
   bool is_everywhere = true;  ///< the cpu has no kernel either
 };
 std::vector<Unsupported> unsupported(const Program& program, const Chip& chip);
+/// Throws E402 with all of them, so that the user sees the whole list.
+void refuse_unsupported(const Program& program, const Chip& chip);
 
 }  // namespace weft

@@ -13,16 +13,11 @@
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
-#include "lower/few_rows.h"
+#include "lower/gpu/few_rows.h"
+#include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
-#include "lower/merge_launches.h"
-#include "ops/block_dot.h"
-#include "ops/boxes.h"
-#include "ops/custom.h"
-#include "ops/dot.h"
 #include "ops/host.h"
 #include "ops/indexed.h"
-#include "ops/reduce.h"
 #include "ops/views.h"
 
 namespace weft {
@@ -64,23 +59,25 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
-SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
+static SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
 
-Lowering::Lowering(const Program& program, const Chip& chip, LowerOptions options)
-    : program_(program), chip_(chip), options_(std::move(options)), huge_(options_.storage), guards_(program) {
-  plan_.chip = chip;
-  plan_.program = program.name;
-  plan_.metadata = program.metadata;
-  if (!on_gpu()) pending_ = run_time_ = symbols_set_in(program);  // on GPUs all sizes are known before the run
-  for (const Guard* guard : guards_.on_entry(program.main())) plan_.checks.push_back(size_check(*guard));
+LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOptions wanted)
+    : program(from), chip(target), options(std::move(wanted)), huge(options.storage), guards(from) {
+  plan.chip = chip;
+  plan.program = from.name;
+  plan.metadata = from.metadata;
+  if (is_cpu(chip.kind)) pending = run_time = symbols_set_in(from);  // on GPUs all sizes are known before the run
+  for (const Guard* guard : guards.on_entry(from.main())) plan.checks.push_back(size_check(*guard));
 }
 
 tasks::GemmTile Lowering::tile() const {
   if (on_gpu()) return {.lanes = tasks::gpu_lanes};
-  return tasks::cpu_tile({.avx512 = has_feature(chip_, "avx512f"), .aarch64 = chip_.kind == ChipKind::arm});
+  return tasks::cpu_tile({.avx512 = has_feature(all_.chip, "avx512f"), .aarch64 = all_.chip.kind == ChipKind::arm});
 }
 
-int Lowering::compute_units() const { return options_.compute_units ? options_.compute_units : gpu().compute_units; }
+int Lowering::compute_units() const {
+  return all_.options.compute_units ? all_.options.compute_units : gpu().compute_units;
+}
 
 int Lowering::lanes_for(int widest_bits) const {
   if (on_gpu()) return std::clamp(tasks::vector_bits / widest_bits, 2, 8);
@@ -101,19 +98,16 @@ void Lowering::set_items(KernelBuilder& kernel, const Dim& count, std::string cp
   else kernel.set_tasks(std::move(cpu_tasks));
 }
 
-Plan Lowering::run() {
-  const Module& main = program_.main();
+void Lowering::lower_program() {
+  const Module& main = all_.program.main();
   bind_parameters(main);
   lower_module(main, output_buffers(main));
-  for (int64_t code = 0; code < texts_.size(); ++code) plan_.texts.push_back(texts_.text(code));
-  if (on_gpu() && !knobs().checked && knobs().gpu_merge) merge_launches(plan_);
-  return std::move(static_cast<Plan&>(plan_));
 }
 
 void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
-  for (int slot : slots) written_.erase(slot);
+  for (int slot : slots) all_.written.erase(slot);
   choose_slots(module, slots);
-  if (options_.storage != DType::f32) huge_.add(module);
+  if (all_.options.storage != DType::f32) all_.huge.add(module);
   std::vector<Region> regions = form_regions(module);
   if (on_gpu()) {
     join_twins(*this, regions);
@@ -121,39 +115,40 @@ void Lowering::lower_module(const Module& module, const std::vector<int>& slots)
   }
   for (const Region& region : regions) {
     heed_watch();
-    lower_region(region);
+    Lowering(all_, region).lower(region);
   }
   write_results(module, slots);
 }
 
 int Lowering::new_buffer(PlanBuffer buffer) {
-  plan_.buffers.push_back(std::move(buffer));
-  return static_cast<int>(plan_.buffers.size()) - 1;
+  all_.plan.buffers.push_back(std::move(buffer));
+  return static_cast<int>(all_.plan.buffers.size()) - 1;
 }
 
 void Lowering::bind_parameters(const Module& main) {
   for (const Value& parameter : main.parameters()) {
     const std::string& name = parameter.def->as<Parameter>()->parameter;
-    int index = static_cast<int>(plan_.inputs.size());
-    plan_.inputs.push_back({name, parameter.type()});
-    const auto& defaults = program_.defaults;
-    if (auto found = defaults.find(name); found != defaults.end()) plan_.inputs.back().default_value = found->second;
+    int index = static_cast<int>(all_.plan.inputs.size());
+    all_.plan.inputs.push_back({name, parameter.type()});
+    const auto& defaults = all_.program.defaults;
+    if (auto found = defaults.find(name); found != defaults.end())
+      all_.plan.inputs.back().default_value = found->second;
     const Shape& shape = parameter.type().shape;
     int buffer = new_buffer({.kind = BufferKind::input,
                              .index = index,
                              .shape = shape,
                              .bytes = bytes_of(parameter.type()),
                              .value = name});
-    views_[parameter.def] = {unpacked(contiguous_view(buffer, shape), parameter, false)};
-    load_time_[parameter.def] = false;
+    all_.views[parameter.def] = {unpacked(contiguous_view(buffer, shape), parameter, false)};
+    all_.load_time[parameter.def] = false;
   }
 }
 
 std::vector<int> Lowering::output_buffers(const Module& main) {
   std::vector<int> buffers;
   for (const Result& result : main.results()) {
-    int index = static_cast<int>(plan_.outputs.size());
-    plan_.outputs.push_back({result.name, result.value.type()});
+    int index = static_cast<int>(all_.plan.outputs.size());
+    all_.plan.outputs.push_back({result.name, result.value.type()});
     buffers.push_back(new_buffer({.kind = BufferKind::output,
                                   .index = index,
                                   .shape = result.value.type().shape,
@@ -168,18 +163,18 @@ void Lowering::choose_slots(const Module& module, const std::vector<int>& slots)
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
     if (slots[i] < 0 || is_leaf(*value.def) || !value.type().is_tensor() || is_packed_type(value.dtype())) continue;
-    auto& chosen = slots_[value.def];
+    auto& chosen = all_.slots[value.def];
     chosen.resize(value.def->types.size(), -1);
     if (chosen[value.index] < 0) chosen[value.index] = slots[i];
   }
 }
 
 std::optional<int> Lowering::slot_of(Value value) const {
-  auto found = slots_.find(value.def);
-  if (found == slots_.end() || found->second[value.index] < 0) return std::nullopt;
+  auto found = all_.slots.find(value.def);
+  if (found == all_.slots.end() || found->second[value.index] < 0) return std::nullopt;
   int slot = found->second[value.index];
   // What an output shows under other sizes may be computed before a step tells those.
-  const Dims& sizes = plan_.buffers[static_cast<size_t>(slot)].shape.dims;
+  const Dims& sizes = all_.plan.buffers[static_cast<size_t>(slot)].shape.dims;
   return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? std::optional(slot)
                                                                                       : std::nullopt;
 }
@@ -190,19 +185,19 @@ bool Lowering::is_load_time(Value value) const {
     value = value.def->inputs[0];
   }
   if (value.def->is<Constant>()) return true;
-  auto found = load_time_.find(value.def);
-  return found != load_time_.end() && found->second;
+  auto found = all_.load_time.find(value.def);
+  return found != all_.load_time.end() && found->second;
 }
 
 View Lowering::stored_view_of(Value value) {
-  auto [entry, is_new] = stored_.try_emplace(value.def);
+  auto [entry, is_new] = all_.stored.try_emplace(value.def);
   if (!is_new) return entry->second;
   const Tensor& tensor = value.def->as<Constant>()->tensor;
-  int index = static_cast<int>(plan_.constants.size());
-  if (tensor.dtype != DType::string) plan_.constants.push_back(tensor);
+  int index = static_cast<int>(all_.plan.constants.size());
+  if (tensor.dtype != DType::string) all_.plan.constants.push_back(tensor);
   else
-    plan_.constants.push_back(
-        make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(texts_.encode(*tensor.strings))));
+    all_.plan.constants.push_back(
+        make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(all_.texts.encode(*tensor.strings))));
   int buffer = new_buffer({.kind = BufferKind::constant,
                            .index = index,
                            .shape = value.shape(),
@@ -222,7 +217,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   kernel.line("unpack<", bits(packed.dtype), ">(WEFT_LAUNCH, ", kernel.size(count), ", ", from, ", ", out, ");");
   set_items(kernel, ceildiv(count, tasks::unpack_thread),
             cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
-  PlanStep step = kernel.finish(plan_, cat("unpack_", packed.dtype));
+  PlanStep step = kernel.finish(all_.plan, cat("unpack_", packed.dtype));
   step.source = value.source();
   add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
   return contiguous_view(to.buffer, {wide, packed.dims});
@@ -238,7 +233,7 @@ void Lowering::pack(const View& wide, int output, Value value) {
               ", ", to, ");");
   set_items(kernel, ceildiv(count, tasks::unpack_thread),
             cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
-  PlanStep step = kernel.finish(plan_, cat("pack_", type));
+  PlanStep step = kernel.finish(all_.plan, cat("pack_", type));
   step.source = value.source();
   add_step(std::move(step), "elements narrower than a byte are packed", false);
 }
@@ -254,22 +249,22 @@ static void mislead(View& view) {
 /// Views may stand on each other without end, so this goes down the chain and up again without calling itself.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
-  for (; !views_.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
+  for (; !all_.views.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
     check(is_view_op(value.def->op), "an operand is computed before its reader");
     chain.push_back(value.def);
   }
-  if (!views_.contains(value.def)) {
+  if (!all_.views.contains(value.def)) {
     View constant = unpacked(stored_view_of(value), value, true);
-    views_[value.def] = {constant};
+    all_.views[value.def] = {constant};
   }
-  View view = views_.at(value.def).at(value.index);
+  View view = all_.views.at(value.def).at(value.index);
   for (; !chain.empty(); chain.pop_back()) {
     const Instruction& i = *chain.back();
     auto next = apply_view(view, i);
     if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
     view = *next;
     if (knobs().checked) mislead(view);
-    views_[&i] = {view};
+    all_.views[&i] = {view};
   }
   return view;
 }
@@ -325,7 +320,7 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   if (!value.type().is_tensor()) return add_host_step({.fn = HostFn::same}, {from}, {to}, reason);
   KernelBuilder kernel("pointwise.h");
   lower_copy(*this, from, to, value, kernel, less);
-  PlanStep step = kernel.finish(plan_, "copy");
+  PlanStep step = kernel.finish(all_.plan, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
   bool is_read =
@@ -366,7 +361,7 @@ std::optional<View> without_single_axes(View view, const Dims& dims) {
 /// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there; so is
 /// one that gets axes of size 1 first, as where tensors are stacked.
 std::optional<View> Lowering::part_of_concat(Value value) {
-  if (!may_place_ || region_load_time_ || slot_of(value)) return std::nullopt;
+  if (!may_place_ || runs_at_load_ || slot_of(value)) return std::nullopt;
   if (auto part = direct_part_of_concat(value)) return part;
   for (Instruction* user : value.def->users) {
     if (!user->is<Reshape>() || user->inputs[0] != value || slot_of(user->result())) continue;
@@ -381,7 +376,7 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
   Value whole{*user, 0};
   if (!std::ranges::all_of(whole.dims(), [&](const Dim& dim) { return has_value(dim); })) return std::nullopt;
-  bool narrow = std::exchange(may_narrow_, may_narrow_ && !huge_.contains(whole) && !is_kept({.anchor = *user}));
+  bool narrow = std::exchange(may_narrow_, may_narrow_ && !all_.huge.contains(whole) && !is_kept({.anchor = *user}));
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
   may_narrow_ = narrow;
   auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
@@ -404,37 +399,37 @@ static Instruction* scatter_over(Value value) {
 View Lowering::new_result(Value value) {
   if (!value.type().is_tensor()) {
     auto slot = slot_of(value);
-    if (slot) written_.insert(*slot);
+    if (slot) all_.written.insert(*slot);
     View view = contiguous_view(slot ? *slot : new_working_buffer(value.type(), value.source()), {});
     set_view(value, view);
     return view;
   }
-  Instruction* scatter = region_load_time_ || may_narrow_ || slot_of(value) ? nullptr : scatter_over(value);
+  Instruction* scatter = runs_at_load_ || may_narrow_ || slot_of(value) ? nullptr : scatter_over(value);
   if (scatter && value.def->parent == scatter->parent && !has_view(scatter->result())) {
     bool may_place = std::exchange(may_place_, false);  // a scatter writes to a whole buffer
     View whole = new_result(scatter->result());
     may_place_ = may_place;
-    return views_[value.def].emplace_back(whole);
+    return all_.views[value.def].emplace_back(whole);
   }
   if (auto part = part_of_concat(value)) {
-    auto& views = views_[value.def];
+    auto& views = all_.views[value.def];
     views.resize(value.def->types.size());
     part_buffers_.insert(part->buffer);
     return views[value.index] = *part;
   }
-  auto slot = region_load_time_ ? std::nullopt : slot_of(value);
+  auto slot = runs_at_load_ ? std::nullopt : slot_of(value);
   Shape shape = value.shape();
   if (is_packed_type(shape.dtype)) shape.dtype = compute_type(shape.dtype);
-  else if (!slot && !region_load_time_) shape.dtype = stored_type(shape.dtype);
-  if (slot) written_.insert(*slot);
+  else if (!slot && !runs_at_load_) shape.dtype = stored_type(shape.dtype);
+  if (slot) all_.written.insert(*slot);
   int buffer = slot ? *slot
-                    : new_buffer({.kind = region_load_time_ ? BufferKind::persistent : BufferKind::arena,
+                    : new_buffer({.kind = runs_at_load_ ? BufferKind::persistent : BufferKind::arena,
                                   .shape = shape,
                                   .bytes = bytes_of(shape),
                                   .value = value.source()});
-  if (slot) plan_.buffers[static_cast<size_t>(*slot)].value = value.source();
+  if (slot) all_.plan.buffers[static_cast<size_t>(*slot)].value = value.source();
   View view = contiguous_view(buffer, shape);
-  auto& views = views_[value.def];
+  auto& views = all_.views[value.def];
   views.resize(value.def->types.size());
   views[value.index] = view;
   return view;
@@ -442,7 +437,7 @@ View Lowering::new_result(Value value) {
 
 View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
   View view = new_result(value);
-  if (!region_load_time_ && (slot_of(value) || scatter_over(value))) return view;
+  if (!runs_at_load_ && (slot_of(value) || scatter_over(value))) return view;
   if (part_buffers_.contains(view.buffer)) return view;
   Dim stride = 1;
   for (size_t i = stored.size(); i-- > 0;) {
@@ -454,15 +449,15 @@ View Lowering::new_result(Value value, const std::vector<size_t>& stored) {
 }
 
 void Lowering::copy_into(Value value, const View& to, const std::string& reason) {
-  copy(view_of(value), to, value, reason, region_load_time_);
+  copy(view_of(value), to, value, reason, runs_at_load_);
 }
 
 void Lowering::copy_apart(Value value, const View& to, const std::string& reason) {
   View from = view_of(value);
   part_buffers_.insert(to.buffer);
-  copy(from, to, value, reason, region_load_time_);
-  PlanStep& step = (region_load_time_ ? plan_.load_steps : plan_.steps).back();
-  const Shape& all = plan_.buffers[static_cast<size_t>(from.buffer)].shape;
+  copy(from, to, value, reason, runs_at_load_);
+  PlanStep& step = (runs_at_load_ ? all_.plan.load_steps : all_.plan.steps).back();
+  const Shape& all = all_.plan.buffers[static_cast<size_t>(from.buffer)].shape;
   step.moves_apart = step.moves >= 0 && is_whole(from) && known_equal(product(from.dims), all.elements());
 }
 
@@ -476,7 +471,7 @@ View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const
 }
 
 size_t Lowering::choose(Decision decision, const std::function<bool(size_t)>& can_take) {
-  auto ask = [&] { return options_.choose ? options_.choose(decision) : Choice{favourite(decision)}; };
+  auto ask = [&] { return all_.options.choose ? all_.options.choose(decision) : Choice{favourite(decision)}; };
   std::vector<size_t> numbers(decision.candidates.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   Choice choice = ask();
@@ -487,27 +482,27 @@ size_t Lowering::choose(Decision decision, const std::function<bool(size_t)>& ca
     numbers.erase(numbers.begin() + at);
   }
   decision.chosen = choice.candidate;
-  region_decision_ = static_cast<int>(plan_.decisions.size());
+  decision_ = static_cast<int>(all_.plan.decisions.size());
   choice_reason_ = std::move(choice.why);
-  plan_.decisions.push_back(std::move(decision));
+  all_.plan.decisions.push_back(std::move(decision));
   return numbers[choice.candidate];
 }
 
 void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
-  if (step.source.empty()) step.source = region_source_;
+  if (step.source.empty()) step.source = source_;
   step.reason = std::move(reason);
   if (!load_time) {
-    step.decision = region_decision_;
+    step.decision = decision_;
     if (!choice_reason_.empty()) step.reason += cat("; ", std::exchange(choice_reason_, {}));
   }
   step.writes_apart &= std::ranges::all_of(step.outputs, [&](int id) { return part_buffers_.contains(id); });
-  (load_time ? plan_.load_steps : plan_.steps).push_back(std::move(step));
+  (load_time ? all_.plan.load_steps : all_.plan.steps).push_back(std::move(step));
 }
 
 bool Lowering::is_kept(const Region& region) const {
   bool kept = false;
   for_each_member(region, [&](const Instruction& i) {
-    for (const std::string& pattern : options_.keep_f32)
+    for (const std::string& pattern : all_.options.keep_f32)
       kept |= matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
   });
   return kept;
@@ -527,37 +522,38 @@ DType Lowering::product_type(const Instruction& i) const {
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
   if (is_integer(a)) return DType::i16;  // u8 and i8 mixed: exact on the vector units
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
-  return narrow ? options_.storage : DType::f32;
+  return narrow ? all_.options.storage : DType::f32;
 }
 
-void Lowering::lower_region(const Region& region) {
-  region_source_ = source_of(region);
-  region_decision_ = -1;
-  choice_reason_.clear();
-  part_buffers_.clear();
-  region_load_time_ = true;
+/// True if the region's instructions follow from constants alone, by steps that need no size of a run.
+bool Lowering::follows_from_constants(const Region& region) const {
+  bool follows = true;
   for_each_member(region, [&](const Instruction& i) {
     for (const Value& input : i.inputs) {
-      bool is_member = load_time_.contains(input.def) || is_leaf(*input.def);
-      if (is_member && !is_load_time(input)) region_load_time_ = false;
-      region_load_time_ &=
-          input.type().is_tensor() && input.shape().is_static();  // a constant may be spread to any size
+      bool is_member = all_.load_time.contains(input.def) || is_leaf(*input.def);
+      follows &= !is_member || is_load_time(input);
+      follows &= input.type().is_tensor() && input.shape().is_static();  // a constant may be spread to any size
     }
+    for (const Type& type : i.types) follows &= type.is_tensor() && type.shape.is_static();
+    follows &= !has_symbols(i.op) && !sets_symbols(i) && !i.is<HostOp>();
   });
-  for_each_member(region, [&](const Instruction& i) {
-    for (const Type& type : i.types) region_load_time_ &= type.is_tensor() && type.shape.is_static();
-    region_load_time_ &= !has_symbols(i.op) && !sets_symbols(i) && !i.is<HostOp>();
-  });
-  for_each_member(region, [&](const Instruction& i) { load_time_[&i] = region_load_time_; });
-  may_place_ = !region.anchor || region.anchor->is<Dot>() || region.anchor->is<BlockDot>() ||
-               region.anchor->is<Convolution>() || region.anchor->is<Concat>() ||
-               (region.anchor->is<Pool>() && !region.anchor->as<Pool>()->indices);
-  Family family = region.anchor ? family_of(*region.anchor) : Family{lower_pointwise, Narrow::read_and_written};
+  return follows;
+}
+
+Lowering::Lowering(LoweredProgram& all, const Region& region)
+    : all_(all), source_(source_of(region)), runs_at_load_(follows_from_constants(region)) {
+  for_each_member(region, [&](const Instruction& i) { all_.load_time[&i] = runs_at_load_; });
+  const Family& family = family_of(region.anchor ? *region.anchor : *region.epilogue.front());
+  may_place_ = family.places;
+  may_narrow_ = all_.options.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
+                std::ranges::none_of(region.outputs, [&](Value value) { return all_.huge.contains(value); });
+}
+
+void Lowering::lower(const Region& region) {
+  const Family& family = family_of(region.anchor ? *region.anchor : *region.epilogue.front());
   check(family.lower != nullptr, "operators without a kernel were refused before");
-  may_narrow_ = options_.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
-                std::ranges::none_of(region.outputs, [&](Value value) { return huge_.contains(value); });
   if (family.narrow == Narrow::never) widen_operands(*region.anchor);
-  family.lower(*this, region);
+  (on_gpu() && family.lower_on_gpu ? family.lower_on_gpu : family.lower)(*this, region);
 }
 
 /// Operands that lie in memory narrower than their type are copied, for a reader that takes nothing else.
@@ -590,13 +586,12 @@ void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
 void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration,
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
-  if (on_gpu() && region.anchor && !region_load_time_) fetch_rows_ahead(kernel, region);
+  if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
   auto turned = [&](View view) { return order.empty() ? view : permuted(view, order); };
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
       [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
-  bool is_product = region.anchor->is<Dot>() || region.anchor->is<Convolution>();
-  if (is_product && !on_gpu()) {
+  if (family_of(*region.anchor).multiplies && !on_gpu()) {
     body.look_first([&](Value value, double less) { return turned(narrow_copy_of(value, less)); });
   }
   std::vector<Value> given{{region.anchor, 0}};
@@ -614,9 +609,9 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
 
 void Lowering::write_results(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i] < 0 || written_.contains(slots[i])) continue;
+    if (slots[i] < 0 || all_.written.contains(slots[i])) continue;
     Value value = module.results()[i].value;
-    const PlanBuffer& place = plan_.buffers[static_cast<size_t>(slots[i])];
+    const PlanBuffer& place = all_.plan.buffers[static_cast<size_t>(slots[i])];
     if (is_packed_type(place.shape.dtype)) {
       pack(contiguous_view_of(value), slots[i], value);
       continue;
@@ -624,30 +619,33 @@ void Lowering::write_results(const Module& module, const std::vector<int>& slots
     View from = view_of(value);
     copy(from, contiguous_view(slots[i], value.type().shape), value,
          "a result that is a view, an input or another result", false);
-    written_.insert(slots[i]);
+    all_.written.insert(slots[i]);
   }
 }
 
 bool Lowering::is_run_time(const Dim& dim) const {
   bool found = false;
-  if (!run_time_.empty()) dim.visit_symbols([&](const Symbol& symbol) { found |= run_time_.contains(symbol.name); });
+  if (!all_.run_time.empty())
+    dim.visit_symbols([&](const Symbol& symbol) { found |= all_.run_time.contains(symbol.name); });
   return found;
 }
 
 bool Lowering::has_value(const Dim& dim) const {
   bool known = true;
-  if (!pending_.empty()) dim.visit_symbols([&](const Symbol& symbol) { known &= !pending_.contains(symbol.name); });
+  if (!all_.pending.empty())
+    dim.visit_symbols([&](const Symbol& symbol) { known &= !all_.pending.contains(symbol.name); });
   return known;
 }
 
 void Lowering::add_check(SizeCheck check) {
-  if (depth_ == 0 && !is_run_time(check.a) && !is_run_time(check.b)) return plan_.checks.push_back(std::move(check));
+  if (all_.depth == 0 && !is_run_time(check.a) && !is_run_time(check.b))
+    return all_.plan.checks.push_back(std::move(check));
   add_control({.reason = "a condition on sizes", .kind = StepKind::sizes, .checks = {std::move(check)}});
 }
 
 int Lowering::add_control(PlanStep step) {
-  step.source = region_source_;
-  plan_.steps.push_back(std::move(step));
+  step.source = source_;
+  all_.plan.steps.push_back(std::move(step));
   return next_step() - 1;
 }
 
@@ -666,8 +664,8 @@ void Lowering::add_host_step(HostCall call, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
-      step.sizes.push_back(plan_.size_number(static_cast<int64_t>(view.dims.size())));
-      for (const Dim& dim : view.dims) step.sizes.push_back(plan_.size_number(dim));
+      step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
+      for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }
   }
   for (const View& view : results) step.outputs.push_back(view.buffer);
@@ -676,7 +674,7 @@ void Lowering::add_host_step(HostCall call, const std::vector<View>& operands, c
 
 void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& decided,
                          std::vector<int> buffers) {
-  for (const SizeSetting& setting : settings) pending_.erase(setting.symbol.name);
+  for (const SizeSetting& setting : settings) all_.pending.erase(setting.symbol.name);
   std::vector<SizeCheck> checks;
   for (const Guard* guard : decided) checks.push_back(size_check(*guard));
   if (settings.empty() && checks.empty() && buffers.empty()) return;
@@ -688,109 +686,20 @@ void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::G
 }
 
 void Lowering::lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots) {
-  std::string source = region_source_;
-  for (size_t i = 0; i < parameters.size(); ++i) views_[body.parameters()[i].def] = {parameters[i]};
-  ++depth_;
-  lower_module(body, slots);
-  --depth_;
-  region_source_ = source;
-  region_load_time_ = may_place_ = may_narrow_ = false;
-}
-
-Family family_of(const Instruction& anchor) {
-  using enum Narrow;
-  if (anchor.is<Dot>()) return {is_integer(anchor.inputs[0].dtype()) ? lower_integer_dot : lower_dot, read_and_written};
-  if (anchor.is<GroupedDot>()) return {lower_dot, read_and_written};
-  if (anchor.is<BlockDot>()) return {lower_block_dot, read_and_written};
-  if (anchor.is<QuantizeRows>()) return {lower_quantize_rows, read};
-  if (anchor.is<Convolution>()) return {lower_convolution, read_and_written};
-  if (anchor.is<Pool>()) return {lower_pool, anchor.as<Pool>()->indices ? read : read_and_written};
-  if (anchor.is<Attention>()) return {lower_attention, read_and_written};
-  if (anchor.is<Gather>()) return {lower_gather, read_and_written};
-  if (anchor.is<Concat>()) return {lower_concat, read_and_written};
-  if (anchor.is<Pad>()) return {lower_pad, read};
-  if (anchor.is<Iota>()) return {lower_iota};
-  if (anchor.is<Sizes>()) return {lower_sizes};
-  if (anchor.is<Resize>()) return {lower_resize, read};
-  if (anchor.is<ArgReduce>()) return {lower_arg_reduce, read};
-  if (anchor.is<Scan>()) return {lower_scan, read};
-  if (anchor.is<TopK>()) return {lower_top_k, read};
-  if (anchor.is<GatherElements>()) return {lower_gather_elements, read};
-  if (anchor.is<GatherNd>()) return {lower_gather_nd, read};
-  if (anchor.is<ScatterElements>()) return {lower_scatter_elements, read};
-  if (anchor.is<ScatterNd>()) return {lower_scatter_nd, read};
-  if (anchor.is<Custom>()) return {lower_custom};
-  if (anchor.is<NonMaxSuppression>()) return {lower_non_max_suppression};
-  if (anchor.is<Bind>()) return {lower_bind};
-  if (anchor.is<If>()) return {lower_if, read};
-  if (anchor.is<Loop>()) return {lower_loop, read};
-  if (anchor.is<HostOp>()) return {lower_host};
-  if (anchor.is<Softmax>() || anchor.is<Normalize>() || anchor.is<Reduce>()) return {lower_rows, read_and_written};
-  return {};
-}
-
-/// The instruction of main that runs a module, whose node in the model its bodies belong to.
-static std::map<const Module*, const Instruction*> owners_of(const Program& program) {
-  std::map<const Module*, const Instruction*> owners;
-  for (const auto& module : program.modules()) {
-    for (const Instruction& i : *module) {
-      for (const Module* body : i.modules) owners[body] = &i;
-    }
-  }
-  return owners;
-}
-
-/// What the host must decide, or do itself, between two steps.
-static std::string why_not_on_gpus(const Instruction& i) {
-  if (i.is<NonMaxSuppression>()) return "runs on the cpu only";
-  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
-  if (i.is<HostOp>() || std::ranges::any_of(i.types, is_of_host)) return "texts and containers are on the cpu only";
-  if (!sets_symbols(i) || input_bound_by(i)) return {};
-  return i.is<If>()     ? "branches that the run decides are on the cpu only"
-         : i.is<Loop>() ? "loops are on the cpu only"
-                        : "sizes that the run computes are on the cpu only";
-}
-
-std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
-  auto owners = owners_of(program);
-  std::vector<Unsupported> list;
-  for (const auto& module : program.modules()) {
-    for (const Instruction& i : *module) {
-      std::string why = why_unsupported(i);
-      bool is_everywhere = !why.empty();
-      if (!is_everywhere && !is_cpu(chip.kind)) why = why_not_on_gpus(i);
-      if (why.empty()) continue;
-      const Instruction* outer = &i;
-      for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))
-        outer = owner->second;
-      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why, is_everywhere});
-    }
-  }
-  return list;
-}
-
-/// All of them at once, so that the user sees the whole list.
-static void refuse_unsupported(const Program& program, const Chip& chip) {
-  std::vector<Unsupported> all = unsupported(program, chip);
-  std::set<std::string> named;
-  std::string list;
-  for (const Unsupported& refused : all) {
-    std::string place = refused.source.empty() ? cat(refused.what, " of the program") : refused.source;
-    if (named.insert(place).second) list += cat(list.empty() ? "" : "\n   ", place, ": ", refused.why);
-  }
-  if (list.empty()) return;
-  bool cpu_does = std::ranges::none_of(all, &Unsupported::is_everywhere);
-  throw Error({.kind = ErrorKind::unsupported,
-               .code = "E402",
-               .what = cat("there is no kernel for some operators on ", chip.arch),
-               .why = list,
-               .hint = cpu_does ? "--device cpu runs all of it" : "--device ref runs everything, slowly"});
+  for (size_t i = 0; i < parameters.size(); ++i) all_.views[body.parameters()[i].def] = {parameters[i]};
+  ++all_.depth;
+  Lowering(all_).lower_module(body, slots);
+  --all_.depth;
 }
 
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options) {
   check_nesting(program);
   refuse_unsupported(program, chip);
-  return Lowering(program, chip, options).run();
+  LoweredProgram all(program, chip, options);
+  Lowering(all).lower_program();
+  for (int64_t code = 0; code < all.texts.size(); ++code) all.plan.texts.push_back(all.texts.text(code));
+  if (!is_cpu(chip.kind) && !knobs().checked && knobs().gpu_merge) merge_launches(all.plan);
+  return std::move(static_cast<Plan&>(all.plan));
 }
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "base/texts.h"
 #include "ir/control.h"
 #include "kernels/gpu_tasks.h"
+#include "lower/families.h"
 #include "lower/fused_body.h"
 #include "lower/huge_values.h"
 #include "lower/lower.h"
@@ -15,19 +16,42 @@
 
 namespace weft {
 
-/// The state of lowering a program: the plan so far and where each value lies. The kernel families (matmul.cpp,
-/// convolution.cpp ...) ask it for views of operands and buffers for results, and add steps.
+/// A program while it is lowered: the plan so far and where each value lies.
+struct LoweredProgram {
+  LoweredProgram(const Program& from, const Chip& target, LowerOptions wanted);
+
+  const Program& program;
+  Chip chip;
+  LowerOptions options;
+  HugeValues huge;  ///< for the type of options.storage
+  GuardPlaces guards;
+  PlanDraft plan = {};
+  TextPool texts;
+  std::unordered_map<const Instruction*, std::vector<View>> views = {};
+  std::unordered_map<const Instruction*, View> stored = {};             ///< constants
+  std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< buffer meant for each result, -1: none
+  std::set<int> written = {};                                           ///< slots that have their value
+  std::set<std::string> run_time = {}, pending = {};                    ///< symbols set by steps; those not set yet
+  std::unordered_map<const Instruction*, bool> load_time = {};
+  int depth = 0;  ///< of bodies around the current module
+};
+
+/// Lowering of one region: the kernel families (matmul.cpp, convolution.cpp ...) ask it for views of operands and
+/// buffers for results, and add steps, which belong to the region.
 class Lowering {
  public:
-  Lowering(const Program& program, const Chip& chip, LowerOptions options);
-  Plan run();
+  /// For what belongs to no region: parameters and results.
+  explicit Lowering(LoweredProgram& all) : all_(all), source_("the results") {}
+  Lowering(LoweredProgram& all, const Region& region);
+  void lower_program();
+  void lower(const Region& region);
 
-  PlanDraft& plan() { return plan_; }
-  const Chip& chip() const { return chip_; }
+  PlanDraft& plan() { return all_.plan; }
+  const Chip& chip() const { return all_.chip; }
   tasks::GemmTile tile() const;
-  bool on_gpu() const { return !is_cpu(chip_.kind); }
+  bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   /// What the GPU has.
-  const GpuModel& gpu() const { return gpu_model(chip_.arch); }
+  const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   /// Of the GPU, which its kernels should fill.
   int compute_units() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
@@ -48,7 +72,7 @@ class Lowering {
   View stored_view_of(Value constant);
   /// From now on the value is read through this view.
   void set_view(Value value, View view) {
-    auto& views = views_[value.def];
+    auto& views = all_.views[value.def];
     views.resize(value.def->types.size());
     views[value.index] = std::move(view);
   }
@@ -56,7 +80,7 @@ class Lowering {
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                double less = 0);
   /// The type in which the values of the current region lie in memory (LowerOptions::storage).
-  DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? options_.storage : type; }
+  DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// The type in which a GPU multiplies the operands of a dot or convolution.
   DType product_type(const Instruction& instruction) const;
   /// A buffer for a value that the current region computes.
@@ -65,9 +89,9 @@ class Lowering {
   View new_result(Value value, const std::vector<size_t>& stored);
   /// Copies elements, `value` being where they come from; or a whole value into a part of a result.
   /// The view of a value that may have been given a place already.
-  bool has_view(Value value) const { return views_.contains(value.def); }
+  bool has_view(Value value) const { return all_.views.contains(value.def); }
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
-    copy(from, to, value, reason, region_load_time_);
+    copy(from, to, value, reason, runs_at_load_);
   }
   void copy_into(Value value, const View& to, const std::string& reason);
   /// The same into places that nothing else is ever written to.
@@ -78,7 +102,7 @@ class Lowering {
   bool is_load_time(Value value) const;
 
   /// The vendors' libraries whose work may be taken in place of kernels.
-  const VendorLibraries& libraries() const { return options_.libraries; }
+  const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Asks which of several kernels to take; the steps that the current region adds from here on belong to the decision.
   /// A candidate that needs measurement is only taken if `can_take` says of its number that it can be, and is else left
   /// out.
@@ -86,7 +110,7 @@ class Lowering {
 
   /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
   void add_step(PlanStep step, std::string reason, bool load_time);
-  void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), region_load_time_); }
+  void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
   /// A condition on sizes: looked at before the run, or at this place if only the run tells the sizes.
   void add_check(SizeCheck check);
@@ -95,10 +119,10 @@ class Lowering {
 
   /// Appends a step of another kind than `kernel`, for the current region; gives its number.
   int add_control(PlanStep step);
-  PlanStep& step(int number) { return plan_.steps[static_cast<size_t>(number)]; }
+  PlanStep& step(int number) { return all_.plan.steps[static_cast<size_t>(number)]; }
   /// The view of a whole buffer that holds the value's elements in order; of a container its place.
   View whole_view_of(Value value);
-  int next_step() const { return static_cast<int>(plan_.steps.size()); }
+  int next_step() const { return static_cast<int>(all_.plan.steps.size()); }
   /// Working memory for a tensor, or a place for a container.
   int new_working_buffer(const Type& type, const std::string& name);
   /// Appends a call of the host; `operands` and `results` are views of whole buffers.
@@ -106,12 +130,12 @@ class Lowering {
                      std::string reason);
   /// Sets symbols, as `settings` say, and looks at the guards that they decide.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
-  const GuardPlaces& guards() const { return guards_; }
+  const GuardPlaces& guards() const { return all_.guards; }
   /// Lowers a body whose parameters lie at `parameters`; its results are written to the buffers `slots` (-1: nowhere,
   /// the caller reads their views).
   void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots);
   /// Marks parameters whose operands follow from constants alone.
-  void set_load_time(Value parameter, bool load_time) { load_time_[parameter.def] = load_time; }
+  void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
   /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
   /// in the variable `anchor` of compute type `type`, that of a twin in `second`.
@@ -127,7 +151,7 @@ class Lowering {
   std::vector<int> output_buffers(const Module& main);
   void choose_slots(const Module& module, const std::vector<int>& slots);
   void lower_module(const Module& module, const std::vector<int>& slots);
-  void lower_region(const Region& region);
+  bool follows_from_constants(const Region& region) const;
   void write_results(const Module& module, const std::vector<int>& slots);
   bool is_run_time(const Dim& dim) const;
   bool has_value(const Dim& dim) const;
@@ -144,78 +168,19 @@ class Lowering {
   /// A constant of f64 as f32, with each element once.
   View narrow_copy_of(Value value, double less);
 
-  const Program& program_;
-  Chip chip_;
-  LowerOptions options_;
-  HugeValues huge_;  // for the type of options_.storage
-  GuardPlaces guards_;
-  PlanDraft plan_;
-  TextPool texts_;
-  std::unordered_map<const Instruction*, std::vector<View>> views_;
-  std::unordered_map<const Instruction*, View> stored_;             // constants
-  std::unordered_map<const Instruction*, std::vector<int>> slots_;  // buffer meant for each result, -1: none
-  std::set<int> part_buffers_;                // where this region writes places that no other step writes
-  std::set<int> written_;                     // slots that have their value
-  std::set<std::string> run_time_, pending_;  // symbols set by steps; those not set yet
-  std::unordered_map<const Instruction*, bool> load_time_;
-  std::string region_source_;
-  int region_decision_ = -1;   // of PlanDraft::decisions
-  std::string choice_reason_;  // when it was not the cost model's
-  bool region_load_time_ = false;
-  int depth_ = 0;            // of bodies around the current module
-  bool may_place_ = false;   // the region's kernel stores through any strides
-  bool may_narrow_ = false;  // and converts what it stores
+  LoweredProgram& all_;
+  // Of the region.
+  std::string source_ = {};
+  bool runs_at_load_ = false;        // once, when the program is loaded
+  bool may_place_ = false;           // its kernel stores through any strides
+  bool may_narrow_ = false;          // and converts what it stores
+  std::set<int> part_buffers_ = {};  // where it writes places that no other step writes
+  int decision_ = -1;                // of PlanDraft::decisions
+  std::string choice_reason_ = {};   // when it was not the cost model's
 };
 
 /// Of a dense tensor.
 Dim bytes_of(const Shape& shape);
-
-/// What the kernels of a family know to do with values of f32 that lie in memory in 16 bits (LowerOptions::storage): a
-/// family that says nothing gets copies of the whole type, and its results have that.
-enum class Narrow : uint8_t { never, read, read_and_written };
-
-/// How operators with kernels of their own are lowered; without `lower` when there are none.
-struct Family {
-  void (*lower)(Lowering&, const Region&) = nullptr;
-  Narrow narrow = Narrow::never;
-};
-Family family_of(const Instruction& anchor);
-
-/// Why the cpu target cannot run an instruction; empty if it can.
-std::string why_unsupported(const Instruction& instruction);
-
-// One function for each family of kernels.
-void lower_pointwise(Lowering& lowering, const Region& region);
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less);
-void lower_dot(Lowering& lowering, const Region& region);
-void lower_block_dot(Lowering& lowering, const Region& region);
-void lower_quantize_rows(Lowering& lowering, const Region& region);
-void lower_convolution(Lowering& lowering, const Region& region);
-void lower_pool(Lowering& lowering, const Region& region);
-void lower_rows(Lowering& lowering, const Region& region);
-void lower_attention(Lowering& lowering, const Region& region);
-void lower_gather(Lowering& lowering, const Region& region);
-void lower_concat(Lowering& lowering, const Region& region);
-void lower_pad(Lowering& lowering, const Region& region);
-void lower_iota(Lowering& lowering, const Region& region);
-void lower_sizes(Lowering& lowering, const Region& region);
-void lower_integer_dot(Lowering& lowering, const Region& region);
-void lower_resize(Lowering& lowering, const Region& region);
-void lower_arg_reduce(Lowering& lowering, const Region& region);
-void lower_scan(Lowering& lowering, const Region& region);
-void lower_top_k(Lowering& lowering, const Region& region);
-void lower_gather_elements(Lowering& lowering, const Region& region);
-void lower_gather_nd(Lowering& lowering, const Region& region);
-void lower_scatter_elements(Lowering& lowering, const Region& region);
-void lower_scatter_nd(Lowering& lowering, const Region& region);
-void lower_custom(Lowering& lowering, const Region& region);
-void lower_non_max_suppression(Lowering& lowering, const Region& region);
-void lower_bind(Lowering& lowering, const Region& region);
-/// The input of the program, of i32 or i64, whose elements a Bind reads as they are; null for other instructions. Such
-/// sizes are known before the run begins.
-Value input_bound_by(const Instruction& instruction);
-void lower_if(Lowering& lowering, const Region& region);
-void lower_loop(Lowering& lowering, const Region& region);
-void lower_host(Lowering& lowering, const Region& region);
 
 }  // namespace weft

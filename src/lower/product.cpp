@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "ops/dot.h"
 
 namespace weft {

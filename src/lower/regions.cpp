@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "lower/families.h"
 #include "lower/view.h"
-#include "ops/block_dot.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
@@ -22,13 +22,6 @@ namespace {
 Instruction* producer(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   return value.def;
-}
-
-bool takes_prologue(const Instruction& i) { return i.is<Reduce>() || i.is<Softmax>() || i.is<Normalize>(); }
-
-bool takes_epilogue(const Instruction& i) {
-  return takes_prologue(i) || i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() ||
-         i.is<Gather>() || i.is<Iota>() || i.is<Resize>();
 }
 
 /// Elementwise instructions of one region: a kernel takes time to compile, more than in proportion to its length.
@@ -81,7 +74,7 @@ class Grouping {
   int region_of(Value value) const { return region_of_[producer(value)->id]; }
   int direct_region_of(Value value) const { return region_of_[value.def->id]; }
 
-  bool is_open(const Region& region) const { return !region.anchor || takes_epilogue(*region.anchor); }
+  bool is_open(const Region& region) const { return !region.anchor || family_of(*region.anchor).takes_epilogue; }
   bool is_plain(const Region& region) const { return !region.anchor && !region.epilogue.empty(); }
 
   void add(int region, Instruction& i) {
@@ -97,7 +90,7 @@ class Grouping {
     if (is_pointwise(i)) region.epilogue.push_back(&i);
     else region.anchor = &i;
     regions_.push_back(std::move(region));
-    if (region_of_[i.id] == id && takes_prologue(i)) absorb_prologue(id, i);
+    if (region_of_[i.id] == id && family_of(i).takes_prologue) absorb_prologue(id, i);
   }
 
   /// A pointwise region that feeds the first operand of a reduction becomes its prologue.

@@ -1,56 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/lowering.h"
-#include "lower/mac.h"
-#include "ops/block_dot.h"
-#include "ops/dot.h"
-#include "ops/elementwise.h"
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "ir/control.h"
+#include "lower/families.h"
+#include "lower/kernel_builder.h"
+#include "lower/lower.h"
 #include "ops/host.h"
-#include "ops/indexed.h"
-#include "ops/reduce.h"
 
 namespace weft {
 namespace {
 
-bool combines_bool(const Instruction& i) {
-  const auto* elements = i.as<ScatterElements>();
-  const auto* slices = i.as<ScatterNd>();
-  bool replaces = elements ? elements->fn == ScatterFn::replace : !slices || slices->fn == ScatterFn::replace;
-  return !replaces && i.types[0].shape.dtype == DType::boolean;
-}
-
-bool has_long_axis(const Instruction& i) {
-  const auto* op = i.as<ArgReduce>();
-  if (!op) return false;
-  auto size = i.inputs[0].dims()[static_cast<size_t>(op->axis)].constant();
-  return size && *size >= int64_t{1} << 31;
-}
-
-std::string why_no_pool(const Pool& op, const Shape& x) {
-  if (op.kernel.size() > 3) return cat(op.kernel.size(), " spatial axes; at most 3");
-  if (op.layout != Layout::channels_last) return "pooling that is not channels-last";
-  if (op.fn != PoolFn::max && !is_float(x.dtype)) return cat("pooling other than max of ", x);
-  if (op.indices && op.fn != PoolFn::max) return "indices of a pooling other than max";
-  return {};
-}
-
-/// Types that a matrix product or a convolution multiplies.
-std::string why_no_product(const Instruction& i, DType result) {
-  DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
-  bool integers =
-      i.is<Dot>() ? is_integer(a) && is_integer(b) && is_integer(result) : has_short_product(i) && result == DType::i32;
-  auto is_16_bits = [](DType t) { return t == DType::f16 || t == DType::bf16; };
-  bool floats = a == b ? a == DType::f32 || a == DType::f64 || is_16_bits(a) : a == DType::f32 && is_16_bits(b);
-  if (integers || (floats && is_float(result))) return {};
-  return cat(a, " by ", b, " into ", result);
+/// The instruction of main that runs a module, whose node in the model its bodies belong to.
+std::map<const Module*, const Instruction*> owners_of(const Program& program) {
+  std::map<const Module*, const Instruction*> owners;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      for (const Module* body : i.modules) owners[body] = &i;
+    }
+  }
+  return owners;
 }
 
 /// An element type that kernels cannot address, among operands and results.
 std::string why_no_type(const Instruction& i) {
-  bool takes_containers = i.is<HostOp>() || i.is<If>() || i.is<Loop>();
+  const Family& family = family_of(i);
   auto refused = [&](const Type& type) {
-    if (!type.is_tensor()) return takes_containers ? std::string() : cat("values ", type);
+    if (!type.is_tensor()) return family.takes_containers ? std::string() : cat("values ", type);
     DType t = type.shape.dtype;
-    bool is_narrow = is_packed_type(t) && !i.is<Convert>() && !i.is<BlockDot>();
+    bool is_narrow = is_packed_type(t) && !family.takes_packed;
     bool is_refused = is_narrow || is_complex(t) || (t == DType::string && !takes_texts(i.op));
     return is_refused ? cat("elements of ", t) : std::string();
   };
@@ -63,22 +43,60 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-}  // namespace
-
-/// Each refusal here is one that a family would otherwise meet in the middle of lowering.
-std::string why_unsupported(const Instruction& i) {
+/// Why no target but the reference can run an instruction; empty if one can. Each refusal here is one that a family
+/// would otherwise meet in the middle of lowering.
+std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;
-  if (is_pointwise(i)) return {};
-  if (!family_of(i).lower) return "no kernel for this operator";
-  if (const auto* dot = i.as<Dot>()) return why_no_product(i, dot->type);
-  if (const auto* dot = i.as<GroupedDot>()) return why_no_product(i, dot->type);
-  if (const auto* convolution = i.as<Convolution>()) return why_no_product(i, convolution->type);
-  if (i.is<Resize>() && i.types[0].shape.rank() == 0) return "resizing a scalar";
-  if (combines_bool(i)) return "combining booleans";
-  if (has_long_axis(i)) return cat("an axis of 2^31 elements or more: ", i.inputs[0].shape());
-  if (const auto* pool = i.as<Pool>()) return why_no_pool(*pool, i.inputs[0].shape());
-  return {};
+  const Family& family = family_of(i);
+  if (!family.lower) return "no kernel for this operator";
+  return family.why_not ? family.why_not(i) : std::string();
+}
+
+/// What the host must decide, or do itself, between two steps.
+std::string why_not_on_gpus(const Instruction& i) {
+  const Family& family = family_of(i);
+  if (family.only_on_cpus) return family.only_on_cpus;
+  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
+  if (std::ranges::any_of(i.types, is_of_host)) return "texts and containers are on the cpu only";
+  return sets_symbols(i) && !input_bound_by(i) ? family.sets_sizes : "";
+}
+
+}  // namespace
+
+std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
+  auto owners = owners_of(program);
+  std::vector<Unsupported> list;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) {
+      std::string why = why_nowhere(i);
+      bool is_everywhere = !why.empty();
+      if (!is_everywhere && !is_cpu(chip.kind)) why = why_not_on_gpus(i);
+      if (why.empty()) continue;
+      const Instruction* outer = &i;
+      for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))
+        outer = owner->second;
+      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why, is_everywhere});
+    }
+  }
+  return list;
+}
+
+void refuse_unsupported(const Program& program, const Chip& chip) {
+  std::vector<Unsupported> all = unsupported(program, chip);
+  std::set<std::string> named;
+  std::string list;
+  for (const Unsupported& refused : all) {
+    std::string place = refused.source.empty() ? cat(refused.what, " of the program") : refused.source;
+    if (named.insert(place).second) list += cat(list.empty() ? "" : "\n   ", place, ": ", refused.why);
+  }
+  if (list.empty()) return;
+  bool cpu_does = std::ranges::none_of(all, &Unsupported::is_everywhere);
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E402",
+               .what = cat("there is no kernel for some operators on ", chip.arch),
+               .why = list,
+               .hint = cpu_does ? "--device cpu runs all of it" : "--device ref runs everything, slowly"});
 }
 
 }  // namespace weft

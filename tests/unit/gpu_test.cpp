@@ -11,9 +11,9 @@
 #include "compile/places.h"
 #include "errors.h"
 #include "ir/text.h"
+#include "lower/gpu/merge_launches.h"
 #include "lower/kernel_builder.h"
 #include "lower/lower.h"
-#include "lower/merge_launches.h"
 #include "ops/registry.h"
 #include "runtime/buckets.h"
 #include "targets/gpu/device.h"
@@ -93,6 +93,36 @@ module main {
   };
   CHECK(chosen(0) == chosen(304));  // the chip's usual model
   CHECK(chosen(4) != chosen(304));
+}
+
+TEST_CASE("gpu: the copy for a second result belongs to no decision of the region before it") {
+  auto program = parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=f16[256,1024]}
+  %w = parameter {name="w", type=f16[1024,1024]}
+  %y = dot %x, %w {type=f32}
+  return "y"=%y, "z"=%y
+})",
+                               make_op);
+  Plan plan = lower(*program, chip_named("gfx942"));
+  REQUIRE(plan.steps.size() == 2);
+  CHECK(plan.steps[0].decision == 0);
+  CHECK(plan.steps[1].decision == -1);
+}
+
+TEST_CASE("gpu: custom operators are refused together with all else that has no kernel") {
+  auto program = parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=f32[4]}
+  %t = parameter {name="t", type=string[4]}
+  %y = custom %x {op="mine:Twice", rule="f32[...] -> f32[...]", source="template <class V> V twice(V x) { return x; }", function="twice", pointwise=true}
+  return "y"=%y, "u"=%t
+})",
+                               make_op);
+  std::string text = test::message_of([&] { lower(*program, chip_named("gfx942")); });
+  CHECK(text.find("custom operators run on the cpu only") != std::string::npos);
+  CHECK(text.find("texts and containers are on the cpu only") != std::string::npos);
+  CHECK(text.find("--device cpu runs all of it") != std::string::npos);
 }
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {

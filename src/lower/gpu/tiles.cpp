@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 
 /// Which piece of a product each block makes.
 namespace weft {

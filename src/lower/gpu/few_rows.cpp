@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/few_rows.h"
+#include "lower/gpu/few_rows.h"
 
 #include <algorithm>
 #include <map>
 
 #include "ir/core_ops.h"
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/library.h"
+#include "lower/gpu/library.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "lower/window.h"
 #include "ops/dot.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/mac.h"
+#include "lower/cpu/mac.h"
 
 #include <algorithm>
 

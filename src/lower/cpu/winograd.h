@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "lower/mac.h"
+#include "lower/cpu/mac.h"
 #include "lower/window.h"
 
 namespace weft {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "lower/window.h"
 #include "ops/dot.h"

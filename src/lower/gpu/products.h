@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include "lower/library.h"
+#include "lower/gpu/library.h"
 #include "lower/lowering.h"
 
 /// How the families with matrix cores are lowered for GPUs.
@@ -11,8 +11,6 @@ namespace weft {
 
 struct Window;
 
-void lower_dot_on_gpu(Lowering& lowering, const Region& region);
-void lower_block_dot_on_gpu(Lowering& lowering, const Region& region);
 /// Channels-last. Of the window all is set but `pixel`.
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "lower/product.h"
 
 namespace weft {

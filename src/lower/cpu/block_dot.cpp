@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/block_dot.h"
 
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "lower/lowering.h"
 #include "lower/product.h"
 
@@ -89,7 +89,6 @@ Dim rows_of(const View& x) { return product(Dims(x.dims.begin(), x.dims.end() - 
 }  // namespace
 
 void lower_block_dot(Lowering& lowering, const Region& region) {
-  if (lowering.on_gpu()) return lower_block_dot_on_gpu(lowering, region);
   Blocks b(*region.anchor);
   View x = rows_view(lowering, b), weights = packed_blocks(lowering, b);
   KernelBuilder kernel("block_dot.h");

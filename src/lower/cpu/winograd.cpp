@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/winograd.h"
+#include "lower/cpu/winograd.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "base/error.h"
-#include "lower/few_rows.h"
-#include "lower/gpu.h"
+#include "lower/gpu/few_rows.h"
+#include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "ops/dot.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/merge_launches.h"
+#include "lower/gpu/merge_launches.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 
 namespace weft {
 namespace {

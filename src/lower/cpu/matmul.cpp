@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
-#include "lower/gpu.h"
+#include "lower/cpu/mac.h"
+#include "lower/gpu/products.h"
 #include "lower/lowering.h"
-#include "lower/mac.h"
 #include "lower/product.h"
 #include "ops/dot.h"
 
@@ -93,7 +93,6 @@ std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instructi
 
 void lower_dot(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
-  if (lowering.on_gpu()) return lower_dot_on_gpu(lowering, region);
   CpuProduct p{as_product(lowering, dot, dot.inputs[0]), mac_for(lowering, dot)};
   bool in_place = reads_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "lower/gpu.h"
+#include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "ops/block_dot.h"
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "lower/regions.h"
+
+/// Families of kernels: what each operator with kernels of its own can do. A new operator is a row in families.def.
+namespace weft {
+
+class Lowering;
+
+/// What the kernels of a family know to do with values of f32 that lie in memory in 16 bits (LowerOptions::storage): a
+/// family that says nothing gets copies of the whole type, and its results have that.
+enum class Narrow : uint8_t { never, read, read_and_written };
+
+struct Family {
+  void (*lower)(Lowering&, const Region&) = nullptr;         ///< none: there are no kernels
+  void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< where GPUs have kernels of another kind
+  Narrow narrow = Narrow::never;
+  bool takes_prologue = false;    ///< its kernel computes elementwise instructions of its first operand
+  bool takes_epilogue = false;    ///< and those of its result
+  bool places = false;            ///< it stores through any strides, as into a part of a concatenation
+  bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::look_first)
+  bool takes_packed = false;      ///< operands with several elements to a byte
+  bool takes_containers = false;  ///< values that are no tensors
+  std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel does this one; "" if one does
+  const char* only_on_cpus = nullptr;                    ///< why no GPU does
+  const char* sets_sizes = "sizes that the run computes are on the cpu only";  ///< why no GPU does where it sets sizes
+};
+/// Of an instruction that is no leaf.
+const Family& family_of(const Instruction& instruction);
+
+/// The input of the program, of i32 or i64, whose elements a Bind reads as they are; null for other instructions. Such
+/// sizes are known before the run begins.
+Value input_bound_by(const Instruction& instruction);
+
+// A function for each family of kernels.
+#define FAMILY(is_of, how, ...) void how(Lowering& lowering, const Region& region);
+#include "lower/families.def"
+void lower_dot_on_gpu(Lowering& lowering, const Region& region);
+void lower_block_dot_on_gpu(Lowering& lowering, const Region& region);
+
+}  // namespace weft
