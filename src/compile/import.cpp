@@ -113,6 +113,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   tensorflow::ImportOptions wanted{.shapes = std::move(asked.shapes),
                                    .symbols = std::move(asked.symbols),
                                    .constants = options.constants,
+                                   .fixed_defaults = options.fixed_defaults,
                                    .max_nodes = options.max_nodes};
   for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
   for (const auto& [name, numbers] : options.constant_numbers)

@@ -89,6 +89,14 @@ def faulty():
         for node, op, operand in nodes:
             graph.node.add(name=node, op=op, input=[operand])
         (FOLDER / f"{name}.pb").write_bytes(graph.SerializeToString())
+    graph = graph_pb2.GraphDef()
+    constant = graph.node.add(name="c", op="Const")
+    constant.attr["dtype"].type = constant.attr["value"].tensor.dtype = 1
+    for size in (1 << 20, 1 << 12):
+        constant.attr["value"].tensor.tensor_shape.dim.add(size=size)
+    constant.attr["value"].tensor.float_val.append(1.0)  # that stands for 2^32 elements
+    graph.node.add(name="y", op="Relu", input=["c"])
+    (FOLDER / "repeated.pb").write_bytes(graph.SerializeToString())
 
 
 def main():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs with the Python that has TensorFlow: writes each case of lite_cases.py as a .tflite file, as it is and with open sizes, and
 LiteRT's answers beside it.  lite_models.py FOLDER"""
+import dataclasses
 import importlib.util
 import json
 import os
@@ -125,6 +126,9 @@ def main(folder):
     unknown = Writer(False)
     unknown.has_rank = False
     (folder / "unknown_rank.tflite").write_bytes(unknown.add(next(case for case in CASES if case.operator == "ABS")))
+    pool = next(case for case in CASES if case.operator == "MAX_POOL_2D")
+    huge = dataclasses.replace(pool, fields=pool.fields | {"filterWidth": 1_000_000})
+    (folder / "huge_window.tflite").write_bytes(Writer(False).add(huge))
     (folder / "index.json").write_text(json.dumps(index))
 
 

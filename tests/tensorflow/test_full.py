@@ -79,7 +79,7 @@ def test_other_ways_in(graphs):
 
 
 @pytest.mark.parametrize("name, message", [("switch_and_merge", "E120.*Merge, Switch"), ("unknown_rank", "E151.*no fixed number of axes"),
-                                           ("cycle", "E130"), ("twice", "E131"), ("missing", "E132"), ("cut", "E103")])
+                                           ("cycle", "E130"), ("twice", "E131"), ("missing", "E132"), ("repeated", "E150"), ("cut", "E103")])
 def test_refused(name, message, graphs, tmp_path):
     path = graphs / f"{name}.pb"
     if name == "cut":

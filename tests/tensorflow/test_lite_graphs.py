@@ -77,6 +77,20 @@ def test_sizes_can_be_asked_for(graphs):
         weft.compile(str(graphs / "network.tflite"), shapes={"y": (1, 12, 12, 3)})
 
 
+def test_variables_can_be_fixed(graphs):
+    """Every run then begins with the first value."""
+    model = weft.compile(str(graphs / "variables.tflite"), device="cpu", fixed_defaults=["total"])
+    assert [port.name for port in model.inputs] == ["x"] and [port.name for port in model.outputs] == ["y"]
+    for x in (np.float32([1, 2, 3]), np.float32([0, -1, 5])):
+        np.testing.assert_allclose(model(x), 2 * x + 1)
+
+
+def test_windows_far_larger_than_the_input_are_refused(tmp_path_factory):
+    path = judge.folder_of("lite_models.py", tmp_path_factory) / "huge_window.tflite"
+    with pytest.raises(weft.Error, match="E145.*windows of 1000000"):
+        weft.compile(str(path))
+
+
 def test_custom_operators_are_refused_by_name(graphs):
     with pytest.raises(weft.Error, match="E121.*MatrixInverse"):
         weft.compile(str(graphs / "custom.tflite"))

@@ -131,11 +131,13 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
   if (!sizes.dims || std::ranges::find(*sizes.dims, -1) != sizes.dims->end())
     fail("E150", cat(wire.path(), " is a constant of open sizes"));
   int64_t elements = element_count(*sizes.dims);
-  constexpr int64_t most = int64_t{1} << 31;
-  if (elements > most && !content) fail("E150", cat(wire.path(), " repeats its elements ", elements, " times"));
+  bool is_whole = content && static_cast<int64_t>(content->size()) == byte_size(*type, elements);
+  constexpr int64_t most = int64_t{1} << 24;  // that a few bytes may stand for
+  if (elements > most && !is_whole)
+    fail("E150",
+         cat(wire.path(), " has ", elements, " elements and does not give them all; at most ", most, " are repeated"));
   if (!content || content->empty() || *type == DType::string) return from_list(*type, *sizes.dims, list);
-  if (static_cast<int64_t>(content->size()) != byte_size(*type, elements))
-    return from_bytes(*type, *sizes.dims, *content);
+  if (!is_whole) return from_bytes(*type, *sizes.dims, *content);
   Bytes data = file.part(static_cast<size_t>(content->data() - file.data()), content->size());
   auto width = static_cast<uintptr_t>(bits(*type)) / 8;
   if (reinterpret_cast<uintptr_t>(data.data()) % width) data = Bytes::copy(data);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/glob.h"
 #include "frontends/tensorflow/complex.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
@@ -59,7 +60,9 @@ class Importer final : public Graphs {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i]) results.push_back({model_.output_names[i], outputs[i]});
     }
-    for (const auto& [name, value] : assigned_) results.push_back({name, value});
+    for (const auto& [name, value] : assigned_) {
+      if (states_.contains(name)) results.push_back({name, value});
+    }
     program_->main().set_results(std::move(results));
     return std::move(program_);
   }
@@ -89,7 +92,8 @@ class Importer final : public Graphs {
     if (first == first_values_.end())
       builder.unsupported(cat("reads variable '", printable(name), "', which has no first value"));
     if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
-    if (!written_.contains(name)) return constant(program_->main(), first->second);
+    if (!written_.contains(name) || matches_any(name, options_.fixed_defaults))
+      return constant(program_->main(), first->second);
     auto [known, is_new] = states_.try_emplace(name);
     if (is_new) {
       program_->defaults[name] = first->second;

@@ -15,6 +15,7 @@ struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name
   std::map<std::string, Tensor> constants = {};  ///< inputs that are fixed to a value
+  std::vector<std::string> fixed_defaults = {};  ///< patterns of variables that have their first value in every run
   int64_t max_nodes = 0;                         ///< that graphs called by others may come to; 0: 1,000,000
   int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
   /// Receives why each operator of the first graph cannot be translated ("" if it can), and then nothing is thrown.

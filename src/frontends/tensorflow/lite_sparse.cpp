@@ -121,7 +121,7 @@ class Walk {
 Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor) {
   auto type = lite_type(tensor.code);
   if (!type || bits(*type) < 8) fail(tensor, "elements of this type cannot be sparse");
-  if (element_count(tensor.dims) > (int64_t{1} << 31)) fail(tensor, "it is too large");
+  if (element_count(tensor.dims) > (int64_t{1} << 24)) fail(tensor, "it is too large");
   return Bytes(Walk(sparsity, tensor, static_cast<size_t>(bits(*type)) / 8).run());
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "frontends/tensorflow/activation.h"
 #include "frontends/tensorflow/call.h"
 #include "frontends/tensorflow/complex.h"
+#include "frontends/tensorflow/network.h"
 
 namespace weft::tensorflow {
 

@@ -8,7 +8,7 @@
 #include "frontends/common/norms.h"
 #include "frontends/common/views.h"
 #include "frontends/common/windows.h"
-#include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/network.h"
 #include "ops/reduce.h"
 
 namespace weft::tensorflow {
@@ -145,7 +145,9 @@ Values pooled(Call& c, PoolFn fn, size_t axes) {
   c.expect_rank(0, static_cast<int64_t>(axes) + 2);
   bool is_last = has_channels_last(c);
   Expr x = first_form(c.input(0), is_last);
-  return {own_form(pool(fn, x, window_of(c, x, spatial_numbers(c, "ksize", axes, is_last), is_last, false)), is_last)};
+  std::vector<int64_t> kernel = spatial_numbers(c, "ksize", axes, is_last);
+  expect_small_window(c, x, kernel);
+  return {own_form(pool(fn, x, window_of(c, x, kernel, is_last, false)), is_last)};
 }
 
 /// With the moments that were learned. What training needs of it is not given.

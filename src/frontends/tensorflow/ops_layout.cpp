@@ -6,8 +6,8 @@
 #include "frontends/common/create.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/views.h"
-#include "frontends/tensorflow/activation.h"
 #include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/network.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
 

@@ -5,14 +5,24 @@
 
 #include "frontends/common/norms.h"
 #include "frontends/common/windows.h"
-#include "frontends/tensorflow/activation.h"
 #include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/network.h"
 #include "ops/reduce.h"
 
 namespace weft::tensorflow {
-namespace {
 
 using namespace frontend;
+
+void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel) {
+  constexpr int64_t common = 4096;
+  for (size_t a = 0; a < kernel.size(); ++a) {
+    auto size = x.dims()[a + 2].constant();
+    if (kernel[a] > common && (!size || kernel[a] / 2 > *size))
+      c.fail("E145", cat("has windows of ", kernel[a], " along an axis of ", x.dims()[a + 2]));
+  }
+}
+
+namespace {
 
 int64_t at_least_one(Call& c, std::string_view name, int64_t fallback) {
   int64_t value = c.integer(name, fallback);
@@ -112,6 +122,7 @@ Expr pooled(Call& c, PoolFn fn, Expr x) {
   c.expect_rank(0, 4);
   x = channels_first(x);
   std::vector<int64_t> kernel = {at_least_one(c, "filter_height", 1), at_least_one(c, "filter_width", 1)};
+  expect_small_window(c, x, kernel);
   return channels_last(pool(fn, x, window_of(c, spatial_dims(x), kernel, false)));
 }
 

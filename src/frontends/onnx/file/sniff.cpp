@@ -32,6 +32,8 @@ constexpr Format formats[] = {
      "make an ONNX model of it: python -m onnxruntime_genai.models.builder -m NAME -i FILE -o FOLDER -p int4 -e cpu"},
     {0, "\x89HDF", "an HDF5 file",
      "if it is a Keras model, load it there and write ONNX: model.export('m.onnx', format='onnx')"},
+    {4, "TFL3", "a TensorFlow Lite model",
+     "weft run, compile, inspect, verify and perf read it; this reads ONNX models only"},
     {0, "\x93NUMPY", "a NumPy array", "give arrays with --input"},
     {0,
      "\x7f"

@@ -7,4 +7,8 @@ namespace weft::tensorflow {
 /// y behind the activation that a node of TensorFlow Lite brings along.
 Expr activated(Call& c, Expr y);
 
+/// Refuses windows far larger than x[batch, channels, spatial...], of which a damaged model would make a huge table
+/// (E145).
+void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel);
+
 }  // namespace weft::tensorflow
