@@ -6,6 +6,7 @@
 #include "driver/terminal.h"
 #include "driver/verbs.h"
 #include "frontends/onnx/import/call.h"
+#include "frontends/torch/import.h"
 #include "ops/elementwise.h"
 
 namespace weft::driver {
@@ -22,11 +23,14 @@ int ops_verb(Words words) {
        .purpose =
            "List the operators that programs are made of, as in the text form and in the graph builder, or those of "
            "model files.",
-       .examples = {"weft ops", "weft ops --elementwise", "weft ops --onnx"}});
-  bool only_elementwise = false, of_models = false;
+       .examples = {"weft ops", "weft ops --elementwise", "weft ops --onnx", "weft ops --torch"}});
+  bool only_elementwise = false, of_models = false, of_torch = false;
   line.flag("--elementwise", only_elementwise, "only the elementwise functions, with their meaning");
   line.flag("--onnx", of_models, "the operators of ONNX files: domain, name, what is refused");
+  line.flag("--torch", of_torch, "the operators of programs of torch.export (.pt2)");
   if (!line.parse(words)) return exit_done;
+  for (const std::string& name : of_torch ? torch::supported_operators() : std::vector<std::string>()) print(name);
+  if (of_torch) return exit_done;
   if (of_models) {
     list_onnx();
     return exit_done;

@@ -9,6 +9,7 @@
 #include "compile/stages.h"
 #include "frontends/onnx/file/model.h"
 #include "frontends/tensorflow/graph_import.h"
+#include "frontends/torch/exported.h"
 
 namespace weft {
 namespace {
@@ -157,6 +158,7 @@ std::unique_ptr<Program> import_graph(const Bytes& file, const std::string& sour
 
 std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes) {
+  if (torch::is_exported_program(file)) return import_exported(file, source, options, nodes);
   if (tensorflow::is_lite_model(file)) return import_lite(file, source, options, nodes);
   if (tensorflow::is_graph_model(file)) return import_graph(file, source, options, nodes);
   return nullptr;

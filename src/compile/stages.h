@@ -29,6 +29,10 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
+/// The same for a program of torch.export. E310 for sizes, values and inputs that it does not have.
+std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
+                                         std::vector<NodeSupport>* nodes = nullptr);
+
 /// Copies constants that lie in memory of the caller's, for models that are read again.
 void own_constants(CompileOptions& options);
 

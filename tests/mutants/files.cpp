@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-mutant-files SEED FIRST COUNT FILE...: damages pictures, files of tensors and maps, programs as text and saved
-// programs, and reads them (tests/mutants/harness.h). Checksums of PNG and of saved programs are made right again, so
-// that what lies behind them is met as well.
+// weft-mutant-files SEED FIRST COUNT FILE...: damages pictures, files of tensors and maps, programs as text, saved
+// programs and programs of torch.export, and reads them (tests/mutants/harness.h). Checksums of PNG and of saved
+// programs are made right again, so that what lies behind them is met as well.
 #include <zlib.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,6 +15,7 @@
 #include "compile/stages.h"
 #include "driver/tensor_files.h"
 #include "frontends/onnx/file/value_reader.h"
+#include "frontends/torch/import.h"
 #include "host/pictures.h"
 #include "ir/text.h"
 #include "mutants/harness.h"
@@ -102,6 +104,32 @@ void damage_words(std::string& text, std::mt19937_64& random) {
   }
 }
 
+void collect(nlohmann::json& json, std::vector<nlohmann::json*>& parts) {
+  parts.push_back(&json);
+  if (json.is_structured())
+    for (auto& part : json) collect(part, parts);
+}
+
+/// Parts of a program of torch.export as JSON become numbers, texts or other parts, or are gone.
+void damage_json(std::string& text, std::mt19937_64& random) {
+  nlohmann::json json = nlohmann::json::parse(text);
+  for (uint64_t times = 1 + random() % 3; times > 0; --times) {
+    std::vector<nlohmann::json*> parts;
+    collect(json, parts);
+    nlohmann::json& part = *parts[random() % parts.size()];
+    switch (random() % 5) {
+      case 0: part = numbers[random() % numbers.size()]; break;
+      case 1: part = "x"; break;
+      case 2: part = nlohmann::json(*parts[random() % parts.size()]); break;
+      case 3: part = nullptr; break;
+      default:
+        if (part.is_structured() && !part.empty()) part.erase(part.begin());
+        else if (part.is_number_integer()) part = part.get<int64_t>() ^ static_cast<int64_t>(1 + random() % 8);
+    }
+  }
+  text = json.dump();
+}
+
 /// Four bytes of a header become a number at which sizes break.
 void damage_header(std::string& text, std::mt19937_64& random) {
   if (text.size() < 8) return;
@@ -119,6 +147,7 @@ std::string damaged(const test::Sound& file, std::mt19937_64& random) {
     if (tree) test::damage_tree(*tree, random), out = test::print_wire(*tree);
     return out;
   }
+  if (kind == ".pt2" && out.starts_with('{') && random() % 8) return damage_json(out, random), out;
   if (random() % 2) damage_header(out, random);
   else test::damage_bytes(out, random);
   if (kind == ".png" && random() % 4) seal_png(out);
@@ -151,6 +180,9 @@ std::string take(const test::Sound& file, std::string_view bytes) {
     read_source(saved.source());
   } else if (kind == ".txt") {
     parse_program(bytes, make_op);
+  } else if (kind == ".pt2") {
+    if (!torch::is_exported_program(as_bytes(bytes))) return "another kind";
+    torch::import_exported(torch::read_exported_program(Bytes::copy(as_bytes(bytes)), "mutant"));
   } else if (kind == ".maps") {
     Type maps = Type::sequence(Type::map(DType::string, Shape{DType::f32, {}}));
     onnx::read_value(Bytes::copy(as_bytes(bytes)), "mutant", maps);

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged models and other files end in an error or an answer: no crash, no sanitizer report, nothing slow, nothing large.
 
-The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files are pictures, tensors, programs as text and saved
-programs. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
+The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files
+are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
+import io
 import os
 import random
 import subprocess
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +19,10 @@ import pytest
 from onnx import numpy_helper
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "robustness"), str(TESTS / "random_graphs"), str(TESTS / "tensorflow")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("robustness", "random_graphs", "tensorflow", "torch")]
 
 import judge  # noqa: E402
+from archives import exported_archives  # noqa: E402
 from graphs import draw_graph, open_sizes  # noqa: E402
 from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
 from places import keep_count  # noqa: E402
@@ -119,6 +122,11 @@ def files(tmp_path_factory):
         subprocess.run([weft, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
     several = [weft, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
     subprocess.run(several, check=True, capture_output=True)
+    for name, archive in exported_archives():
+        (folder / f"{name}.pt2").write_bytes(archive)
+        with zipfile.ZipFile(io.BytesIO(archive)) as members:
+            model = next(member for member in members.namelist() if "/models/" in member)
+            (folder / f"{name}_json.pt2").write_bytes(members.read(model))
     for number, text in enumerate(programs(folder / "m.onnx", 20)):
         (folder / f"{number}.txt").write_bytes(text)
     (folder / "m.onnx").unlink()

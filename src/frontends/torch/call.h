@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontends/common/expr.h"
+#include "frontends/torch/exported.h"
+#include "frontends/torch/sympy.h"
+
+namespace weft::torch {
+
+using frontend::Expr;
+using frontend::Values;
+class Importer;
+class Call;
+
+/// A tensor, or a number of Python's, which takes part in the choice of a type only by its kind.
+struct Operand {
+  enum class Kind : uint8_t { tensor, flag, integer, number };
+  Kind kind = Kind::tensor;
+  Value tensor = {};  ///< of numbers too where only the run tells: without axes
+  Dim integer = 0;    ///< an integer or flag that is known as a size
+  double number = 0;
+
+  /// As a tensor of this type; integers wrap as torch converts them.
+  Expr as(const Call& c, DType type) const;
+  bool is_constant() const { return !tensor && (kind == Kind::number || integer.is_constant()); }
+  /// The number, when it is constant.
+  double value() const { return kind == Kind::number ? number : static_cast<double>(integer.value()); }
+};
+
+/// What a name of the graph stands for: a tensor, or a number, size or truth of Python's.
+struct Binding {
+  Value tensor = {};
+  std::optional<Operand> scalar = {};
+  std::optional<Relation> relation = {};  ///< a truth about sizes
+};
+
+/// One node being translated: what it reads. Arguments have the names of the operator's schema, and those that have
+/// their default are left out of the file, so each is read with its default. Arguments that no one asked for are an
+/// error afterwards, so that none is ignored by accident.
+class Call : public frontend::Builder {
+ public:
+  Call(Importer& importer, Module& module, const Node& node);
+
+  const Node& node() const { return node_; }
+  Importer& importer() const { return importer_; }
+
+  /// Whether it is given and not None.
+  bool has(std::string_view argument) const;
+  Expr tensor(std::string_view argument) const;  ///< E140 when it is not given
+  std::optional<Expr> optional(std::string_view argument) const;
+  std::vector<Expr> tensors(std::string_view argument) const;  ///< of a list
+  std::vector<std::optional<Expr>> optional_tensors(std::string_view argument) const;
+  Operand operand(std::string_view argument) const;  ///< a tensor or a number
+  Dim size(std::string_view argument) const;
+  Dim size(std::string_view argument, const Dim& fallback) const { return has(argument) ? size(argument) : fallback; }
+  Dims sizes(std::string_view argument) const;       ///< empty when it is not given
+  int64_t integer(std::string_view argument) const;  ///< E159 when only the run tells
+  int64_t integer(std::string_view argument, int64_t fallback) const {
+    return has(argument) ? integer(argument) : fallback;
+  }
+  std::vector<int64_t> integers(std::string_view argument) const;  ///< empty when it is not given
+  double number(std::string_view argument) const;
+  double number(std::string_view argument, double fallback) const {
+    return has(argument) ? number(argument) : fallback;
+  }
+  std::vector<double> numbers(std::string_view argument) const;  ///< empty when it is not given
+  bool flag(std::string_view argument, bool fallback = false) const;
+  std::string text(std::string_view argument, std::string_view fallback = {}) const;
+  std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
+  const Graph& graph(std::string_view argument) const;
+  /// A truth about sizes, or a bool of Python's; nothing when it is a tensor.
+  const Binding* binding(std::string_view argument) const;
+  /// Says that arguments change nothing here.
+  void ignore(std::initializer_list<std::string_view> arguments) const;
+  /// E122 when an argument is given and is not what it must be to change nothing.
+  void require_default(std::string_view argument, bool is_default) const;
+  /// E141 naming the arguments that no one asked for.
+  void check_arguments() const;
+  /// `dim` or all axes, counted from the front. A tensor without axes takes -1 and 0 as one of its own.
+  int64_t axis_of(std::string_view argument, int64_t rank) const;
+  int64_t axis_of(std::string_view argument, int64_t rank, int64_t fallback) const;
+  std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all when none is given
+
+  std::string name() const override { return node_.target; }
+  [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
+  [[noreturn]] void unsupported(std::string what) const override;
+
+  Expr expr(Value value) const { return {this, value}; }
+  template <class T>
+  Expr make(T op, Values inputs) const {
+    return {this, emit(std::move(op), std::move(inputs))};
+  }
+
+  /// What the translation of a node gives beside tensors: sizes and truths.
+  void give(Binding binding) const { given_.push_back(std::move(binding)); }
+  std::vector<Binding>& given() const { return given_; }
+
+ private:
+  const Argument* find(std::string_view name) const;
+  const Argument& require(std::string_view name) const;
+  const Item& only(std::string_view name) const;
+  [[noreturn]] void wrong_kind(std::string_view name, const Argument& argument, std::string_view wanted) const;
+  Operand scalar(std::string_view name, const Item& item) const;
+  Dim as_size(std::string_view name, const Item& item) const;
+  Value value_of(std::string_view argument, const Item& item) const;
+
+  Importer& importer_;
+  const Node& node_;
+  mutable std::vector<bool> used_;
+  mutable std::vector<Binding> given_;
+};
+
+/// How one overload is translated: "aten.add.Tensor".
+struct Operator {
+  std::string_view name;
+  Values (*translate)(Call&);
+};
+
+// Each file of operators gives its part of the table.
+std::span<const Operator> elementwise_operators();
+std::span<const Operator> reduction_operators();
+std::span<const Operator> view_operators();
+std::span<const Operator> factory_operators();
+std::span<const Operator> index_operators();
+std::span<const Operator> network_operators();
+std::span<const Operator> attention_operators();
+std::span<const Operator> scalar_operators();
+
+}  // namespace weft::torch

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/file.h"
+#include "base/tensor.h"
+
+/// A program of torch.export as its file has it (torch/_export/serde/schema.py, version 8).
+namespace weft::torch {
+
+struct Graph;
+
+/// A size: a number, or an expression in sympy's notation.
+struct Size {
+  std::optional<int64_t> number = {};
+  std::string expression = {};
+};
+
+struct TensorMeta {
+  DType dtype = DType::f32;
+  std::vector<Size> sizes = {}, strides = {};
+};
+
+/// One element of an argument.
+struct Item {
+  enum class Kind : uint8_t { none, name, integer, number, flag, text };
+  Kind kind = Kind::none;
+  int64_t integer = 0;  ///< flags too
+  double number = 0;
+  std::string text = {};  ///< names too
+};
+
+/// An argument or result of a node: one item or a list of them.
+struct Argument {
+  enum class Kind : uint8_t { none, tensor, scalar, text, element, format, device, graph, other };
+  Kind kind = Kind::none;
+  bool is_list = false;
+  std::vector<Item> items = {};
+  const Graph* graph = nullptr;
+  std::string_view tag = {};  ///< "as_tensor"
+
+  bool is_none() const { return kind == Kind::none || (!is_list && items.size() == 1 && is_none(items[0])); }
+  static bool is_none(const Item& item) { return item.kind == Item::Kind::none; }
+};
+
+struct NamedArgument {
+  std::string name;
+  Argument value;
+};
+
+struct Node {
+  std::string target;  ///< "aten.add.Tensor", "_operator.add", "higher_order.cond"
+  std::string name;
+  std::string stack_trace;
+  std::vector<NamedArgument> inputs;
+  std::vector<Argument> outputs;
+  int64_t index = 0;
+};
+
+struct Graph {
+  std::vector<Argument> inputs, outputs;
+  std::vector<Node> nodes;
+  std::unordered_map<std::string, TensorMeta> tensors;
+  std::unordered_map<std::string, Size> sizes;
+};
+
+struct Input {
+  enum class Kind : uint8_t { user, parameter, buffer, constant_tensor, constant };
+  Kind kind = Kind::user;
+  std::string name;    ///< in the graph
+  std::string target;  ///< of a parameter, buffer or constant: the name in the model
+};
+
+struct Output {
+  Argument value;
+  std::string mutated;  ///< the buffer or user input that this is the new value of; empty: an output of the user's
+};
+
+struct Range {
+  std::optional<int64_t> min = {}, max = {};
+};
+
+struct ExportedProgram {
+  std::string source;  ///< the file's path for messages, or what the caller named the bytes
+  Graph graph;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  std::map<std::string, Range> ranges;    ///< of symbols
+  std::map<std::string, Tensor> weights;  ///< parameters, buffers and constants by their names in the model
+  std::vector<std::string> guards;        ///< Python expressions about sizes
+  std::deque<Graph> subgraphs;            ///< those that arguments hold
+  std::map<std::string, std::string> metadata = {};
+  Bytes file;
+};
+
+/// Whether these bytes are a program of torch.export: a .pt2 archive, or the text of one in JSON.
+bool is_exported_program(std::span<const std::byte> file);
+
+/// Reads such a program in place: weights stay in the file. Of JSON text the parameters and buffers are inputs of the
+/// user's. Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107
+/// (pickled weights), E112 (a newer schema), E147-E150 (tensors whose sizes and bytes disagree) and E152 (nesting).
+ExportedProgram read_exported_program(Bytes file, const std::string& source);
+
+}  // namespace weft::torch

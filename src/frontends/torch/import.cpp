@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/torch/import.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "frontends/torch/importer.h"
+#include "frontends/torch/sympy.h"
+#include "ir/core_ops.h"
+#include "ops/build.h"
+
+namespace weft::torch {
+namespace {
+
+constexpr size_t most_shown = 10;
+
+using Table = std::unordered_map<std::string_view, Operator>;
+
+const Table& operators() {
+  static const Table table = [] {
+    Table all;
+    // Rows of a family come before those that follow from elementwise.def, which are last.
+    for (auto part : {scalar_operators(), view_operators(), factory_operators(), index_operators(),
+                      reduction_operators(), network_operators(), attention_operators(), elementwise_operators()})
+      for (const Operator& op : part) all.emplace(op.name, op);
+    return all;
+  }();
+  return table;
+}
+
+/// "aten.add_.Tensor" -> "aten.add.Tensor"; nothing when the operator writes nothing in place.
+std::optional<std::string> functional_name(const std::string& target) {
+  size_t dot = target.rfind('.');
+  if (!target.starts_with("aten.") || dot == target.npos || dot < 2) return {};
+  if (target[dot - 1] != '_' || target[dot - 2] == '_') return {};
+  return target.substr(0, dot - 1) + target.substr(dot);
+}
+
+const Operator* operator_of(const Node& node) {
+  if (const Operator* known = find_operator(node.target)) return known;
+  auto functional = functional_name(node.target);
+  return functional ? find_operator(*functional) : nullptr;
+}
+
+/// The innermost place of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
+std::string user_line(std::string_view trace) {
+  std::string found;
+  std::vector<std::string_view> lines = split(trace, '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::string_view line = trim(lines[i]);
+    if (!line.starts_with("File \"") || line.starts_with("File \"torch/")) continue;
+    if (line.find("-packages/torch/") != line.npos) continue;
+    size_t end = line.find('"', 6), number = line.find("line ");
+    if (end == line.npos || number == line.npos) continue;
+    std::string_view digits = line.substr(number + 5);
+    found = cat(line.substr(6, end - 6), ":", digits.substr(0, digits.find(',')));
+    if (i + 1 < lines.size()) found += cat(": ", trim(lines[i + 1]));
+  }
+  return printable(found);
+}
+
+}  // namespace
+
+namespace {
+
+/// Other names of an operator, and operators that copy where another gives a view: "aten.t_copy.default".
+std::string plain_name(std::string_view name) {
+  static const std::map<std::string_view, std::string_view> others = {
+      {"absolute", "abs"},
+      {"arccos", "acos"},
+      {"arccosh", "acosh"},
+      {"arcsin", "asin"},
+      {"arcsinh", "asinh"},
+      {"arctan", "atan"},
+      {"arctanh", "atanh"},
+      {"arctan2", "atan2"},
+      {"concatenate", "cat"},
+      {"divide", "div"},
+      {"fix", "trunc"},
+      {"greater", "gt"},
+      {"greater_equal", "ge"},
+      {"less", "lt"},
+      {"less_equal", "le"},
+      {"moveaxis", "movedim"},
+      {"multiply", "mul"},
+      {"negative", "neg"},
+      {"not_equal", "ne"},
+      {"sgn", "sign"},
+      {"special_erf", "erf"},
+      {"special_expit", "sigmoid"},
+      {"special_expm1", "expm1"},
+      {"special_log1p", "log1p"},
+      {"special_logit", "logit"},
+      {"special_softmax", "softmax"},
+      {"special_log_softmax", "log_softmax"},
+      {"special_xlogy", "xlogy"},
+      {"special_exp2", "exp2"},
+      {"special_logsumexp", "logsumexp"},
+      {"special_round", "round"},
+      {"subtract", "sub"},
+  };
+  constexpr std::string_view prefix = "aten.", copy = "_copy";
+  if (!name.starts_with(prefix)) return {};
+  std::string_view overload = name.substr(name.rfind('.')), base = name.substr(prefix.size());
+  base = base.substr(0, base.rfind('.'));
+  if (auto other = others.find(base); other != others.end()) return cat(prefix, other->second, overload);
+  return base.ends_with(copy) ? cat(prefix, base.substr(0, base.size() - copy.size()), overload) : "";
+}
+
+}  // namespace
+
+const Operator* find_operator(std::string_view name) {
+  auto found = operators().find(name);
+  if (found == operators().end()) found = operators().find(plain_name(name));
+  return found == operators().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> supported_operators() {
+  std::vector<std::string> names;
+  for (const auto& [name, op] : operators()) names.emplace_back(name);
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string describe(const Node& node) {
+  std::string name = node.name.empty() ? "" : cat("'", printable(node.name), "' ");
+  return cat("node ", node.index, " ", name, "(", printable(node.target), ")");
+}
+
+Importer::Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states)
+    : exported_(exported), options_(options), states_(states), program_(std::make_unique<Program>()) {
+  program_->name = exported.source;
+  program_->metadata = exported.metadata;
+}
+
+std::unique_ptr<Program> Importer::run() {
+  if (!options_.faults) check_operators(exported_.graph);
+  Scope scope{.module = &program_->main(), .graph = &exported_.graph};
+  scope_ = &scope;
+  bind_inputs();
+  add_guards();
+  nodes(exported_.graph);
+  program_->main().set_results(results());
+  return std::move(program_);
+}
+
+// ---- Operators, before anything is translated ----
+
+void Importer::check_operators(const Graph& graph) {
+  std::map<std::string, std::vector<const Node*>> missing;
+  auto collect = [&](const Graph& of) {
+    for (const Node& node : of.nodes)
+      if (!operator_of(node)) missing[node.target].push_back(&node);
+  };
+  collect(graph);
+  std::ranges::for_each(exported_.subgraphs, collect);
+  if (missing.empty()) return;
+  ErrorInfo all{.kind = ErrorKind::unsupported, .code = "E120"};
+  size_t shown = 0;
+  for (const auto& [target, nodes] : missing) {
+    std::string times = nodes.size() > 1 ? cat(", used ", nodes.size(), " times") : "";
+    std::string line = user_line(nodes[0]->stack_trace);
+    std::string what = cat("op ", printable(target), " is unknown to Weft", times);
+    if (shown == 0) all.what = what, all.where = cat(describe(*nodes[0]), line.empty() ? "" : ", ", line);
+    else if (shown < most_shown) all.why += cat(shown == 1 ? "" : "\n   ", what, " (", describe(*nodes[0]), ")");
+    ++shown;
+  }
+  if (shown > most_shown) all.why += cat("\n   and ", shown - most_shown, " more");
+  all.hint = "ep = ep.run_decompositions() before torch.export.save writes the program with fewer operators";
+  throw Error(std::move(all));
+}
+
+// ---- Inputs ----
+
+Dim Importer::size_of(const Size& size) {
+  if (size.number) return *size.number;
+  return parse_size(size.expression, [&](std::string_view name) {
+    if (auto known = options_.symbols.find(std::string(name)); known != options_.symbols.end()) {
+      program_->symbol(known->second);
+      return known->second;
+    }
+    Symbol symbol{.name = std::string(name)};
+    if (auto range = exported_.ranges.find(symbol.name); range != exported_.ranges.end()) {
+      symbol.min = std::max<int64_t>(range->second.min.value_or(0), 0);
+      symbol.max = range->second.max.value_or(INT64_MAX);
+    }
+    program_->symbol(symbol);
+    return symbol;
+  });
+}
+
+Type Importer::type_of(const TensorMeta& meta) {
+  Dims dims;
+  for (const Size& size : meta.sizes) dims.push_back(size_of(size));
+  return Shape{meta.dtype, dims};
+}
+
+Type Importer::declared_type(const std::string& input) {
+  for (const Input& known : exported_.inputs) {
+    auto meta = exported_.graph.tensors.find(known.name);
+    bool is_it = (known.kind == Input::Kind::user ? known.name : known.target) == input;
+    if (is_it && meta != exported_.graph.tensors.end()) return type_of(meta->second);
+  }
+  throw Error({.kind = ErrorKind::model, .code = "E134", .what = cat("input '", printable(input), "' has no type")});
+}
+
+void Importer::check_constant(const Input& input, const std::string& name, const Tensor& value) {
+  auto meta = exported_.graph.tensors.find(input.name);
+  if (meta == exported_.graph.tensors.end()) return;
+  Shape declared = type_of(meta->second).shape;
+  bool fits = declared.dtype == value.dtype && declared.rank() == std::ssize(value.dims);
+  for (size_t a = 0; fits && a < value.dims.size(); ++a) fits = !known_different(declared.dims[a], value.dims[a]);
+  if (fits) return;
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E310",
+               .what = cat("input '", printable(name), "' is ", declared, ", the value for it ", value.shape())});
+}
+
+void Importer::bind_inputs() {
+  for (bool is_user : {true, false}) {  // inputs that a caller must give come first
+    for (size_t i = 0; i < exported_.inputs.size(); ++i)
+      if ((exported_.inputs[i].kind == Input::Kind::user) == is_user)
+        bind_input(exported_.inputs[i], exported_.graph.inputs[i]);
+  }
+}
+
+void Importer::bind_input(const Input& input, const Argument& argument) {
+  if (input.kind == Input::Kind::constant) return;
+  Module& main = program_->main();
+  bool is_user = input.kind == Input::Kind::user;
+  const std::string& name = is_user ? input.name : input.target;
+  Entry& entry = scope_->names[input.name];
+  if (argument.kind ==
+      Argument::Kind::scalar) {  // a size: the sizes of the inputs tell it, or else an input of its own
+    auto size = exported_.graph.sizes.find(input.name);
+    if (size == exported_.graph.sizes.end())
+      throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
+    entry.binding.scalar = Operand{.kind = Operand::Kind::integer, .integer = size_of(size->second)};
+    return;
+  }
+  state_names_[input.name] = name;
+  auto weight = exported_.weights.find(input.target);
+  auto constant = options_.constants.find(name);
+  if (constant != options_.constants.end()) {
+    check_constant(input, name, constant->second);
+    entry.binding.tensor = main.append(Constant{constant->second}, {});
+    return;
+  }
+  if (!is_user && weight != exported_.weights.end() && !states_.contains(name)) {
+    entry.binding.tensor = main.append(Constant{weight->second}, {});
+    return;
+  }
+  auto meta = exported_.graph.tensors.find(input.name);
+  if (meta == exported_.graph.tensors.end())
+    throw Error({.kind = ErrorKind::model, .code = "E134", .what = cat("input '", printable(name), "' has no type")});
+  entry.binding.tensor = main.parameter(name, type_of(meta->second));
+  if (!is_user && weight != exported_.weights.end()) program_->defaults[name] = weight->second;
+}
+
+void Importer::require(const Relation& relation, std::string_view what) {
+  GuardCollector guards(program_->main());
+  using enum Relation::Kind;
+  const auto& [kind, a, b] = relation;
+  if (kind == equal) require_equal(a, b, what);
+  else if (kind == less_equal) require_less_equal(a, b, what);
+  else if (!known_different(a, b)) require_less_equal(1, max(a - b, b - a), what);
+}
+
+/// What torch found to hold of the sizes of the inputs when it decided what the program is.
+void Importer::add_guards() {
+  constexpr std::string_view what = "the sizes that the program was exported for";
+  for (const auto& [text, range] : exported_.ranges) {
+    auto is_letter = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+    if (std::ranges::all_of(text, is_letter)) continue;  // a symbol has its bounds already
+    Dim size = size_of({.expression = text});
+    if (range.min) require({Relation::Kind::less_equal, *range.min, size}, what);
+    if (range.max) require({Relation::Kind::less_equal, size, *range.max}, what);
+  }
+  auto size_of_input = [&](std::string_view name, int64_t axis) {
+    Dims dims = declared_type(std::string(name)).shape.dims;
+    return dims[static_cast<size_t>(axis)];
+  };
+  for (const std::string& guard : exported_.guards) require(parse_relation(guard, size_of_input), what);
+}
+
+// ---- Nodes ----
+
+void Importer::nodes(const Graph& graph) {
+  for (const Node& each : graph.nodes) {
+    try {
+      node(each);
+    } catch (const Error& error) {
+      if (!options_.faults || scope_->graph != &exported_.graph) throw;
+      options_.faults->push_back({each.index, error.info().what});
+      for (const Argument& output : each.outputs)
+        for (const Item& item : output.items) scope_->names[item.text].has_failed = true;
+    }
+  }
+}
+
+void Importer::node(const Node& node) {
+  SourceScope source(*scope_->module, describe(node));
+  try {
+    translate_node(node);
+  } catch (const Error& error) {
+    ErrorInfo info = error.info();
+    if (info.where.empty()) info.where = describe(node);
+    std::string line = user_line(node.stack_trace);
+    if (!line.empty() && info.why.find(line) == info.why.npos)
+      info.why += cat(info.why.empty() ? "" : "\n   ", "at ", line);
+    throw Error(std::move(info));
+  }
+}
+
+void Importer::translate_node(const Node& node) {
+  Call c(*this, *scope_->module, node);
+  bool is_in_place = !find_operator(node.target) && functional_name(node.target);
+  if (is_in_place) return mutate(c);
+  Entry* base = viewed(c);
+  bind_outputs(c, translate(c), base);
+}
+
+Values Importer::translate(Call& c) {
+  const Operator* op = operator_of(c.node());
+  if (!op)
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E120",
+                 .what = cat("op ", printable(c.node().target), " is unknown to Weft")});
+  GuardCollector guards(c.module());
+  Values values = op->translate(c);
+  c.check_arguments();
+  return values;
+}
+
+/// What a result of the node shares memory with; null: nothing.
+Entry* Importer::viewed(const Call& c) {
+  if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
+  const Argument& self = c.node().inputs[0].value;
+  return self.kind == Argument::Kind::tensor && !self.is_list ? &entry_of(c, self.items[0].text) : nullptr;
+}
+
+void Importer::check_type(const Call& c, const std::string& name, Value value) const {
+  auto meta = scope_->graph->tensors.find(name);
+  if (meta == scope_->graph->tensors.end()) return;
+  const TensorMeta& said = meta->second;
+  bool fits = said.dtype == value.dtype() && std::ssize(said.sizes) == value.rank();
+  for (size_t a = 0; fits && a < said.sizes.size(); ++a)
+    fits = !said.sizes[a].number || !known_different(value.dims()[a], *said.sizes[a].number);
+  if (fits) return;
+  std::vector<std::string> sizes;
+  for (const Size& size : said.sizes) sizes.push_back(size.number ? cat(*size.number) : size.expression);
+  c.fail("E151", cat("gives ", value.shape(), ", and the program says ", said.dtype, sizes));
+}
+
+void Importer::bind_output(const Item& item, Binding binding, Entry* base, const Node& node, size_t result) {
+  Entry& entry = scope_->names[item.text];
+  if (entry.binding.tensor || entry.binding.scalar)
+    throw Error({.kind = ErrorKind::model, .code = "E131", .what = cat("'", printable(item.text), "' is made twice")});
+  entry.binding = std::move(binding);
+  if (!base) return;
+  entry.base = base, entry.node = &node, entry.result = result;
+  Entry* root = base;
+  while (root->base) root = root->base;
+  entry.version = root->version;
+}
+
+void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
+  size_t tensors = 0, others = 0;
+  for (const Argument& output : c.node().outputs) {
+    for (const Item& item : output.items) {
+      if (item.kind != Item::Kind::name) continue;
+      bool is_tensor = output.kind == Argument::Kind::tensor;
+      if (is_tensor && tensors > 0 && tensors >= values.size())
+        continue;  // of the gradient; E132 when something reads it
+      if (is_tensor ? tensors >= values.size() || !values[tensors] : others >= c.given().size())
+        c.unsupported(cat("gives no output '", printable(item.text), "'"));
+      if (!is_tensor) {
+        bind_output(item, c.given()[others++], nullptr, c.node(), 0);
+        continue;
+      }
+      check_type(c, item.text, values[tensors]);
+      bind_output(item, {.tensor = values[tensors]}, base, c.node(), tensors);
+      if (base) scope_->names[item.text].may_be_copy = sharing_of(c) == Sharing::perhaps;
+      ++tensors;
+    }
+  }
+}
+
+// ---- What is written in place ----
+
+Entry& Importer::entry_of(const Call& c, const std::string& name) {
+  auto found = scope_->names.find(name);
+  if (found == scope_->names.end()) c.fail("E132", cat("reads '", printable(name), "', which nothing makes"));
+  if (found->second.has_failed) c.fail("E132", "is not judged: it reads what a node before it cannot make");
+  return found->second;
+}
+
+void Importer::refresh(const Call& c, Entry& entry) {
+  if (!entry.base) return;
+  Entry* root = entry.base;
+  while (root->base) root = root->base;
+  if (entry.version == root->version) return;
+  refresh(c, *entry.base);
+  if (entry.may_be_copy)
+    c.unsupported(
+        cat("reads what ", describe(*entry.node),
+            " made of a tensor that was written in place since, and its strides decide whether it is a view"));
+  entry.version = root->version;
+  if (!entry.node) {
+    entry.binding.tensor = entry.base->binding.tensor;
+    return;
+  }
+  Call again(*this, *scope_->module, *entry.node);
+  entry.binding.tensor = translate(again).at(entry.result);
+}
+
+const Binding& Importer::read(const Call& c, const std::string& name) {
+  Entry& entry = entry_of(c, name);
+  refresh(c, entry);
+  return entry.binding;
+}
+
+void Importer::write(const Call& c, Entry& entry, Value value) {
+  if (!entry.base) {
+    entry.binding.tensor = value;
+    ++entry.version;
+    return;
+  }
+  refresh(c, *entry.base);
+  Value whole = value;
+  if (entry.node) {
+    if (entry.may_be_copy)
+      c.unsupported(
+          cat("writes to what ", describe(*entry.node), " made, and its strides decide whether it is a view"));
+    Call view(*this, *scope_->module, *entry.node);
+    whole = written_through(view, c.expr(entry.base->binding.tensor), c.expr(value));
+  }
+  write(c, *entry.base, whole);
+  Entry* root = entry.base;
+  while (root->base) root = root->base;
+  entry.version = root->version;
+  entry.binding.tensor = value;
+}
+
+/// An operator `x_`: that of `x`, whose result is written to the first argument.
+void Importer::mutate(Call& c) {
+  const Argument& self = c.node().inputs.empty() ? Argument{} : c.node().inputs[0].value;
+  if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to what is no tensor");
+  Entry& target = entry_of(c, self.items[0].text);
+  refresh(c, target);
+  Value before = target.binding.tensor;
+  Values made = translate(c);
+  if (made.empty()) c.unsupported("gives no result to write");
+  Expr value = convert(c.expr(made[0]), before.dtype());
+  write(c, target, broadcast(value, before.dims()));
+  for (const Argument& output : c.node().outputs) {
+    if (output.kind != Argument::Kind::tensor || output.is_list) c.unsupported("gives more than what it writes");
+    bind_output(output.items[0], target.binding, &target, c.node(), 0);
+    scope_->names[output.items[0].text].node = nullptr;
+  }
+}
+
+bool Importer::is_row_major(const Call& c, std::string_view argument) const {
+  auto named = std::ranges::find(c.node().inputs, argument, &NamedArgument::name);
+  if (named == c.node().inputs.end() || named->value.items.empty()) return false;
+  auto meta = scope_->graph->tensors.find(named->value.items[0].text);
+  if (meta == scope_->graph->tensors.end()) return false;
+  std::string step = "1";
+  const TensorMeta& of = meta->second;
+  int64_t dense = 1;
+  for (size_t a = of.sizes.size(); a-- > 0;) {
+    if (of.sizes[a].number == 1) continue;
+    if (of.strides[a].number != dense) return false;
+    if (!of.sizes[a].number) return a == 0;
+    dense *= *of.sizes[a].number;
+  }
+  return true;
+}
+
+// ---- Bodies ----
+
+Values Importer::inlined(Call& c, const Graph& body, const std::vector<Binding>& inputs) {
+  if (body.inputs.size() != inputs.size())
+    c.fail("E158", cat("gives ", inputs.size(), " operands to a body of ", body.inputs.size(), " inputs"));
+  Scope inner{.module = &c.module(), .graph = &body};
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (const Item& item : body.inputs[i].items) inner.names[item.text].binding = inputs[i];
+  Scope* outer = std::exchange(scope_, &inner);
+  Values values;
+  try {
+    nodes(body);
+    for (const Argument& output : body.outputs) values.push_back(output_value(output));
+    for (const Argument& input : body.inputs)
+      for (const Item& item : input.items)
+        if (inner.names[item.text].version > 0) c.unsupported("has a body that writes to its inputs in place");
+  } catch (...) {
+    scope_ = outer;
+    throw;
+  }
+  scope_ = outer;
+  return values;
+}
+
+// ---- Results ----
+
+Value Importer::output_value(const Argument& argument) {
+  const Item& item = argument.items.at(0);
+  Module& module = *scope_->module;
+  Node end;
+  end.target = "output", end.index = std::ssize(scope_->graph->nodes);
+  Call c(*this, module, end);
+  if (item.kind != Item::Kind::name) {
+    if (item.kind == Item::Kind::text) c.unsupported("is a text");
+    bool is_number = item.kind == Item::Kind::number;
+    Operand value{.kind = is_number ? Operand::Kind::number : Operand::Kind::integer,
+                  .integer = item.integer,
+                  .number = item.number};
+    return value.as(c, is_number ? DType::f64 : item.kind == Item::Kind::flag ? DType::boolean : DType::i64);
+  }
+  const Binding& bound = read(c, item.text);
+  if (bound.tensor) return bound.tensor;
+  if (!bound.scalar) c.unsupported(cat("'", printable(item.text), "' is a truth about sizes"));
+  return bound.scalar->as(c, bound.scalar->kind == Operand::Kind::number ? DType::f64 : DType::i64);
+}
+
+std::string Importer::result_name(std::string wanted) {
+  std::string name = wanted;
+  for (int64_t i = 1; !result_names_.insert(name).second; ++i) name = cat(wanted, "_", i);
+  return name;
+}
+
+std::vector<Result> Importer::results() {
+  std::vector<Result> results;
+  for (const Value& parameter : program_->main().parameters())
+    result_names_.insert(parameter.def->as<Parameter>()->parameter);
+  auto add = [&](const Argument& argument, std::string name) {
+    if (argument.is_none()) return;
+    try {
+      results.push_back({result_name(std::move(name)), output_value(argument)});
+    } catch (const Error&) {
+      if (!options_.faults) throw;
+    }
+  };
+  std::set<std::string> returned;
+  for (const Output& output : exported_.outputs) {
+    if (!output.mutated.empty()) {
+      auto same = [&](const auto& input) { return input.second == output.mutated; };
+      auto input = std::ranges::find_if(state_names_, same);
+      if (input != state_names_.end()) returned.insert(input->first), changed_.insert(output.mutated);
+    }
+    std::string text = output.value.items.empty() ? "output" : output.value.items[0].text;
+    add(output.value, !output.mutated.empty() ? output.mutated + ".next" : text.empty() ? "output" : text);
+  }
+  for (const Input& input : exported_.inputs) {
+    auto entry = scope_->names.find(input.name);
+    if (entry == scope_->names.end() || entry->second.version == 0 || returned.contains(input.name)) continue;
+    const std::string& name = state_names_[input.name];
+    changed_.insert(name);
+    add({.kind = Argument::Kind::tensor, .items = {{.kind = Item::Kind::name, .text = input.name}}}, name + ".next");
+  }
+  return results;
+}
+
+Type declared_type(const ExportedProgram& exported, const std::string& input) {
+  ImportOptions plain;
+  return Importer(exported, plain, {}).declared_type(input);
+}
+
+std::unique_ptr<Program> import_exported(const ExportedProgram& exported, const ImportOptions& options) {
+  Importer first(exported, options, {});
+  auto program = first.run();
+  auto is_weight = [&](const std::string& name) { return exported.weights.contains(name); };
+  if (std::ranges::none_of(first.changed(), is_weight)) return program;
+  if (options.faults) options.faults->clear();
+  return Importer(exported, options, first.changed()).run();
+}
+
+}  // namespace weft::torch

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <deque>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "frontends/torch/call.h"
+#include "frontends/torch/import.h"
+
+namespace weft::torch {
+
+/// A name of the graph. Tensors that share memory form a tree: a view names what it shows, and the root counts how
+/// often any of them was written. A view that is read after a write is computed again; a write to a view goes through
+/// to its root.
+struct Entry {
+  Binding binding = {};
+  Entry* base = nullptr;       ///< of a view
+  const Node* node = nullptr;  ///< of a view: what makes it of the base; null: it is the base
+  size_t result = 0;           ///< which result of the node
+  int64_t version = 0;         ///< of a root: writes so far; of a view: those that it has seen
+  bool may_be_copy = false;    ///< torch decides by strides that are not known here
+  bool has_failed = false;
+};
+
+/// The names of one graph.
+struct Scope {
+  Module* module = nullptr;
+  const Graph* graph = nullptr;
+  std::unordered_map<std::string, Entry> names = {};
+};
+
+class Importer {
+ public:
+  Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
+  std::unique_ptr<Program> run();
+  Type declared_type(const std::string& input);
+  /// Buffers that the program changes, of which some were taken for constants.
+  const std::set<std::string>& changed() const { return changed_; }
+
+  /// What `name` stands for now; E132 when nothing makes it.
+  const Binding& read(const Call& c, const std::string& name);
+  /// Translates the body of a higher-order operator, whose inputs are these, into the module that it stands in; gives
+  /// its outputs.
+  Values inlined(Call& c, const Graph& body, const std::vector<Binding>& inputs);
+  /// Sizes for which the relation does not hold are refused, now or by the run.
+  void require(const Relation& relation, std::string_view what);
+  /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
+  bool is_row_major(const Call& c, std::string_view argument) const;
+
+ private:
+  Dim size_of(const Size& size);
+  Type type_of(const TensorMeta& meta);
+  void check_operators(const Graph& graph);
+  void bind_inputs();
+  void check_constant(const Input& input, const std::string& name, const Tensor& value);
+  void bind_input(const Input& input, const Argument& argument);
+  void add_guards();
+  void nodes(const Graph& graph);
+  void node(const Node& node);
+  void translate_node(const Node& node);
+  Values translate(Call& c);
+  void bind_outputs(Call& c, const Values& values, Entry* base);
+  void bind_output(const Item& item, Binding binding, Entry* base, const Node& node, size_t result);
+  void check_type(const Call& c, const std::string& name, Value value) const;
+  void write(const Call& c, Entry& entry, Value value);
+  void mutate(Call& c);
+  Entry& entry_of(const Call& c, const std::string& name);
+  void refresh(const Call& c, Entry& entry);
+  Entry* viewed(const Call& c);
+  std::vector<Result> results();
+  Value output_value(const Argument& argument);
+  std::string result_name(std::string wanted);
+
+  const ExportedProgram& exported_;
+  const ImportOptions& options_;
+  std::set<std::string> states_, changed_;
+  std::unique_ptr<Program> program_;
+  Scope* scope_ = nullptr;
+  std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
+  std::set<std::string> result_names_;
+};
+
+/// The function for an overload; null when there is none.
+const Operator* find_operator(std::string_view name);
+
+/// How a result of a node shares memory with its first argument.
+enum class Sharing : uint8_t { none, view, perhaps };
+Sharing sharing_of(const Call& c);
+/// The base with `value` written to the part of it that the view shows; E122 where that is not known.
+Expr written_through(Call& view, Expr base, Expr value);
+
+}  // namespace weft::torch

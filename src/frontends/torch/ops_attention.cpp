@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, whole as the model has it.
+#include "frontends/common/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "frontends/torch/call.h"
+#include "ops/dot.h"
+
+namespace weft::torch {
+namespace {
+
+using frontend::Heads;
+
+/// [..., heads, tokens, size] as four axes: those in front of the heads become one.
+Expr four_axes(const frontend::Builder& c, Expr x) {
+  if (x.rank() < 3) {
+    if (x.rank() < 2) c.fail("E140", cat("needs [..., tokens, size], has ", x.value.shape()));
+    return with_rank(x, 4);
+  }
+  Dims dims = x.dims();
+  Dim batch = 1;
+  for (size_t a = 0; a + 3 < dims.size(); ++a) batch = batch * dims[a];
+  return reshape(x, {batch, dims[dims.size() - 3], dims[dims.size() - 2], dims.back()});
+}
+
+/// The mask as four axes that broadcast to the scores; all axes of q in front of its tokens are spelt out where there
+/// are more than two.
+Expr mask_of(Expr mask, Expr q) {
+  if (mask.rank() < 2) mask = with_rank(mask, 2);
+  if (mask.rank() <= 4 && q.rank() <= 4) return with_rank(mask, 4);
+  Dims dims(q.dims().begin(), q.dims().end() - 2);
+  dims.insert(dims.end(), mask.dims().end() - 2, mask.dims().end());
+  return four_axes(*mask.at, broadcast(mask, dims));
+}
+
+Expr attended(Call& c, bool causal, double scale) {
+  Expr query = c.tensor("query"), key = c.tensor("key"), value = c.tensor("value");
+  Heads heads{four_axes(c, query), four_axes(c, key), four_axes(c, value)};
+  if (scale == 0) scale = frontend::default_scale(heads.q);
+  bool shares_heads = c.flag("enable_gqa") || known_equal(heads.k.dims()[1], 1);
+  if (!shares_heads) c.require_same(heads.q.dims()[1], heads.k.dims()[1], "heads of query and key");
+  Values in = {heads.q, heads.k, heads.v};
+  if (auto mask = c.optional("attn_mask")) {
+    Expr four = mask_of(*mask, query);
+    in.push_back(four.dtype() == DType::boolean ? four : convert(four, query.dtype()));
+  }
+  Expr y = c.make(Attention{.scale = scale, .causal = causal}, in);
+  Dims dims = query.dims();
+  dims.back() = value.dims().back();
+  return reshape(y, dims);
+}
+
+double scale_of(Call& c) {
+  if (!c.has("scale")) return 0;
+  double scale = c.number("scale");
+  if (!std::isfinite(scale) || scale == 0) c.fail("E155", cat("scale must be finite and not 0, is ", scale));
+  return scale;
+}
+
+Values attention(Call& c) {
+  c.require_default("dropout_p", c.number("dropout_p", 0) == 0);
+  return {attended(c, c.flag("is_causal"), scale_of(c))};
+}
+
+/// Forms that torch chooses for a device; the second result is for the gradient only.
+Values flash_attention(Call& c) {
+  c.ignore({"return_debug_mask", "compute_log_sumexp"});
+  return attention(c);
+}
+
+constexpr Operator rows[] = {
+    {"aten.scaled_dot_product_attention.default", attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", flash_attention},
+};
+
+}  // namespace
+
+std::span<const Operator> attention_operators() { return rows; }
+
+}  // namespace weft::torch

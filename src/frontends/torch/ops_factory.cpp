@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that make tensors of numbers and sizes.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "frontends/torch/promote.h"
+#include "ops/indexed.h"
+
+namespace weft::torch {
+namespace {
+
+Values one(Value value) { return {value}; }
+
+/// Where and how a tensor lies changes nothing of its numbers.
+void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
+
+/// The type that is asked for, else that of `self`, else torch's default.
+DType type_of(Call& c) {
+  ignore_places(c);
+  bool is_like = c.has("self");
+  return c.element("dtype").value_or(is_like ? c.tensor("self").dtype() : DType::f32);
+}
+
+Dims dims_of(Call& c) { return c.has("size") || !c.has("self") ? c.sizes("size") : c.tensor("self").dims(); }
+
+/// `new_zeros(self, [])` is without axes: its empty size counts.
+Dims dims_of_new(Call& c) { return c.node().target.starts_with("aten.new_") ? c.sizes("size") : dims_of(c); }
+
+Values filled(Call& c, double value) {
+  DType type = type_of(c);
+  return one(frontend::full(c, type, dims_of_new(c), value));
+}
+
+Values full_of(Call& c) {
+  Operand value = c.operand("fill_value");
+  bool is_like = c.has("self");
+  std::array operands{value};
+  ignore_places(c);
+  DType type = c.element("dtype").value_or(is_like ? c.tensor("self").dtype() : result_type(c, operands));
+  return one(broadcast(value.as(c, type), dims_of_new(c)));
+}
+
+Values scalar_tensor_of(Call& c) {
+  ignore_places(c);
+  return one(c.operand("s").as(c, c.element("dtype").value_or(DType::f32)));
+}
+
+Operand whole(int64_t value) { return {.kind = Operand::Kind::integer, .integer = value}; }
+
+/// start, start + step, ...: whole numbers stay sizes; others are counted in f64, as torch does.
+Values arange(Call& c) {
+  Operand start = c.has("start") ? c.operand("start") : whole(0), end = c.operand("end");
+  Operand step = c.has("step") ? c.operand("step") : whole(1);
+  std::array operands{start, end, step};
+  ignore_places(c);
+  DType type = c.element("dtype").value_or(result_type(c, operands));
+  bool is_whole =
+      std::ranges::all_of(operands, [](const Operand& o) { return o.kind == Operand::Kind::integer && !o.tensor; });
+  if (is_whole) {
+    auto by = step.integer.constant();
+    if (!by || *by == 0) c.fail("E156", cat("has a step of ", step.integer));
+    Dim length = *by > 0 ? end.integer - start.integer : start.integer - end.integer;
+    Dim count = ceildiv(length.lower_bound() >= 0 ? length : max(length, 0), std::abs(*by));
+    Expr numbers = iota(c, count);
+    if (*by != 1) numbers = numbers * static_cast<double>(*by);
+    if (!known_equal(start.integer, 0)) numbers = numbers + frontend::scalar(c, start.integer);
+    return one(convert(numbers, type));
+  }
+  if (!start.is_constant() || !end.is_constant() || !step.is_constant())
+    c.unsupported("needs fixed numbers where they are no integers");
+  double count = std::ceil((end.value() - start.value()) / step.value());
+  constexpr double most = 1e9;
+  if (!(count >= 0 && count < most))
+    c.fail("E156", cat("goes from ", start.value(), " to ", end.value(), " in steps of ", step.value()));
+  Expr numbers = iota(c, static_cast<int64_t>(count), DType::f64) * step.value() + start.value();
+  return one(convert(numbers, type));
+}
+
+/// torch counts the second half from the end.
+Values linspace(Call& c) {
+  ignore_places(c);
+  DType type = c.element("dtype").value_or(DType::f32);
+  int64_t steps = c.integer("steps");
+  double start = c.number("start"), end = c.number("end");
+  if (!is_float(type)) c.unsupported(cat("of ", type, " is not supported"));
+  if (steps < 0) c.fail("E145", cat("has ", steps, " steps"));
+  if (steps == 1) return one(frontend::full(c, type, {1}, start));
+  double step = (end - start) / static_cast<double>(steps - 1);
+  Expr i = iota(c, steps, DType::f64);
+  Expr back = (static_cast<double>(steps - 1) - i) * step;
+  return one(convert(select(i < static_cast<double>(steps / 2), i * step + start, end - back), type));
+}
+
+Values eye(Call& c) {
+  DType type = type_of(c);
+  Dim rows = c.size("n"), columns = c.size("m", rows);
+  Expr row = reshape(iota(c, rows), {rows, 1}), column = reshape(iota(c, columns), {1, columns});
+  return one(convert(equal(row, column), type));
+}
+
+constexpr Operator rows[] = {
+    {"aten.zeros.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.ones.default", [](Call& c) { return filled(c, 1); }},
+    {"aten.zeros_like.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.ones_like.default", [](Call& c) { return filled(c, 1); }},
+    {"aten.new_zeros.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.new_ones.default", [](Call& c) { return filled(c, 1); }},
+    // What an empty tensor holds may be anything.
+    {"aten.empty.memory_format", [](Call& c) { return filled(c, 0); }},
+    {"aten.empty_like.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.new_empty.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.full.default", full_of},
+    {"aten.full_like.default", full_of},
+    {"aten.new_full.default", full_of},
+    {"aten.scalar_tensor.default", scalar_tensor_of},
+    {"aten.arange.default", arange},
+    {"aten.arange.start", arange},
+    {"aten.arange.start_step", arange},
+    {"aten.linspace.default", linspace},
+    {"aten.eye.default", eye},
+    {"aten.eye.m", eye},
+};
+
+}  // namespace
+
+std::span<const Operator> factory_operators() { return rows; }
+
+}  // namespace weft::torch

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums, extremes, running sums and orders.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frontends/common/norms.h"
+#include "frontends/torch/promote.h"
+#include "ops/reduce.h"
+
+namespace weft::torch {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Values one(Value value) { return {value}; }
+
+/// Sums of integers and bools are of i64.
+DType sum_type(Call& c, DType type) {
+  return c.element("dtype").value_or(is_float(type) || is_complex(type) ? type : DType::i64);
+}
+
+Values reduced(Call& c, ReduceFn fn, Expr x) {
+  return one(reduce(fn, x, c.axes_of("dim", x.rank()), c.flag("keepdim")));
+}
+
+Values sum(Call& c) {
+  Expr x = c.tensor("self");
+  return reduced(c, ReduceFn::sum, convert(x, sum_type(c, x.dtype())));
+}
+Values product_of(Call& c) {
+  Expr x = c.tensor("self");
+  return reduced(c, ReduceFn::product, convert(x, sum_type(c, x.dtype())));
+}
+Values mean(Call& c) {
+  Expr x = c.tensor("self");
+  DType type = c.element("dtype").value_or(x.dtype());
+  if (!is_float(type)) c.fail("E141", cat("takes floats, has ", type));
+  return reduced(c, ReduceFn::mean, convert(x, type));
+}
+
+/// The greatest or least; of bools as of bytes.
+Expr extreme(Call& c, Expr x, ReduceFn fn, const std::vector<int64_t>& axes, bool keep) {
+  for (int64_t axis : axes) {
+    GuardCollector guards(c.module());
+    require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat(c.name(), ": elements to choose from"));
+  }
+  if (x.dtype() != DType::boolean) return reduce(fn, x, axes, keep);
+  return convert(reduce(fn, convert(x, DType::u8), axes, keep), DType::boolean);
+}
+
+Values extreme_over(Call& c, ReduceFn fn) {
+  Expr x = c.tensor("self");
+  return one(extreme(c, x, fn, c.axes_of("dim", x.rank()), c.flag("keepdim")));
+}
+
+/// Where the first of the greatest or least stands along one axis.
+Expr place_of(Call& c, Expr x, bool largest, int64_t axis, bool keep) {
+  if (x.rank() == 0) return frontend::full(c, DType::i64, {}, 0);
+  if (x.dtype() == DType::boolean) x = convert(x, DType::u8);
+  return c.make(ArgReduce{.largest = largest, .axis = axis, .keep = keep}, {x});
+}
+
+Values arg_extreme(Call& c, bool largest) {
+  Expr x = c.tensor("self");
+  bool keep = c.flag("keepdim");
+  if (c.has("dim")) return one(place_of(c, x, largest, c.axis_of("dim", x.rank()), keep));
+  Expr place = place_of(c, reshape(x, {x.value.shape().elements()}), largest, 0, false);
+  return one(keep ? reshape(place, Dims(x.dims().size(), 1)) : place);
+}
+
+Values extreme_with_place(Call& c, bool largest) {
+  Expr x = c.tensor("self");
+  int64_t axis = c.axis_of("dim", x.rank());
+  bool keep = c.flag("keepdim");
+  std::vector<int64_t> axes;
+  if (x.rank() > 0) axes = {axis};
+  return {extreme(c, x, largest ? ReduceFn::max : ReduceFn::min, axes, keep), place_of(c, x, largest, axis, keep)};
+}
+
+Values both_extremes(Call& c) {
+  Expr x = c.tensor("self");
+  auto axes = c.axes_of("dim", x.rank());
+  bool keep = c.flag("keepdim");
+  return {extreme(c, x, ReduceFn::min, axes, keep), extreme(c, x, ReduceFn::max, axes, keep)};
+}
+
+/// Whether any or all elements are other than 0. Of bytes torch gives bytes.
+Values truth(Call& c, ReduceFn fn) {
+  Expr x = c.tensor("self");
+  DType type = x.dtype() == DType::u8 ? DType::u8 : DType::boolean;
+  Expr bits = convert(convert(x, DType::boolean), DType::u8);
+  return one(convert(reduce(fn, bits, c.axes_of("dim", x.rank()), c.flag("keepdim")), type));
+}
+
+Values count_nonzero(Call& c) {
+  Expr x = convert(convert(c.tensor("self"), DType::boolean), DType::i64);
+  return one(reduce(ReduceFn::sum, x, c.axes_of("dim", x.rank()), false));
+}
+
+Dim count_of(Expr x, const std::vector<int64_t>& axes) {
+  Dim count = 1;
+  for (int64_t a : axes) count = count * x.dims()[static_cast<size_t>(a)];
+  return count;
+}
+
+/// Variance (divided by the count less `correction`) and mean, in f32 or wider.
+std::pair<Expr, Expr> spread(Call& c) {
+  Expr x = c.tensor("self");
+  DType type = x.dtype(), wide = bits(type) < 32 ? DType::f32 : type;
+  if (!is_float(type)) c.fail("E141", cat("takes floats, has ", type));
+  auto axes = c.axes_of("dim", x.rank());
+  double correction = c.has("correction") ? c.number("correction") : c.flag("unbiased", true) ? 1 : 0;
+  bool keep = c.flag("keepdim");
+  x = convert(x, wide);
+  Expr mean = reduce(ReduceFn::mean, x, axes, true), apart = x - mean;
+  Expr left = max(frontend::scalar(c, count_of(x, axes), wide) - correction, 0);
+  Expr variance = reduce(ReduceFn::sum, apart * apart, axes, keep) / left;
+  return {convert(variance, type), convert(reduce(ReduceFn::mean, x, axes, keep), type)};
+}
+Values variance(Call& c) { return one(spread(c).first); }
+Values deviation(Call& c) { return one(sqrt(spread(c).first)); }
+Values variance_and_mean(Call& c) {
+  auto [variance, mean] = spread(c);
+  return {variance, mean};
+}
+Values deviation_and_mean(Call& c) {
+  auto [variance, mean] = spread(c);
+  return {sqrt(variance), mean};
+}
+
+Values log_sum_exp(Call& c) {
+  Expr x = c.tensor("self");
+  x = convert(x, float_of(x.dtype()));
+  auto axes = c.axes_of("dim", x.rank());
+  bool keep = c.flag("keepdim");
+  Expr most = reduce(ReduceFn::max, x, axes, true);
+  most = select(equal(abs(most), infinity), 0, most);
+  Expr logs = log(reduce(ReduceFn::sum, exp(x - most), axes, true)) + most;
+  Dims dims = reduce(ReduceFn::sum, x, axes, keep).dims();
+  return one(reshape(logs, dims));
+}
+
+/// The norm of order `p` over axes.
+Expr norm_of(Expr x, double p, const std::vector<int64_t>& axes, bool keep) {
+  auto sum = [&](Expr of) { return reduce(ReduceFn::sum, of, axes, keep); };
+  if (p == infinity) return reduce(ReduceFn::max, abs(x), axes, keep);
+  if (p == -infinity) return reduce(ReduceFn::min, abs(x), axes, keep);
+  if (p == 0) return sum(select(equal(x, 0), 0, frontend::like(x, 1)));
+  if (p == 1) return sum(abs(x));
+  if (p == 2) return sqrt(sum(x * x));
+  return frontend::pow(sum(frontend::pow(abs(x), p)), 1 / p);
+}
+
+Values vector_norm(Call& c, std::string_view order) {
+  Expr x = c.tensor("self");
+  DType type = c.element("dtype").value_or(x.dtype()), wide = bits(type) < 32 ? DType::f32 : type;
+  if (!is_float(type)) c.fail("E141", cat("takes floats, has ", type));
+  double p = c.number(order, 2);
+  auto axes = c.axes_of("dim", x.rank());
+  if (std::isinf(p))
+    for (int64_t axis : axes) {
+      GuardCollector guards(c.module());
+      require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat(c.name(), ": elements to choose from"));
+    }
+  return one(convert(norm_of(convert(convert(x, type), wide), p, axes, c.flag("keepdim")), type));
+}
+
+Values running(Call& c, ReduceFn fn) {
+  Expr x = c.tensor("self");
+  x = convert(x, sum_type(c, x.dtype()));
+  int64_t axis = c.axis_of("dim", x.rank());
+  return one(x.rank() == 0 ? x : c.make(Scan{.fn = fn, .axis = axis}, {x}));
+}
+
+// ---- Orders ----
+
+/// x along an axis in order, and where its elements stood. Bools are ordered as bytes.
+Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
+  if (x.rank() == 0) return {x, frontend::full(c, DType::i64, {}, 0)};
+  DType type = x.dtype();
+  Expr of = type == DType::boolean ? convert(x, DType::u8) : x;
+  Values results = c.emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {of});
+  return {convert(c.expr(results[0]), type), results[1]};
+}
+
+Values top_k(Call& c) {
+  Expr x = c.tensor("self");
+  c.ignore({"sorted"});  // in order is one of the orders that may be
+  return ordered(c, x, c.size("k"), c.axis_of("dim", x.rank(), -1), c.flag("largest", true));
+}
+
+Values sort(Call& c) {
+  Expr x = c.tensor("self");
+  c.ignore({"stable"});
+  int64_t axis = c.axis_of("dim", x.rank(), -1);
+  Dim size = x.rank() == 0 ? Dim(1) : x.dims()[static_cast<size_t>(axis)];
+  return ordered(c, x, size, axis, c.flag("descending"));
+}
+Values arg_sort(Call& c) { return one(sort(c)[1]); }
+
+constexpr Operator rows[] = {
+    {"aten.sum.default", sum},
+    {"aten.sum.dim_IntList", sum},
+    {"aten.prod.default", product_of},
+    {"aten.prod.dim_int", product_of},
+    {"aten.mean.default", mean},
+    {"aten.mean.dim", mean},
+    {"aten.amax.default", [](Call& c) { return extreme_over(c, ReduceFn::max); }},
+    {"aten.amin.default", [](Call& c) { return extreme_over(c, ReduceFn::min); }},
+    {"aten.max.default", [](Call& c) { return extreme_over(c, ReduceFn::max); }},
+    {"aten.min.default", [](Call& c) { return extreme_over(c, ReduceFn::min); }},
+    {"aten.max.dim", [](Call& c) { return extreme_with_place(c, true); }},
+    {"aten.min.dim", [](Call& c) { return extreme_with_place(c, false); }},
+    {"aten.aminmax.default", both_extremes},
+    {"aten.argmax.default", [](Call& c) { return arg_extreme(c, true); }},
+    {"aten.argmin.default", [](Call& c) { return arg_extreme(c, false); }},
+    {"aten.any.default", [](Call& c) { return truth(c, ReduceFn::max); }},
+    {"aten.any.dim", [](Call& c) { return truth(c, ReduceFn::max); }},
+    {"aten.any.dims", [](Call& c) { return truth(c, ReduceFn::max); }},
+    {"aten.all.default", [](Call& c) { return truth(c, ReduceFn::min); }},
+    {"aten.all.dim", [](Call& c) { return truth(c, ReduceFn::min); }},
+    {"aten.all.dims", [](Call& c) { return truth(c, ReduceFn::min); }},
+    {"aten.count_nonzero.default", count_nonzero},
+    {"aten.count_nonzero.dim_IntList", count_nonzero},
+    {"aten.var.default", variance},
+    {"aten.var.dim", variance},
+    {"aten.var.correction", variance},
+    {"aten.std.default", deviation},
+    {"aten.std.dim", deviation},
+    {"aten.std.correction", deviation},
+    {"aten.var_mean.default", variance_and_mean},
+    {"aten.var_mean.dim", variance_and_mean},
+    {"aten.var_mean.correction", variance_and_mean},
+    {"aten.std_mean.default", deviation_and_mean},
+    {"aten.std_mean.dim", deviation_and_mean},
+    {"aten.std_mean.correction", deviation_and_mean},
+    {"aten.logsumexp.default", log_sum_exp},
+    {"aten.linalg_vector_norm.default", [](Call& c) { return vector_norm(c, "ord"); }},
+    {"aten.norm.Scalar", [](Call& c) { return vector_norm(c, "p"); }},
+    {"aten.norm.ScalarOpt_dim", [](Call& c) { return vector_norm(c, "p"); }},
+    {"aten.norm.ScalarOpt_dim_dtype", [](Call& c) { return vector_norm(c, "p"); }},
+    {"aten.cumsum.default", [](Call& c) { return running(c, ReduceFn::sum); }},
+    {"aten.cumprod.default", [](Call& c) { return running(c, ReduceFn::product); }},
+    {"aten.topk.default", top_k},
+    {"aten.sort.default", sort},
+    {"aten.sort.stable", sort},
+    {"aten.argsort.default", arg_sort},
+    {"aten.argsort.stable", arg_sort},
+};
+
+}  // namespace
+
+std::span<const Operator> reduction_operators() { return rows; }
+
+}  // namespace weft::torch

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's arithmetic on sizes, and what the program asserts of them.
+#include <algorithm>
+
+#include "frontends/torch/importer.h"
+#include "frontends/torch/promote.h"
+#include "ops/build.h"
+
+namespace weft::torch {
+namespace {
+
+Values size_of(Call& c) {
+  Expr x = c.tensor("self");
+  c.give({.scalar = Operand{.kind = Operand::Kind::integer,
+                            .integer = x.dims()[static_cast<size_t>(c.axis_of("dim", x.rank()))]}});
+  return {};
+}
+
+Values count_of(Call& c) {
+  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = c.tensor("self").value.shape().elements()}});
+  return {};
+}
+
+/// Operand number i, whatever its name: Python's operators have none.
+std::string_view named(Call& c, size_t i) {
+  if (i >= c.node().inputs.size()) c.fail("E140", cat("has ", c.node().inputs.size(), " operands"));
+  return c.node().inputs[i].name;
+}
+
+template <class F>
+Values on_sizes(Call& c, F f) {
+  Dim a = c.size(named(c, 0)), b = c.size(named(c, 1));
+  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = f(a, b)}});
+  return {};
+}
+
+bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
+
+/// Sizes stay sizes; with a float among them the number is known only if both are.
+template <class F, class G>
+Values arithmetic(Call& c, F on_dims, G on_numbers) {
+  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
+  if (is_whole(a) && is_whole(b)) return on_sizes(c, on_dims);
+  Operand result{.kind = Operand::Kind::number};
+  if (a.is_constant() && b.is_constant()) result.number = on_numbers(a.value(), b.value());
+  else c.unsupported("of a size that only the run tells and a float is not supported");
+  c.give({.scalar = result});
+  return {};
+}
+
+Values negated(Call& c) {
+  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = Dim(0) - c.size(named(c, 0))}});
+  return {};
+}
+
+Values quotient(Call& c) {
+  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
+  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes that only the run tells is not supported");
+  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value() / b.value()}});
+  return {};
+}
+
+Values as_float(Call& c) {
+  Operand a = c.operand(named(c, 0));
+  if (!a.is_constant()) c.unsupported("of a size that only the run tells is not supported");
+  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value()}});
+  return {};
+}
+
+/// a <= b + offset (a < b is a <= b - 1), a == b or a != b.
+template <Relation::Kind kind, bool swap = false, int offset = 0>
+Values relation(Call& c) {
+  Dim a = c.size(named(c, 0)), b = c.size(named(c, 1));
+  if (swap) std::swap(a, b);
+  c.give({.relation = Relation{kind, a, b + Dim(offset)}});
+  return {};
+}
+
+Values require_relation(Call& c) {
+  c.ignore({"assert_msg", "msg"});
+  const Binding* bound = c.binding(named(c, 0));
+  if (!bound) return {};  // a plain True
+  if (!bound->relation) c.unsupported("of what is no relation of sizes is not supported");
+  c.importer().require(*bound->relation, "what the model asserts of its sizes");
+  return {};
+}
+
+/// Bounds of a size.
+Values require_range(Call& c) {
+  Dim size = c.size(named(c, 0));
+  GuardCollector guards(c.module());
+  if (c.has("min")) require_less_equal(c.size("min"), size, "what the model asserts of its sizes");
+  if (c.has("max") && !known_equal(c.size("max"), INT64_MAX))
+    require_less_equal(size, c.size("max"), "what the model asserts of its sizes");
+  return {};
+}
+
+Values check_metadata(Call& c) {
+  Expr x = c.tensor(named(c, 0));
+  c.ignore({"device", "layout", "stride"});
+  if (auto type = c.element("dtype"); type && *type != x.dtype())
+    c.fail("E141", cat("says ", *type, ", the tensor is ", x.value.shape()));
+  Dims sizes = c.sizes("size");
+  for (size_t a = 0; a < sizes.size() && a < x.dims().size(); ++a)
+    c.require_same(sizes[a], x.dims()[a], "sizes that the model asserts");
+  return {};
+}
+
+Values item(Call& c) {
+  Expr x = c.tensor("self");
+  x = reshape(x, {});
+  if (is_float(x.dtype())) {
+    c.give({.scalar = Operand{.kind = Operand::Kind::number, .tensor = x}});
+    return {};
+  }
+  Dim size = sizes_in(c.module(), convert(x, DType::i64), INT64_MIN)[0];
+  c.give({.scalar = Operand{.kind = x.dtype() == DType::boolean ? Operand::Kind::flag : Operand::Kind::integer,
+                            .integer = size}});
+  return {};
+}
+
+/// The body runs as it stands here: regions that torch wraps for the gradient or for compilation.
+Values wrapped(Call& c) {
+  const NamedArgument* body = nullptr;
+  std::vector<Binding> inputs;
+  for (const NamedArgument& argument : c.node().inputs) {
+    c.ignore({argument.name});
+    if (argument.value.graph) body = &argument;
+    else if (body && argument.value.kind == Argument::Kind::tensor)
+      for (const Item& each : argument.value.items) inputs.push_back(c.importer().read(c, each.text));
+    else if (body && argument.value.kind != Argument::Kind::text)
+      c.unsupported("with operands that are no tensors is not supported");
+  }
+  if (!body) c.fail("E158", "has no body");
+  return c.importer().inlined(c, *body->value.graph, inputs);
+}
+
+constexpr auto add = [](auto a, auto b) { return a + b; };
+constexpr auto sub = [](auto a, auto b) { return a - b; };
+constexpr auto mul = [](auto a, auto b) { return a * b; };
+
+constexpr Operator rows[] = {
+    {"aten.sym_size.int", size_of},
+    {"aten.sym_numel.default", count_of},
+    {"_operator.add", [](Call& c) { return arithmetic(c, add, add); }},
+    {"_operator.sub", [](Call& c) { return arithmetic(c, sub, sub); }},
+    {"_operator.mul", [](Call& c) { return arithmetic(c, mul, mul); }},
+    {"_operator.floordiv",
+     [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return floordiv(a, b); }); }},
+    {"_operator.mod", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return mod(a, b); }); }},
+    {"_operator.neg", negated},
+    {"_operator.truediv", quotient},
+    {"_operator.le", relation<Relation::Kind::less_equal>},
+    {"_operator.lt", relation<Relation::Kind::less_equal, false, -1>},
+    {"_operator.ge", relation<Relation::Kind::less_equal, true>},
+    {"_operator.gt", relation<Relation::Kind::less_equal, true, -1>},
+    {"_operator.eq", relation<Relation::Kind::equal>},
+    {"_operator.ne", relation<Relation::Kind::different>},
+    {"sym_max", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return max(a, b); }); }},
+    {"sym_min", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return min(a, b); }); }},
+    {"torch.sym_max", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return max(a, b); }); }},
+    {"torch.sym_min", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return min(a, b); }); }},
+    {"torch.sym_float", as_float},
+    {"aten._assert_scalar.default", require_relation},
+    {"aten.sym_constrain_range_for_size.default", require_range},
+    {"aten.sym_constrain_range.default", require_range},
+    {"aten._assert_tensor_metadata.default", check_metadata},
+    {"aten.item.default", item},
+    {"aten._local_scalar_dense.default", item},
+    {"higher_order.wrap_with_set_grad_enabled", wrapped},
+};
+
+}  // namespace
+
+std::span<const Operator> scalar_operators() { return rows; }
+
+}  // namespace weft::torch

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string_view>
+
+#include "base/dim.h"
+
+namespace weft::torch {
+
+/// A size in sympy's notation: "Add(Symbol('s77', integer=True), Integer(1))", or as Python writes it: "2*s77 + 1".
+/// `symbol_of` gives the symbols. Throws E190 with the place in the text.
+Dim parse_size(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
+
+/// What must hold of sizes.
+struct Relation {
+  enum class Kind : uint8_t { equal, different, less_equal };
+  Kind kind = Kind::equal;
+  Dim a, b;
+};
+/// A comparison as Python writes it, where inputs have names by the path to them: "L['x'].size()[0] % 8 == 0",
+/// "L['ids'][0].size()[1] <= 64" of input ids_0. Throws E190 for other expressions.
+Relation parse_relation(std::string_view text, const std::function<Dim(std::string_view input, int64_t axis)>& size_of);
+
+}  // namespace weft::torch

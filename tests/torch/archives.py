@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small models of many operators, as archives of torch.export."""
+
+import io
+
+import torch
+from torch import nn
+from torch.export import Dim
+
+
+class Encoder(nn.Module):
+    """Attention, norms, views in two open sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm = nn.Embedding(17, 8), nn.LayerNorm(8)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind(0)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
+class Pictures(nn.Module):
+    """Convolution, batch norm, pooling, an activation in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4), nn.Linear(4, 5)
+
+    def forward(self, x):
+        y = nn.functional.relu(self.norm(self.conv(x)), inplace=True)
+        y = nn.functional.max_pool2d(y, 3, 2, 1)
+        return self.head(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1)).softmax(-1)
+
+
+class Counter(nn.Module):
+    """A buffer that changes, written through views."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.cache[:, 1:3].add_(x)
+        self.cache[0].mul_(2)
+        self.count += 1
+        return self.cache.sum() + self.count
+
+
+class Changes(nn.Module):
+    """Tensors written through views of views, and read through others."""
+
+    def forward(self, x):
+        y = x.clone()
+        row = y[1]
+        y.t()[0].fill_(7)
+        row[2:].copy_(torch.arange(2.0))
+        y.view(-1)[::3].sub_(1)
+        return y, row * 2, y.select(1, 2)
+
+
+class Sizes(nn.Module):
+    """Arithmetic on sizes, with what torch guards of them."""
+
+    def forward(self, x, y):
+        half = x.view(x.shape[0] // 2, 2, -1)
+        return torch.cat([half.sum(1), y[: x.shape[0] // 2]]), torch.arange(x.shape[0] + 1), x.new_ones(y.shape[0], 2)
+
+
+class Indices(nn.Module):
+    def forward(self, x, i):
+        y = x[i, :, i] + x[:, i].sum(1)[i][:, :3]
+        z = torch.scatter(x, 1, i.view(-1, 1, 1).expand(3, 1, 4), 2.5)
+        z[i, 0] = -1.0
+        values, places = torch.topk(x, 2, dim=1)
+        return y, z, values, places, x.gather(2, places[..., :2])
+
+
+def exported(model, inputs, shapes=None):
+    with torch.no_grad():
+        return torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
+
+
+def archive(program):
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    return file.getvalue()
+
+
+def examples():
+    """name -> (model, inputs, dynamic_shapes), the same every time."""
+    torch.manual_seed(7)
+    batch, tokens, rows = Dim("batch", min=1, max=64), Dim("tokens", min=2, max=64), Dim.DYNAMIC
+    return {
+        "encoder": (Encoder(), (torch.randint(0, 17, (2, 6)),), ({0: batch, 1: tokens},)),
+        "pictures": (Pictures(), (torch.randn(2, 3, 15, 17),), ({0: batch},)),
+        "counter": (Counter(), (torch.randn(2, 2),), None),
+        "changes": (Changes(), (torch.randn(3, 4),), None),
+        "sizes": (Sizes(), (torch.randn(6, 4), torch.randn(5, 4)), ({0: rows}, {0: rows})),
+        "indices": (Indices(), (torch.randn(3, 3, 4), torch.tensor([0, 2, 1])), None),
+    }
+
+
+def exported_archives():
+    for name, (model, inputs, shapes) in examples().items():
+        yield name, archive(exported(model, inputs, shapes))

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator of torch by torch's own samples of it (op_db): exported with torch.export, run by Weft from the archive,
+compared with torch within the tolerances that torch's own tests allow.
+
+    ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--decomposed] [--json FILE] [NAME...]
+
+A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it).
+"""
+import argparse
+import collections
+import io
+import json
+import os
+import sys
+import warnings
+
+os.environ.setdefault("TORCH_LOGS", "-all")
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+import weft
+
+#: What torch makes of random numbers, or leaves undefined, cannot be compared.
+RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like", "randint",
+          "randint_like", "randn", "randn_like", "randperm", "uniform", "empty", "empty_like", "empty_permuted",
+          "empty_strided", "new_empty", "new_empty_strided", "nn.functional.dropout", "nn.functional.dropout2d",
+          "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
+          "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "nn.functional.fractional_max_pool2d",
+          "nn.functional.fractional_max_pool3d", "as_strided", "as_strided_copy", "normal.number_mean", "rand", "tensor"}  # fmt: skip
+
+
+class Sample(torch.nn.Module):
+    """A call of an operator as a model: its tensors are inputs, all else stays in the program."""
+
+    def __init__(self, op, args, kwargs):
+        super().__init__()
+        self.op = op
+        flat, self.spec = pytree.tree_flatten((args, kwargs))
+        self.fixed = [None if isinstance(v, torch.Tensor) else v for v in flat]
+        self.is_tensor = [isinstance(v, torch.Tensor) for v in flat]
+
+    def forward(self, *tensors):
+        rest = iter(tensors)
+        flat = [next(rest) if t else v for t, v in zip(self.is_tensor, self.fixed)]
+        args, kwargs = pytree.tree_unflatten(flat, self.spec)
+        return pytree.tree_leaves(self.op(*args, **kwargs))
+
+
+def tolerance(dtype):
+    return {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-2), torch.float64: (1e-7, 1e-7)}.get(dtype, (1.3e-6, 1e-5))
+
+
+#: Sums over many elements, and functions near their poles: what torch's own comparisons of CPU and GPU allow.
+LOOSE = (1e-4, 1e-4)
+
+
+def archive(sample_input, op, decomposed=False):
+    """The .pt2 of one sample, its inputs, and what torch gives."""
+    args = (sample_input.input, *sample_input.args)
+    tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
+    model = Sample(op.op, args, sample_input.kwargs).eval()
+    with torch.no_grad():
+        wanted = model(*[t.clone() for t in tensors])
+        program = torch.export.export(model, tuple(tensors), strict=False)
+        if decomposed:
+            program = program.run_decompositions()
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    return file.getvalue(), tensors, [v for v in pytree.tree_leaves(wanted) if v is not None]
+
+
+def is_same(got, wanted):
+    got = torch.as_tensor(got)
+    if not isinstance(wanted, torch.Tensor):  # a number of Python's
+        wanted = torch.tensor(wanted, dtype=got.dtype)
+    relative, absolute = tolerance(wanted.dtype)
+    if wanted.is_floating_point():
+        relative, absolute = max(relative, LOOSE[0]), max(absolute, LOOSE[1])
+    try:
+        torch.testing.assert_close(got, wanted.detach(), rtol=relative, atol=absolute, equal_nan=True, check_stride=False)
+    except AssertionError:
+        return False
+    return True
+
+
+def judge(sample_input, op, device, decomposed=False):
+    """("right" | "refused" | "wrong" | "no export", why)"""
+    try:
+        file, tensors, wanted = archive(sample_input, op, decomposed)
+    except Exception as error:  # torch.export refuses in many ways
+        return "no export", f"{type(error).__name__}: {error}".partition("\n")[0]
+    try:
+        model = weft.compile(file, device=device)
+        outputs = model(*tensors)
+    except weft.Error as error:
+        kind = "wrong" if error.code in ("E900", "E151", "E108", "E132") else "refused"
+        return kind, str(error).partition("\n")[0]
+    got = outputs if isinstance(outputs, tuple) else (outputs,)
+    names = [port.name for port in model.outputs]
+    got = [value for value, name in zip(got, names) if not name.endswith(".next")]
+    if len(got) != len(wanted):
+        return "wrong", f"{len(got)} outputs, torch has {len(wanted)}"
+    for value, reference in zip(got, wanted):
+        if not is_same(value, reference):
+            return "wrong", f"weft {str(value)[:300]} torch {str(reference)[:300]} inputs {str(tensors)[:300]}"
+    return "right", ""
+
+
+def entries(names):
+    return [op for op in op_db if op.name not in RANDOM and (not names or op.name in names)]
+
+
+def samples(op, dtype, most):
+    """The first `most` samples with tensors on the CPU."""
+    if dtype not in op.supported_dtypes("cpu"):
+        return
+    given = op.sample_inputs("cpu", dtype, requires_grad=False)
+    for number, sample in enumerate(given):
+        if most and number >= most:
+            return
+        yield sample
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--samples", type=int, default=0, help="of each entry; 0: all")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--json", default="")
+    parser.add_argument("--decomposed", action="store_true", help="programs of core ATen: run_decompositions()")
+    parser.add_argument("--part", default="0/1", help="this part of the entries: 1/4")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    part, parts = map(int, args.part.split("/"))
+    counts, reasons = collections.Counter(), collections.defaultdict(list)
+    for op in entries(args.names)[part::parts]:
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        for number, sample in enumerate(samples(op, getattr(torch, args.dtype), args.samples)):
+            torch.manual_seed(number)
+            outcome, why = judge(sample, op, args.device, args.decomposed)
+            counts[outcome] += 1
+            reasons[outcome].append((name, number, why))
+            if outcome == "wrong":
+                print(f"WRONG {name} sample {number}: {why}", flush=True)
+    print(json.dumps(counts))
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"counts": counts, **{k: v for k, v in reasons.items() if k != "right"}}, file, indent=1)
+    return 1 if counts["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

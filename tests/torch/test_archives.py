@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of torch.export run by Weft: the answers of torch, from the archive alone, and damaged archives refused."""
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from archives import archive, examples, exported
+from places import BUILD
+
+import weft
+
+NAMES = list(examples())
+
+
+def outputs_of(model, inputs):
+    """Without the new values of buffers and inputs."""
+    got = model(*inputs)
+    got = got if isinstance(got, tuple) else (got,)
+    return [value for value, port in zip(got, model.outputs) if not port.name.endswith(".next")]
+
+
+def compare(got, wanted):
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    assert len(got) == len(wanted)
+    for value, reference in zip(got, wanted):
+        torch.testing.assert_close(torch.as_tensor(value), reference.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "ref"])
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_are_those_of_torch(name, device):
+    model, inputs, shapes = examples()[name]
+    program = exported(model, inputs, shapes)
+    file = archive(program)  # before a run changes the buffers
+    compare(outputs_of(weft.compile(file, device=device), inputs), program.module()(*[x.clone() for x in inputs]))
+
+
+@pytest.mark.parametrize("batch, tokens", [(1, 2), (3, 17), (8, 40)])
+def test_open_sizes(batch, tokens):
+    model, inputs, shapes = examples()["encoder"]
+    compiled = weft.compile(archive(exported(model, inputs, shapes)), device="cpu")
+    ids = torch.randint(0, 17, (batch, tokens))
+    compare(outputs_of(compiled, (ids,)), model(ids))
+
+
+def test_guards_of_torch_are_checked():
+    model, inputs, shapes = examples()["sizes"]
+    compiled = weft.compile(archive(exported(model, inputs, shapes)), device="cpu")
+    x, y = torch.randn(8, 4), torch.randn(6, 4)
+    compare(outputs_of(compiled, (x, y)), model(x, y))
+    with pytest.raises(weft.Error, match="E312|E311"):
+        compiled(torch.randn(7, 4), y)  # x.shape[0] is even in what was exported
+    with pytest.raises(weft.Error, match="E312|E311"):
+        compiled(torch.randn(20, 4), y)  # y has at least half as many rows
+
+
+def test_buffers_that_change_are_inputs_with_a_default():
+    model, inputs, _ = examples()["counter"]
+    program = exported(model, inputs)
+    compiled = weft.compile(archive(program), device="cpu")
+    assert [port.name for port in compiled.inputs if port.has_default] == ["cache", "count"]
+    module, state = program.module(), {}
+    for step in range(3):
+        x = torch.randn(2, 2)
+        got = compiled.run({"x": x, **state})
+        wanted = module(x)
+        torch.testing.assert_close(got[compiled.outputs[0].name], wanted)
+        state = {name: got[f"{name}.next"] for name in ("cache", "count")}
+        torch.testing.assert_close(state["cache"], dict(module.named_buffers())["cache"])
+        assert int(state["count"]) == step + 1
+
+
+def test_tied_weights_are_held_once():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(50, 64)
+            self.head = torch.nn.Linear(64, 50, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, ids):
+            return self.head(self.table(ids))
+
+    model, ids = Tied(), torch.randint(0, 50, (2, 3))
+    file = archive(exported(model, (ids,)))
+    assert len([n for n in zipfile.ZipFile(io.BytesIO(file)).namelist() if "/weights/weight_" in n]) == 1
+    compare(outputs_of(weft.compile(file, device="cpu"), (ids,)), model(ids))
+
+
+NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+           torch.float32, torch.float64]  # fmt: skip
+
+
+class Types(torch.nn.Module):
+    """Sums of tensors with axes, tensors without and numbers: who decides the type."""
+
+    def forward(self, x, y, z):
+        return x + y, x + z, z + x, x * True, x + 2, x + 2.5, z + 2.5, torch.where(x > y, x, z), torch.maximum(x, y), x / y
+
+
+@pytest.mark.parametrize("first", NUMBERS)
+def test_type_promotion(first):
+    for second in NUMBERS:
+        x, y = torch.tensor([1, 2, 3]).to(first), torch.tensor([3, 1, 1]).to(second)
+        inputs = (x, y, torch.tensor(2).to(second))
+        compiled = weft.compile(archive(exported(Types(), inputs)), device="ref")
+        for got, wanted in zip(compiled(*inputs), Types()(*inputs)):
+            assert got.dtype == wanted.dtype and got.shape == wanted.shape, (first, second)
+            torch.testing.assert_close(got, wanted)
+
+
+def test_the_command_needs_no_torch(tmp_path):
+    """Equal bytes, from a process that cannot load torch."""
+    model, inputs, shapes = examples()["pictures"]
+    (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
+    np.save(tmp_path / "x.npy", inputs[0].numpy())
+    name = weft.compile(tmp_path / "m.pt2", device="cpu").outputs[0].name
+    done = subprocess.run([BUILD / "bin/weft", "run", "m.pt2", "--input", "x=x.npy", "--device", "cpu", "--output", f"{name}=y.npy"],
+                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    wanted = weft.compile(tmp_path / "m.pt2", device="cpu")
+    got = np.load(tmp_path / "y.npy")
+    assert np.array_equal(got, np.asarray(wanted(inputs[0])))
+    check = "import sys, weft; weft.compile(sys.argv[1], device='cpu'); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", check, tmp_path / "m.pt2"], check=True)
+
+
+def test_what_callers_ask_of_sizes():
+    model, inputs, shapes = examples()["encoder"]
+    file = archive(exported(model, inputs, shapes))
+    fixed = weft.compile(file, device="cpu", shapes={"ids": (2, (2, 9))})
+    assert fixed.inputs[0].shape[0] == 2 and fixed.inputs[0].shape[1].max == 9
+    with pytest.raises(weft.UsageError, match="was exported with size"):
+        weft.compile(file, device="cpu", shapes={"ids": (65, None)})
+    with pytest.raises(weft.UsageError, match="which is no input"):
+        weft.compile(file, device="cpu", shapes={"nothing": (1,)})
+    with pytest.raises(weft.UsageError, match="the value for it"):
+        weft.compile(file, device="cpu", constants={"ids": np.zeros((2, 3), np.float32)})
+
+
+# ---- What is refused ----
+
+
+def rewritten(file, change):
+    """The archive with one member's text changed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(file)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name.partition("/")[2], old.read(name)))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def counter():
+    model, inputs, _ = examples()["counter"]
+    return archive(exported(model, inputs))
+
+
+def change_json(member, edit):
+    def change(name, data):
+        if name != member:
+            return data
+        content = json.loads(data)
+        edit(content)
+        return json.dumps(content).encode()
+
+    return change
+
+
+def test_newer_schema(counter):
+    def edit(program):
+        program["schema_version"]["major"] = 9
+
+    with pytest.raises(weft.ModelError, match=r"E112.*schema 9\.\d+, Weft reads 8\.x"):
+        weft.compile(rewritten(counter, change_json("models/model.json", edit)))
+
+
+def test_pickled_weights(counter):
+    def edit(weights):
+        weights["config"]["cache"]["use_pickle"] = True
+
+    with pytest.raises(weft.ModelError, match=r"E107.*'cache'(.|\n)*run_decompositions\(\{\}\)"):
+        weft.compile(rewritten(counter, change_json("data/weights/model_weights_config.json", edit)))
+
+
+def test_cut_and_damaged(counter):
+    for length in (30, 500, len(counter) // 2, len(counter) - 4):
+        with pytest.raises(weft.Error, match="E10[238]"):
+            weft.compile(counter[:length])
+    with pytest.raises(weft.ModelError, match=r"E147.*needs 8 elements from 0 on, its member has 2"):
+        weft.compile(rewritten(counter, lambda name, data: data[:8] if name == "data/weights/weight_0" else data))
+    with pytest.raises(weft.ModelError, match="E108.*has no member 'data/weights/weight_0'"):
+        weft.compile(rewritten(counter, change_json("x", None)).replace(b"weights/weight_0", b"weights/weight_9"))
+
+
+def test_an_error_shows_the_line_of_the_model():
+    class Unknown(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.qr(x + 1).Q  # this line
+
+    with pytest.raises(weft.UnsupportedError, match=r"E120.*aten.linalg_qr.default(.|\n)*test_archives.py:\d+: .*# this line"):
+        weft.compile(archive(exported(Unknown(), (torch.randn(3, 3),))))
+
+
+def test_support_lists_each_node():
+    class Half(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.qr(x.relu()).Q.sigmoid()
+
+    file = archive(exported(Half(), (torch.randn(3, 3),)))
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".pt2") as place:
+        place.write(file)
+        place.flush()
+        report = weft.support(place.name, device="cpu")
+    nodes = {row["op"]: row["supported"] for row in report["nodes"]}
+    assert nodes == {"aten.relu.default": True, "aten.linalg_qr.default": False, "aten.sigmoid.default": False}
+
+
+def test_training_is_refused():
+    model = torch.nn.BatchNorm1d(3)
+    with torch.no_grad():
+        program = torch.export.export(model.train(), (torch.randn(4, 3),))
+    with pytest.raises(weft.UnsupportedError, match="export the model in eval mode"):
+        weft.compile(archive(program))

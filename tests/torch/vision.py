@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""timm imports torchvision, whose compiled part does not fit every build of torch. timm's models use none of its operators,
+so it is enough that they have a name."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import torch
+
+
+def define_operators():
+    """Defines each operator that torchvision's own Python files name."""
+    found = importlib.util.find_spec("torchvision")
+    folder = Path(found.origin).parent
+    texts = [path.read_text() for path in (folder / "_meta_registrations.py", *folder.glob("ops/*.py"))]
+    names = {name for text in texts for name in re.findall(r"torchvision::(\w+)|register_meta\(\"(\w+)\"\)", text)}
+    for name in sorted({a or b for a, b in names}):
+        try:
+            torch.library.define(f"torchvision::{name}", "(Tensor x) -> Tensor")
+        except RuntimeError:  # the compiled part is there, and defined it
+            return
