@@ -80,6 +80,31 @@ class Indices(nn.Module):
         return y, z, values, places, x.gather(2, places[..., :2])
 
 
+class Branches(nn.Module):
+    """A branch that data choose, and a loop that data end."""
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+        def more(i, total):
+            return (total.sum() < 50) & (i < 20)
+
+        def step(i, total):
+            return i + 1, total + y.abs()
+
+        i, total = torch.while_loop(more, step, (torch.zeros((), dtype=torch.int64), x.abs()))
+        return y, i, total
+
+
+class Masks(nn.Module):
+    """Sizes that data decide."""
+
+    def forward(self, x, mask):
+        y = x.clone()
+        y[mask] = 0.5
+        return x[mask], torch.masked_select(x, x > 0), torch.nonzero(mask), y
+
+
 def exported(model, inputs, shapes=None):
     with torch.no_grad():
         return torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
@@ -101,6 +126,8 @@ def examples():
         "counter": (Counter(), (torch.randn(2, 2),), None),
         "changes": (Changes(), (torch.randn(3, 4),), None),
         "sizes": (Sizes(), (torch.randn(6, 4), torch.randn(5, 4)), ({0: rows}, {0: rows})),
+        "branches": (Branches(), (torch.randn(3, 4) + 0.3,), None),
+        "masks": (Masks(), (torch.randn(3, 4), torch.tensor([True, False, True])), None),
         "indices": (Indices(), (torch.randn(3, 3, 4), torch.tensor([0, 2, 1])), None),
     }
 

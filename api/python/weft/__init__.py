@@ -140,6 +140,8 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
 
 def _constant(value: Any) -> _weft.Tensor:
     """A value whose type is its own."""
+    if _library(value) == "torch":
+        return _weft.tensor(value.detach().contiguous())
     array = _array(value)
     if array.dtype.kind in "OSU":
         return _string_tensor(array)

@@ -210,10 +210,10 @@ std::optional<DType> Call::element(std::string_view argument) const {
   return static_cast<DType>(given.items[0].integer);
 }
 
-const Graph& Call::graph(std::string_view argument) const {
-  const Argument& given = require(argument);
-  if (!given.graph) wrong_kind(argument, given, "a graph");
-  return *given.graph;
+const Argument& Call::argument(size_t i) const {
+  if (i >= node_.inputs.size()) fail("E140", cat("has ", node_.inputs.size(), " arguments"));
+  used_[i] = true;
+  return node_.inputs[i].value;
 }
 
 const Binding* Call::binding(std::string_view argument) const {

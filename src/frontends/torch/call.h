@@ -74,7 +74,8 @@ class Call : public frontend::Builder {
   bool flag(std::string_view argument, bool fallback = false) const;
   std::string text(std::string_view argument, std::string_view fallback = {}) const;
   std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
-  const Graph& graph(std::string_view argument) const;
+  /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
+  const Argument& argument(size_t i) const;
   /// A truth about sizes, or a bool of Python's; nothing when it is a tensor.
   const Binding* binding(std::string_view argument) const;
   /// Says that arguments change nothing here.
@@ -102,6 +103,8 @@ class Call : public frontend::Builder {
   void give(Binding binding) const { given_.push_back(std::move(binding)); }
   std::vector<Binding>& given() const { return given_; }
 
+  Value value_of(std::string_view argument, const Item& item) const;
+
  private:
   const Argument* find(std::string_view name) const;
   const Argument& require(std::string_view name) const;
@@ -109,7 +112,6 @@ class Call : public frontend::Builder {
   [[noreturn]] void wrong_kind(std::string_view name, const Argument& argument, std::string_view wanted) const;
   Operand scalar(std::string_view name, const Item& item) const;
   Dim as_size(std::string_view name, const Item& item) const;
-  Value value_of(std::string_view argument, const Item& item) const;
 
   Importer& importer_;
   const Node& node_;
@@ -132,5 +134,6 @@ std::span<const Operator> index_operators();
 std::span<const Operator> network_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> scalar_operators();
+std::span<const Operator> control_operators();
 
 }  // namespace weft::torch

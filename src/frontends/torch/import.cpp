@@ -20,7 +20,7 @@ const Table& operators() {
   static const Table table = [] {
     Table all;
     // Rows of a family come before those that follow from elementwise.def, which are last.
-    for (auto part : {scalar_operators(), view_operators(), factory_operators(), index_operators(),
+    for (auto part : {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
                       reduction_operators(), network_operators(), attention_operators(), elementwise_operators()})
       for (const Operator& op : part) all.emplace(op.name, op);
     return all;
@@ -217,6 +217,12 @@ void Importer::check_constant(const Input& input, const std::string& name, const
 }
 
 void Importer::bind_inputs() {
+  for (const Input& input : exported_.inputs) {
+    auto meta = exported_.graph.tensors.find(input.name);
+    if (meta == exported_.graph.tensors.end() || options_.constants.contains(input.name)) continue;
+    for (const Dim& size : type_of(meta->second).shape.dims)
+      size.visit_symbols([&](const Symbol& symbol) { told_sizes_.insert(symbol.name); });
+  }
   for (bool is_user : {true, false}) {  // inputs that a caller must give come first
     for (size_t i = 0; i < exported_.inputs.size(); ++i)
       if ((exported_.inputs[i].kind == Input::Kind::user) == is_user)
@@ -235,7 +241,10 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
     auto size = exported_.graph.sizes.find(input.name);
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
-    entry.binding.scalar = Operand{.kind = Operand::Kind::integer, .integer = size_of(size->second)};
+    Dim value = size_of(size->second);
+    if (const Symbol* symbol = value.as_symbol(); symbol && !told_sizes_.contains(symbol->name))
+      value = sizes_in(main, main.parameter(name, Shape{DType::i64, {}}), symbol->min)[0];
+    entry.binding.scalar = Operand{.kind = Operand::Kind::integer, .integer = value};
     return;
   }
   state_names_[input.name] = name;
@@ -479,7 +488,7 @@ bool Importer::is_row_major(const Call& c, std::string_view argument) const {
 
 // ---- Bodies ----
 
-Values Importer::inlined(Call& c, const Graph& body, const std::vector<Binding>& inputs) {
+Values Importer::inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs) {
   if (body.inputs.size() != inputs.size())
     c.fail("E158", cat("gives ", inputs.size(), " operands to a body of ", body.inputs.size(), " inputs"));
   Scope inner{.module = &c.module(), .graph = &body};

@@ -43,7 +43,7 @@ class Importer {
   const Binding& read(const Call& c, const std::string& name);
   /// Translates the body of a higher-order operator, whose inputs are these, into the module that it stands in; gives
   /// its outputs.
-  Values inlined(Call& c, const Graph& body, const std::vector<Binding>& inputs);
+  Values inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs);
   /// Sizes for which the relation does not hold are refused, now or by the run.
   void require(const Relation& relation, std::string_view what);
   /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
@@ -78,6 +78,7 @@ class Importer {
   std::set<std::string> states_, changed_;
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
+  std::set<std::string> told_sizes_;                          // symbols that the sizes of an input tell
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;
 };

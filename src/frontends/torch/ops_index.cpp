@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that read or write where data say.
 #include <algorithm>
+#include <array>
 
+#include "frontends/common/sampling.h"
+#include "frontends/common/selection.h"
 #include "frontends/torch/promote.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
@@ -98,14 +101,19 @@ struct Coordinates {
   int64_t count = 0, at = 0;   ///< how many axes are indexed, and where the sizes of the indices go in a result
 };
 
+/// A mask stands for the coordinates where it holds, one tensor for each of its axes.
 std::vector<std::optional<Expr>> indices_of(Call& c) {
-  std::vector<std::optional<Expr>> indices = c.optional_tensors("indices");
-  for (auto& index : indices) {
-    if (!index) continue;
-    if (index->dtype() == DType::boolean || index->dtype() == DType::u8)
-      c.unsupported("with a mask as index is not supported, where the mask decides how many elements there are");
-    if (!is_integer(index->dtype())) c.fail("E141", cat("has indices of ", index->dtype()));
-    index = convert(*index, DType::i64);
+  std::vector<std::optional<Expr>> indices;
+  for (const auto& index : c.optional_tensors("indices")) {
+    bool is_mask = index && (index->dtype() == DType::boolean || index->dtype() == DType::u8);
+    if (is_mask && index->rank() > 0) {
+      Expr places = frontend::nonzero(*index);
+      for (int64_t a = 0; a < index->rank(); ++a)
+        indices.push_back(reshape(slice(places, 0, a, 1), {places.dims()[1]}));
+      continue;
+    }
+    if (index && (is_mask || !is_integer(index->dtype()))) c.unsupported(cat("with an index ", index->value.shape()));
+    indices.push_back(index ? std::optional(convert(*index, DType::i64)) : std::nullopt);
   }
   return indices;
 }
@@ -167,13 +175,66 @@ Values index(Call& c) {
   return one(transpose(y, moved(std::ssize(at.sizes), at.at, y.rank())));
 }
 
+/// The elements where a mask of x's sizes holds, in order.
+Values masked_select(Call& c) {
+  Expr x = c.tensor("self"), mask = c.tensor("mask");
+  Dims dims;
+  {
+    GuardCollector guards(c.module());
+    dims = broadcast_dims(std::array{x.dims(), mask.dims()}, c.name());
+  }
+  Expr places = frontend::true_places(frontend::flat(broadcast(mask, dims)));
+  return one(c.make(Gather{.axis = 0}, {frontend::flat(broadcast(x, dims)), places}));
+}
+
+Values nonzero(Call& c) {
+  Expr x = c.tensor("self");
+  if (x.rank() == 0) c.unsupported("of a tensor without axes is not supported");
+  return one(transpose(frontend::nonzero(x), {1, 0}));
+}
+
+Values grid_sample(Call& c) {
+  using frontend::Outside;
+  int64_t mode = c.integer("interpolation_mode"), outside = c.integer("padding_mode");
+  if (mode < 0 || mode > 2 || outside < 0 || outside > 2) c.fail("E145", cat("has modes ", mode, " and ", outside));
+  constexpr ResizeMode modes[] = {ResizeMode::linear, ResizeMode::nearest, ResizeMode::cubic};
+  constexpr Outside places[] = {Outside::zeros, Outside::border, Outside::reflection};
+  Expr x = c.tensor("input"), grid = c.tensor("grid");
+  return one(frontend::grid_sample(x, grid, modes[mode], places[outside], c.flag("align_corners")));
+}
+
+/// Rows of x in groups that follow each other, each by the matrix of its group; `offs` has where each group ends.
+Values grouped_product(Call& c) {
+  Expr x = c.tensor("input"), w = c.tensor("weight"), ends = convert(c.tensor("offs"), DType::i64);
+  if (x.rank() != 2 || w.rank() != 3) c.unsupported(cat("of ", x.value.shape(), " and ", w.value.shape()));
+  Dim rows = x.dims()[0], groups = w.dims()[0];
+  Expr row = reshape(iota(c, rows), {rows, 1});
+  Expr group = reduce(ReduceFn::sum, convert(reshape(ends, {1, groups}) <= row, DType::i64), {1}, false);
+  group = min(group, frontend::scalar(c, groups - 1));  // rows behind the last group may hold anything
+  Expr y = c.make(GroupedDot{.type = x.dtype()}, {reshape(x, {rows, 1, x.dims()[1]}), w, group});
+  return one(reshape(y, {rows, w.dims()[2]}));
+}
+
+/// How many elements lie in each of equal parts of [min, max].
+Values histogram(Call& c) {
+  Expr x = c.tensor("self");
+  int64_t bins = c.integer("bins", 100);
+  double low = c.number("min", 0), high = c.number("max", 0);
+  if (bins < 1 || !(low < high)) c.unsupported(cat("of ", bins, " bins from ", low, " to ", high, " is not supported"));
+  Expr wide = convert(frontend::flat(x), is_float(x.dtype()) ? x.dtype() : DType::f32);
+  Expr bin = floor((wide - low) * (static_cast<double>(bins) / (high - low)));
+  bin = select(equal(wide, high), static_cast<double>(bins - 1), bin);
+  bin = select((wide >= low) & (wide <= high), bin, -1);
+  Expr is_in = equal(reshape(bin, {bin.dims()[0], 1}), reshape(iota(c, bins, wide.dtype()), {1, bins}));
+  return one(convert(reduce(ReduceFn::sum, convert(is_in, DType::i64), {0}, false), x.dtype()));
+}
+
 /// A mask of x's own leading axes chooses where values of one element go.
 std::optional<Values> masked_put(Call& c, Expr x, bool accumulate) {
   std::vector<std::optional<Expr>> indices = c.optional_tensors("indices");
   if (indices.size() != 1 || !indices[0] || indices[0]->dtype() != DType::boolean) return {};
   Expr values = convert(c.tensor("values"), x.dtype()), mask = *indices[0];
-  if (!known_equal(values.value.shape().elements(), 1))
-    c.unsupported("with a mask as index and more than one value is not supported");
+  if (!known_equal(values.value.shape().elements(), 1)) return {};
   Dims dims = mask.dims();
   dims.resize(x.dims().size(), 1);
   values = reshape(values, {});
@@ -214,6 +275,12 @@ constexpr Operator rows[] = {
     {"aten.index.Tensor", index},
     {"aten.index_put.default", index_put},
     {"aten._unsafe_index.Tensor", index},
+    {"aten.masked_select.default", masked_select},
+    {"aten.nonzero.default", nonzero},
+    {"aten.grid_sampler_2d.default", grid_sample},
+    {"aten.grid_sampler.default", grid_sample},
+    {"aten.histc.default", histogram},
+    {"transformers.grouped_mm_fallback.default", grouped_product},
     {"aten._unsafe_index_put.default", index_put},
 };
 

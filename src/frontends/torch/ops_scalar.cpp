@@ -119,22 +119,6 @@ Values item(Call& c) {
   return {};
 }
 
-/// The body runs as it stands here: regions that torch wraps for the gradient or for compilation.
-Values wrapped(Call& c) {
-  const NamedArgument* body = nullptr;
-  std::vector<Binding> inputs;
-  for (const NamedArgument& argument : c.node().inputs) {
-    c.ignore({argument.name});
-    if (argument.value.graph) body = &argument;
-    else if (body && argument.value.kind == Argument::Kind::tensor)
-      for (const Item& each : argument.value.items) inputs.push_back(c.importer().read(c, each.text));
-    else if (body && argument.value.kind != Argument::Kind::text)
-      c.unsupported("with operands that are no tensors is not supported");
-  }
-  if (!body) c.fail("E158", "has no body");
-  return c.importer().inlined(c, *body->value.graph, inputs);
-}
-
 constexpr auto add = [](auto a, auto b) { return a + b; };
 constexpr auto sub = [](auto a, auto b) { return a - b; };
 constexpr auto mul = [](auto a, auto b) { return a * b; };
@@ -167,7 +151,6 @@ constexpr Operator rows[] = {
     {"aten._assert_tensor_metadata.default", check_metadata},
     {"aten.item.default", item},
     {"aten._local_scalar_dense.default", item},
-    {"higher_order.wrap_with_set_grad_enabled", wrapped},
 };
 
 }  // namespace

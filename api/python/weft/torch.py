@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch models on Weft. Importing this needs torch; the package itself does not.
+
+    import torch, weft.torch
+    fast = torch.compile(model.eval(), backend="weft")      # inference; sizes may change from call to call
+    run = weft.torch.from_torch(torch.export.export(model, (x,)))
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from operator import getitem as _getitem
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+import weft
+
+__all__ = ["Placement", "backend", "from_torch", "placements"]
+
+log = logging.getLogger("weft.torch")
+
+
+class Placement(NamedTuple):
+    """Where the nodes of one graph run."""
+
+    on_weft: int
+    total: int
+    why: str = ""  #: of the first node that does not
+
+    def __str__(self) -> str:
+        return f"{self.on_weft}/{self.total} nodes on weft" + (f"; {self.why}" if self.why else "")
+
+
+#: One entry for each graph that torch.compile gave to this process.
+placements: list[Placement] = []
+
+_OPTIONS = ("device", "precision", "threads", "freeze", "fullgraph")
+
+
+def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Model:
+    """Compiles a program of torch.export; `options` as for weft.compile."""
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    return weft.compile(file.getvalue(), **options)
+
+
+def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """The backend "weft" of torch.compile. options={"device": "cpu", "precision": "bf16", "threads": 4} as for weft.compile;
+    "freeze": False reads parameters anew at each call instead of packing them once; "fullgraph": True makes an error of what
+    would run in eager.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    given = dict(options or {})
+    unknown = sorted(set(given) - set(_OPTIONS))
+    if unknown:
+        raise weft.UsageError(f"error[E502]: backend weft has no option {unknown[0]!r}", "E502", hint=f"it has {', '.join(_OPTIONS)}")
+
+    def inference(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return _boxed(_Graph(graph, inputs, given).compiled())
+
+    return aot_autograd(fw_compiler=_eager_training, inference_compiler=inference, decompositions={})(gm, example_inputs)
+
+
+def _boxed(run: Callable[..., Any]) -> Callable[..., Any]:
+    from functorch.compile import make_boxed_func
+
+    return make_boxed_func(run)
+
+
+def _eager_training(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    log.warning("weft runs inference only: a graph with gradients runs in eager (use torch.no_grad())")
+    return _boxed(graph.forward)
+
+
+# ---- A graph as the text that weft reads ----
+
+
+def _signature(graph: fx.Graph) -> Any:
+    from torch.export import graph_signature as sig
+
+    def argument(value: Any) -> Any:
+        if not isinstance(value, fx.Node):
+            return sig.ConstantArgument(name="", value=value)
+        kind = sig.TensorArgument if isinstance(value.meta["val"], torch.Tensor) else sig.SymIntArgument
+        return kind(name=value.name)
+
+    inputs = [sig.InputSpec(sig.InputKind.USER_INPUT, argument(node), None) for node in graph.find_nodes(op="placeholder")]
+    outputs = [sig.OutputSpec(sig.OutputKind.USER_OUTPUT, argument(value), None) for value in graph.output_node().args[0]]
+    return sig.ExportGraphSignature(inputs, outputs)
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses of torch's schema as torch writes them in JSON: a union is an object with its one entry."""
+    from torch._export.serde import serialize
+
+    return json.loads(json.dumps(serialize._dataclass_to_dict(value), cls=serialize.EnumEncoder))
+
+
+def _ranges(graph: fx.Graph) -> dict[str, Any]:
+    """Bounds of the sizes that torch left open."""
+    found: dict[str, Any] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        mode = getattr(value, "fake_mode", None)
+        if mode is None or mode.shape_env is None:
+            continue
+        for symbol, bounds in mode.shape_env.var_to_range.items():
+            low, high = (int(b) if b.is_Integer and abs(int(b)) < 2**62 else None for b in (bounds.lower, bounds.upper))
+            found[str(symbol)] = {"min_val": low, "max_val": high}
+        break
+    return found
+
+
+def _text(gm: fx.GraphModule) -> str:
+    """The graph in the JSON form of a .pt2 archive (torch's own serialiser), its parameters as inputs."""
+    from torch._export.serde import schema, serialize
+
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(gm.graph, {}))
+    plain = fx.GraphModule(gm, copy)
+    for node, original in zip(plain.graph.nodes, gm.graph.nodes, strict=True):
+        node.meta = {key: original.meta[key] for key in ("val", "stack_trace") if original.meta.get(key) is not None}
+        node.name = original.name
+    if not isinstance(plain.graph.output_node().args[0], (tuple, list)):
+        plain.graph.output_node().args = ((plain.graph.output_node().args[0],),)
+    plain.graph.lint()
+    module = serialize.GraphModuleSerializer(_signature(plain.graph), []).serialize(plain)
+    major, minor = schema.SCHEMA_VERSION
+    program = {"graph_module": _plain(module), "schema_version": {"major": major, "minor": minor}, "guards_code": []}
+    return json.dumps({**program, "range_constraints": _ranges(plain.graph)})
+
+
+# ---- Graphs on weft ----
+
+
+class _Part(torch.nn.Module):
+    """A graph on weft, compiled at its first call: only that has the parameters. Those that torch holds still are constants of
+    the program; when one has changed, it is compiled again."""
+
+    def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None) -> None:
+        super().__init__()
+        self.text, self.options, self.eager = text, options, eager
+        graph = json.loads(text)["graph_module"]["graph"]
+        self.names = [next(iter(entry.values())).get("name") or entry["as_sym_int"]["as_name"] for entry in graph["inputs"]]
+        self.results = [next(iter(entry)) for entry in graph["outputs"]]
+        self.still = tuple(i for i in still if "as_tensor" in graph["inputs"][i])
+        self.model: weft.Model | None = None
+        self.state: list[tuple[int, int]] = []
+
+    def build(self, inputs: Sequence[Any]) -> weft.Model:
+        self.state = self.state_of(inputs)
+        constants = {self.names[i]: inputs[i] for i in self.still}
+        self.model = weft.compile(self.text.encode(), constants=constants, **self.options)
+        self.order = [self.names.index(port.name) for port in self.model.inputs]
+        return self.model
+
+    def state_of(self, inputs: Sequence[Any]) -> list[tuple[int, int]]:
+        return [(inputs[i].data_ptr(), inputs[i]._version) for i in self.still]
+
+    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        model = self.model
+        if model is None or (self.still and self.state != self.state_of(inputs)):
+            try:
+                model = self.build(inputs)
+            except weft.UnsupportedError as error:
+                if self.eager is None:
+                    raise
+                log.warning("a graph runs in eager: %s", error)
+                return self.eager(*inputs)  # type: ignore[no-any-return]
+        values = [v if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
+        outputs = iter(model._run([value.contiguous() for value in values], None))
+        found = []
+        for kind in self.results:
+            value = None if kind == "as_none" else torch.as_tensor(next(outputs))
+            found.append(value if value is None or kind == "as_tensor" else value.item())
+        return tuple(found)
+
+
+class _Graph:
+    """One graph of torch.compile: whole on weft, or in its longest parts."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> None:
+        self.gm, self.inputs = gm, inputs
+        self.fullgraph = options.get("fullgraph", False)
+        self.freeze = options.get("freeze", True)
+        self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
+        self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
+
+    def still(self) -> list[int]:
+        """Inputs that are parameters or buffers, which no run changes."""
+        context = torch._guards.TracingContext.try_get()
+        if not self.freeze or context is None or context.fw_metadata is None:
+            return []
+        changed = {i for i, info in enumerate(context.fw_metadata.input_info) if info.mutates_data or info.mutates_metadata}
+        return [i for i in context.fw_metadata.static_input_indices if i not in changed]
+
+    def placed(self, on_weft: int, why: str = "") -> None:
+        placements.append(Placement(on_weft, self.total, why))
+        log.log(logging.WARNING if why else logging.INFO, "%s", placements[-1])
+
+    def in_eager(self, why: str) -> Callable[..., Any]:
+        if self.fullgraph:
+            raise weft.UnsupportedError(f"error[E122]: {why}", "E122")
+        self.placed(0, why)
+        return self.gm.forward
+
+    def compiled(self) -> Callable[..., Any]:
+        if self.total == 0:
+            return self.gm.forward
+        elsewhere = [v.device for v in self.inputs if isinstance(v, torch.Tensor) and v.device.type != "cpu"]
+        if elsewhere:
+            return self.in_eager(f"tensors are on {elsewhere[0]}, weft takes those in host memory")
+        try:
+            text = _text(self.gm)
+            refused = self.refused(text)
+        except Exception as error:  # what torch cannot serialise, and what weft refuses as a whole
+            if self.fullgraph or isinstance(error, weft.UsageError):
+                raise
+            return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
+        if not refused:
+            self.placed(self.total)
+            return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward).forward
+        if self.fullgraph:
+            weft.compile(text.encode(), **self.options)  # the error has the line of the model
+        return self.parts(refused)
+
+    def refused(self, text: str) -> dict[str, str]:
+        """Why weft does not take nodes, by their names. Those that only read what such a node makes are not among them."""
+        names = [node["name"] for node in json.loads(text)["graph_module"]["graph"]["nodes"]]
+        with tempfile.NamedTemporaryFile("w", suffix=".pt2", delete=False) as file:
+            file.write(text)
+        try:
+            rows = weft.support(file.name, **{k: v for k, v in self.options.items() if k == "device"})["nodes"]
+        finally:
+            os.unlink(file.name)
+        pairs = zip(names, rows, strict=True)
+        return {name: row["why"] for name, row in pairs if not row["supported"] and "not judged" not in row["why"]}
+
+    def parts(self, refused: dict[str, str]) -> Callable[..., Any]:
+        from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+        from torch.fx.passes.operator_support import OperatorSupportBase
+
+        class Support(OperatorSupportBase):
+            def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
+                made_by = node.args[0] if node.target is _getitem else node
+                return node.op == "call_function" and isinstance(made_by, fx.Node) and made_by.name not in refused
+
+        still = {self.gm.graph.find_nodes(op="placeholder")[i].name for i in self.still()}
+        split = CapabilityBasedPartitioner(self.gm, Support(), allows_single_node_partition=True).partition_and_fuse()
+        on_weft = 0
+        for call in split.graph.find_nodes(op="call_module"):
+            module = split.get_submodule(call.target)
+            held = [i for i, value in enumerate(call.args) if value.op == "placeholder" and value.name in still]
+            try:
+                text = _text(module)
+                if more := self.refused(text):
+                    raise weft.UnsupportedError(next(iter(more.values())), "E122")
+            except (weft.Error, RuntimeError) as error:
+                log.info("a part of %s nodes runs in eager: %s", len(module.graph.nodes), error)
+                continue
+            on_weft += sum(node.op == "call_function" for node in module.graph.nodes)
+            part = _Part(text, held, self.options, None)
+            is_single = not isinstance(module.graph.output_node().args[0], (tuple, list))
+            setattr(split, call.target, _Single(part) if is_single else part)
+        self.placed(on_weft, next(iter(refused.values())))
+        return split.forward  # type: ignore[no-any-return]
+
+
+class _Single(torch.nn.Module):
+    """A part with one result, which no tuple holds."""
+
+    def __init__(self, part: _Part) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.part(*inputs)[0]
+
+
+if "weft" not in torch._dynamo.list_backends(exclude_tags=()):
+    torch._dynamo.register_backend(backend, "weft")

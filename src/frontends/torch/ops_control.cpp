@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators with graphs as bodies. Their arguments have no names.
+#include <algorithm>
+
+#include "frontends/common/control.h"
+#include "frontends/torch/importer.h"
+
+namespace weft::torch {
+namespace {
+
+using frontend::Builder;
+
+const Graph& body_at(Call& c, size_t i) {
+  const Argument& argument = c.argument(i);
+  if (!argument.graph) c.fail("E141", cat("takes a graph as argument ", i));
+  return *argument.graph;
+}
+
+Values tensors_at(Call& c, size_t i) {
+  const Argument& argument = c.argument(i);
+  if (argument.kind != Argument::Kind::tensor && !argument.items.empty())
+    c.unsupported("with operands that are no tensors is not supported");
+  Values values;
+  for (const Item& item : argument.items) values.push_back(c.value_of("operands", item));
+  return values;
+}
+
+std::vector<Binding> bindings(const Builder& b, const Values& values) {
+  std::vector<Binding> bound;
+  for (const Value& value : values) bound.push_back({.tensor = frontend::inside(b, value)});
+  return bound;
+}
+
+/// The body runs as it stands here: regions that torch wraps for the gradient.
+Values wrapped(Call& c) {
+  std::vector<Binding> inputs;
+  size_t body = 0;
+  while (body < c.node().inputs.size() && !c.argument(body).graph) ++body;
+  const Graph& graph = body_at(c, body);
+  for (size_t i = body + 1; i < c.node().inputs.size(); ++i)
+    for (const Value& value : tensors_at(c, i)) inputs.push_back({.tensor = value});
+  return c.importer().inlined(c, graph, inputs);
+}
+
+Values cond(Call& c) {
+  const Argument& predicate = c.argument(0);
+  const Graph &yes = body_at(c, 1), &no = body_at(c, 2);
+  Values operands = tensors_at(c, 3);
+  if (predicate.kind != Argument::Kind::tensor) c.unsupported("by a truth about sizes is not supported");
+  Expr condition = reshape(c.expr(c.value_of("pred", predicate.items.at(0))), {});
+  auto branch = [&](const Graph& graph) {
+    return frontend::build_branch(
+        c, "cond", [&](const Builder& b) { return c.importer().inlined(b, graph, bindings(b, operands)); });
+  };
+  if (auto known = frontend::known_condition(condition)) {
+    std::vector<Binding> inputs;
+    for (const Value& value : operands) inputs.push_back({.tensor = value});
+    return c.importer().inlined(c, *known ? yes : no, inputs);
+  }
+  frontend::Branch first = branch(yes), second = branch(no);
+  return frontend::choose(c, condition, first, second);
+}
+
+Values while_loop(Call& c) {
+  const Graph &test = body_at(c, 0), &body = body_at(c, 1);
+  Values carried = tensors_at(c, 2), others = tensors_at(c, 3);
+  auto joined = [&](const Builder& b, Values values) {
+    values.insert(values.end(), others.begin(), others.end());
+    return bindings(b, values);
+  };
+  auto holds = [&](const Builder& b, const Values& values) {
+    Expr condition{&b, c.importer().inlined(b, test, joined(b, values)).at(0)};
+    return reshape(condition, {}).value;
+  };
+  frontend::LoopForm form{.condition = holds(c, carried), .gives_condition = true, .carried = carried};
+  form.body = [&](const Builder& b, const Dim&, const Values& now) {
+    Values next = c.importer().inlined(b, body, joined(b, now));
+    next.insert(next.begin(), holds(b, next));
+    return next;
+  };
+  return frontend::build_loop(c, form);
+}
+
+constexpr Operator rows[] = {
+    {"higher_order.wrap_with_set_grad_enabled", wrapped},
+    {"higher_order.cond", cond},
+    {"higher_order.while_loop", while_loop},
+};
+
+}  // namespace
+
+std::span<const Operator> control_operators() { return rows; }
+
+}  // namespace weft::torch

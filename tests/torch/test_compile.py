@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(backend="weft"): the answers of eager, one compile for several sizes, the rest in eager."""
+
+import pytest
+import torch
+from archives import Encoder, Pictures
+from torch._dynamo.utils import counters
+
+import weft
+import weft.torch
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    counters.clear()
+    weft.torch.placements.clear()
+
+
+def run(model, *inputs, **options):
+    with torch.no_grad():
+        return torch.compile(model, backend="weft", options={"device": "cpu", **options})(*inputs)
+
+
+def test_the_whole_graph_runs_on_weft():
+    model, x = Pictures().eval(), torch.randn(2, 3, 15, 17)
+    torch.testing.assert_close(run(model, x, fullgraph=True), model(x).detach(), rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert placement.on_weft == placement.total > 3 and str(placement).endswith("nodes on weft")
+
+
+def test_one_compile_for_several_sizes():
+    model = Encoder().eval()
+    fast = torch.compile(model, backend="weft", dynamic=True, options={"device": "cpu", "fullgraph": True})
+    with torch.no_grad():
+        for batch, tokens in ((2, 5), (3, 7), (8, 33)):
+            ids = torch.randint(0, 17, (batch, tokens))
+            torch.testing.assert_close(fast(ids), model(ids), rtol=1e-4, atol=1e-5)
+    assert len(weft.torch.placements) == 1
+
+
+def test_what_weft_lacks_runs_in_eager():
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.linear(x).relu() + 1
+            return torch.linalg.qr(y).Q.abs().sum(-1) * 2
+
+    model, x = Mixed().eval(), torch.randn(4, 4)
+    torch.testing.assert_close(run(model, x), model(x).detach(), rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert 4 <= placement.on_weft < placement.total and "qr" in placement.why
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="E120(.|\n)*qr"):
+        run(model, x, fullgraph=True)
+
+
+def test_parameters_that_change_are_read_again():
+    model, x = torch.nn.Linear(3, 3).eval(), torch.randn(2, 3)
+    for freeze in (True, False):
+        torch._dynamo.reset()
+        fast = torch.compile(model, backend="weft", options={"device": "cpu", "freeze": freeze})
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), model(x))
+            model.weight.mul_(2)
+            torch.testing.assert_close(fast(x), model(x))
+            model.bias.data = torch.ones(3)
+            torch.testing.assert_close(fast(x), model(x))
+
+
+def test_buffers_and_inputs_that_change():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x):
+            self.total += x
+            x.mul_(2)
+            return self.total * x
+
+    model, eager = Counter().eval(), Counter().eval()
+    fast = torch.compile(model, backend="weft", options={"device": "cpu"})
+    for _ in range(3):
+        x = torch.randn(3)
+        y = x.clone()
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), eager(y))
+        torch.testing.assert_close(x, y)
+        torch.testing.assert_close(model.total, eager.total)
+    assert {placement.why for placement in weft.torch.placements} == {""}
+
+
+def test_training_runs_in_eager():
+    model, x = torch.nn.Linear(3, 1), torch.randn(5, 3)
+    fast = torch.compile(model, backend="weft", options={"device": "cpu"})
+    fast(x).sum().backward()
+    torch.testing.assert_close(model.weight.grad, x.sum(0, keepdim=True))
+    assert weft.torch.placements == []
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(Exception, match="backend weft has no option 'speed'"):
+        run(torch.nn.ReLU(), torch.ones(2), speed=9)
+
+
+def test_from_torch():
+    model, x = Pictures().eval(), torch.randn(2, 3, 15, 17)
+    with torch.no_grad():
+        run = weft.torch.from_torch(torch.export.export(model, (x,)), device="cpu")
+        torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_types_that_numpy_lacks():
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).bfloat16().eval(), torch.randn(2, 8).bfloat16()
+    got = run(model, x, fullgraph=True)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got, model(x).detach(), rtol=2e-2, atol=1e-2)
