@@ -194,7 +194,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   if (!is_known(q.dtype) || !is_known(k.dtype) || !is_known(v.dtype)) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E149",
-                 .what = cat("the cpu target has no attention of ", q.dtype, ", ", k.dtype, " and ", v.dtype),
+                 .what = cat("there is no kernel for attention of ", q.dtype, ", ", k.dtype, " and ", v.dtype),
                  .where = i.source});
   }
   Dims scores{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
