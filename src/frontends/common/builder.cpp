@@ -66,8 +66,8 @@ Value Builder::emit(Op op, Values inputs) const {
   return weft::constant(module(), std::move(*tensor));
 }
 
-Values Builder::emit_all(Op op, Values inputs) const {
-  Value first = module().append(std::move(op), std::move(inputs));
+Values Builder::emit_all(Op op, Values inputs, std::vector<Module*> bodies) const {
+  Value first = module().append(std::move(op), std::move(inputs), std::move(bodies));
   Values results;
   for (uint32_t i = 0; i < first.def->types.size(); ++i) results.push_back({first.def, i});
   return results;

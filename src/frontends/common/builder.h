@@ -49,7 +49,7 @@ class Builder {
   /// A new instruction. Arithmetic on sizes and small constants is computed at once, so that it stays symbolic. E144
   /// for a negative size.
   Value emit(Op op, Values inputs) const;
-  Values emit_all(Op op, Values inputs) const;  ///< every result
+  Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< every result
 
   /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
   /// at least 0 and at most `most[k]` (if there are any).

@@ -49,12 +49,6 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-Values results_of(Value first) {
-  Values values;
-  for (uint32_t k = 0; k < first.def->types.size(); ++k) values.push_back({first.def, k});
-  return values;
-}
-
 /// The type of a result that two branches give: sizes that differ become symbols that the If sets.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
@@ -174,7 +168,7 @@ class LoopBuilder {
     operands.insert(operands.end(), form_.carried.begin(), form_.carried.end());
     operands.insert(operands.end(), captured_.begin(), captured_.end());
     body_->set_results(named(results));
-    Values values = results_of(c_.module().append(op_, std::move(operands), {body_}));
+    Values values = c_.emit_all(op_, std::move(operands), {body_});
     for (size_t k = 0; k < unwrapped_.size(); ++k) {
       if (unwrapped_[k]) values[k] = item_of(c_.module(), values[k], 0);
     }
@@ -244,7 +238,7 @@ Values choose(const Builder& c, Value condition, const Branch& yes, const Branch
   Values operands = {reshape(Expr{&c, condition}, {})};
   operands.insert(operands.end(), yes.captured.begin(), yes.captured.end());
   operands.insert(operands.end(), no.captured.begin(), no.captured.end());
-  return results_of(c.module().append(std::move(op), std::move(operands), {yes.module, no.module}));
+  return c.emit_all(std::move(op), std::move(operands), {yes.module, no.module});
 }
 
 Values build_loop(const Builder& b, LoopForm form) { return LoopBuilder(b, std::move(form)).run(); }

@@ -42,6 +42,24 @@ Expr transpose(Expr x, std::vector<int64_t> permutation) {
   return {x.at, x.at->emit(Transpose{.permutation = std::move(permutation)}, {x.value})};
 }
 
+std::vector<int64_t> axes_from(int64_t first, int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t a = first; a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+
+std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> back(permutation.size());
+  for (size_t k = 0; k < back.size(); ++k) back[static_cast<size_t>(permutation[k])] = static_cast<int64_t>(k);
+  return back;
+}
+
+Expr swap_last(Expr x) {
+  auto order = axes_from(0, x.rank());
+  if (order.size() > 1) std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return transpose(x, order);
+}
+
 Expr broadcast(Expr x, const Dims& dims) {
   if (x.dims() == dims) return x;
   return {x.at, x.at->emit(Broadcast{.dims = dims}, {x.value})};

@@ -8,16 +8,26 @@
 namespace weft::frontend {
 
 /// Whole slices along an axis: x[before..., n, after...] and index[places...] -> [before..., places..., after...].
-Expr gather(Expr x, Expr index, int64_t axis = 0);
+inline Expr gather(Expr x, Expr index, int64_t axis = 0) {
+  return {x.at, x.at->emit(Gather{.axis = axis}, {x, index})};
+}
 /// Single elements along an axis; the result has the sizes of the index.
-Expr gather_elements(Expr x, Expr index, int64_t axis);
+inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
+  return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
+}
 /// x[batches..., n..., after...] at the coordinates in the last axis of index[batches..., places..., axes], which are
 /// those of the axes behind the first `batch`: [batches..., places..., after...].
-Expr gather_nd(Expr x, Expr index, int64_t batch = 0);
+inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
+  return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
+}
 
 /// x with the elements of `updates` written, added ... at `index` along an axis; index and updates have the same sizes.
-Expr scatter_elements(Expr x, Expr index, Expr updates, int64_t axis, ScatterFn fn = ScatterFn::replace);
+inline Expr scatter_elements(Expr x, Expr index, Expr updates, int64_t axis, ScatterFn fn = ScatterFn::replace) {
+  return {x.at, x.at->emit(ScatterElements{.axis = axis, .fn = fn}, {x, index, updates})};
+}
 /// x with slices written at the coordinates in the last axis of index[places..., axes]; updates[places..., after...].
-Expr scatter_nd(Expr x, Expr index, Expr updates, ScatterFn fn = ScatterFn::replace);
+inline Expr scatter_nd(Expr x, Expr index, Expr updates, ScatterFn fn = ScatterFn::replace) {
+  return {x.at, x.at->emit(ScatterNd{.fn = fn}, {x, index, updates})};
+}
 
 }  // namespace weft::frontend

@@ -96,10 +96,8 @@ Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
 
 Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
   const Builder& c = *x.at;
-  std::vector<int64_t> axis_first = {axis.value_or(0)};
-  for (int64_t a = 0; a < x.rank(); ++a) {
-    if (a != axis_first[0]) axis_first.push_back(a);
-  }
+  auto axis_first = axes_from(0, x.rank());
+  if (axis) std::rotate(axis_first.begin(), axis_first.begin() + *axis, axis_first.begin() + *axis + 1);
   x = axis ? transpose(x, axis_first) : flat(x);
   const Dims dims = x.dims();
   const Dim rows = dims[0];
@@ -119,11 +117,7 @@ Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
   Dims kept = dims;
   kept[0] = count;
   Expr y = reshape(gather(x, first), kept);
-  if (axis) {
-    std::vector<int64_t> back(axis_first.size());
-    for (size_t a = 0; a < back.size(); ++a) back[static_cast<size_t>(axis_first[a])] = static_cast<int64_t>(a);
-    y = transpose(y, back);
-  }
+  if (axis) y = transpose(y, inverse_of(axis_first));
   return {y, first, inverse, members};
 }
 

@@ -83,12 +83,6 @@ Dims spatial_dims(Expr x) {
   return {x.dims().begin() + 2, x.dims().end()};
 }
 
-std::vector<int64_t> spatial_axes(int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
-  return axes;
-}
-
 std::vector<int64_t> kernel_of(Expr w, size_t axes) {
   if (w.dims().size() != axes + 2)
     w.at->fail("E140", cat("has a weight ", w.value.shape(), " for ", axes, " spatial axes"));

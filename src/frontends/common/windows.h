@@ -27,9 +27,8 @@ void pad_same(Window& window, const Dims& spatial, bool upper = true);
 void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, const Dims& spatial, const Dims& wanted,
                     bool upper = true);
 
-/// The sizes of x's spatial axes, and the numbers of these axes. E140 where there is none.
+/// The sizes of x's spatial axes. E140 where there is none.
 Dims spatial_dims(Expr x);
-std::vector<int64_t> spatial_axes(int64_t rank);
 /// The kernel of w[.., .., kernel...], whose sizes must be numbers (E122), one for each of `axes` (E140).
 std::vector<int64_t> kernel_of(Expr w, size_t axes);
 

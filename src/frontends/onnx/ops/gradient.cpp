@@ -33,13 +33,13 @@ struct Rule {
     if (const auto* op = i.as<Elementwise>()) return elementwise(op->fn);
     if (i.is<Convert>()) return Values{is_float(in(0).dtype()) ? convert(g, in(0).dtype()).value : Value{}};
     if (i.is<Reshape>()) return Values{reshape(g, in(0).dims())};
-    if (const auto* op = i.as<Transpose>()) return Values{transpose(g, inverse(op->permutation))};
+    if (const auto* op = i.as<Transpose>()) return Values{transpose(g, inverse_of(op->permutation))};
     if (i.is<Broadcast>()) return Values{summed_to(in(0).dims())};
     if (const auto* op = i.as<Concat>()) return concat_parts(op->axis);
     if (const auto* op = i.as<Slice>()) return slice_place(*op);
     if (const auto* op = i.as<Reduce>()) return reduced(*op);
     if (const auto* op = i.as<Softmax>()) return softmax(*op);
-    if (i.is<Dot>()) return Values{matmul(g, turned(in(1))), matmul(turned(in(0)), g)};
+    if (i.is<Dot>()) return Values{matmul(g, swap_last(in(1))), matmul(swap_last(in(0)), g)};
     return std::nullopt;
   }
 
@@ -94,13 +94,6 @@ struct Rule {
 
   Value zero_like(Expr x) const { return full(c, x.dtype(), x.dims(), 0); }
 
-  static std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
-    std::vector<int64_t> turned(permutation.size());
-    for (size_t k = 0; k < permutation.size(); ++k)
-      turned[static_cast<size_t>(permutation[k])] = static_cast<int64_t>(k);
-    return turned;
-  }
-
   /// Elements that were repeated are added up.
   Value summed_to(const Dims& dims) const {
     Dims from = g.dims();
@@ -148,13 +141,6 @@ struct Rule {
     Expr y = out();
     if (op.logarithm) return {g - exp(y) * reduce(ReduceFn::sum, g, {op.axis})};
     return {(g - reduce(ReduceFn::sum, g * y, {op.axis})) * y};
-  }
-
-  static Expr turned(Expr x) {
-    std::vector<int64_t> order;
-    for (int64_t k = 0; k < x.rank(); ++k) order.push_back(k);
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
-    return transpose(x, order);
   }
 };
 

@@ -21,8 +21,7 @@ E by_name(Call& c, std::string_view attribute, const std::string& text) {
 std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   auto axes = c.integers("axes");
   for (int64_t& a : axes) a = c.axis(a, rank);
-  bool all = axes.empty();
-  for (int64_t a = 0; all && a < rank; ++a) axes.push_back(a);
+  if (axes.empty()) axes = axes_from(0, rank);
   if (static_cast<int64_t>(axes.size()) > rank) c.fail("E143", cat("names ", axes.size(), " axes of ", rank));
   return axes;
 }

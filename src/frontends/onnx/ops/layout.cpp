@@ -160,9 +160,7 @@ Values slice(Call& c) {
   auto starts = bounds_or(c, 1, "starts"), ends = bounds_or(c, 2, "ends");
   auto axes = numbers_or(c, 3, "axes");
   auto steps = c.has_input(4) ? c.numbers(4) : std::vector<int64_t>(starts.size(), 1);
-  if (axes.empty()) {
-    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  }
+  if (axes.empty()) axes = axes_from(0, std::ssize(starts));
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
     c.fail("E140", cat("has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.size(), " axes and ",
                        steps.size(), " steps"));
@@ -214,9 +212,7 @@ Values pad(Call& c) {
   Dims pads = is_row           ? sizes_in(c.module(), reshape(arg(c, 1), {c.input(1).dims()[1]}), INT64_MIN)
               : c.has_input(1) ? c.sizes(1, INT64_MIN)
                                : sizes_or(c, 1, "pads");
-  std::vector<int64_t> axes;
-  for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
-  if (c.has_input(3)) axes = c.numbers(3);
+  auto axes = c.has_input(3) ? c.numbers(3) : axes_from(0, x.rank());
   for (int64_t& a : axes) a = c.axis(a, x.rank());
   if (pads.size() != 2 * axes.size()) c.fail("E140", cat("has ", pads.size(), " pads for ", axes.size(), " axes"));
   Dims before(x.dims().size(), 0), after = before;
@@ -236,9 +232,7 @@ Values center_crop_pad(Call& c) {
   Expr x = arg(c, 0);
   Dims target = c.sizes(1);
   auto axes = c.integers("axes");
-  if (axes.empty()) {
-    for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
-  }
+  if (axes.empty()) axes = axes_from(0, x.rank());
   if (axes.size() != target.size()) c.fail("E140", cat("has ", target.size(), " sizes for ", axes.size(), " axes"));
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = c.axis(axes[i], x.rank());

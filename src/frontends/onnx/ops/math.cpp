@@ -17,19 +17,13 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-std::vector<int64_t> every_axis(int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t a = 0; a < rank; ++a) axes.push_back(a);
-  return axes;
-}
-
 /// Axes come as an attribute in older opsets and as an input in newer ones; none means all, or nothing at all when
 /// noop_with_empty_axes is set.
 std::vector<int64_t> reduced_axes(Call& c) {
   int64_t rank = c.input(0).rank();
   bool keeps_all = c.flag("noop_with_empty_axes");
   auto axes = c.has_input(1) ? c.numbers(1) : c.integers("axes");
-  if (axes.empty() && !keeps_all) return every_axis(rank);
+  if (axes.empty() && !keeps_all) return axes_from(0, rank);
   return c.axes(axes, rank);
 }
 
@@ -119,14 +113,6 @@ Values mat_mul(Call& c) {
   return {matmul(arg(c, 0), arg(c, 1))};
 }
 
-/// A vector stays as it is, as in onnxruntime.
-Expr swap_last(Expr x) {
-  if (x.rank() < 2) return x;
-  auto order = every_axis(x.rank());
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return transpose(x, order);
-}
-
 Values gemm(Call& c) {
   Expr a = arg(c, 0), b = arg(c, 1);
   if (a.rank() != 2 || b.rank() != 2)
@@ -147,7 +133,7 @@ Values fused_matmul(Call& c) {
   // The batch axes of such a matrix stand between its rows and columns: [m, batch.., k] -> [batch.., m, k].
   auto batch_first = [](Expr x) {
     if (x.rank() < 2) return x;
-    auto order = every_axis(x.rank());
+    auto order = axes_from(0, x.rank());
     std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
     return transpose(x, order);
   };
@@ -295,10 +281,10 @@ Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value w
   if (ignores) weights = select(is_counted, weights, 0);
   loss = loss * weights;
   if (reduction == "none") return loss;
-  Expr sum = reduce(ReduceFn::sum, loss, every_axis(loss.rank()), false);
+  Expr sum = reduce(ReduceFn::sum, loss, axes_from(0, loss.rank()), false);
   if (reduction == "sum") return sum;
   if (reduction != "mean") c.fail("E145", cat("reduction '", printable(reduction), "' is not none, sum or mean"));
-  return sum / reduce(ReduceFn::sum, weights, every_axis(weights.rank()), false);
+  return sum / reduce(ReduceFn::sum, weights, axes_from(0, weights.rank()), false);
 }
 
 Values nll_loss(Call& c) {

@@ -264,12 +264,12 @@ Values masked_max_pool(Call& c) {
   return {reshape(reduce(ReduceFn::max, select(equal(stopped, 0), reshape(x, split), lowest), within, false), pooled)};
 }
 
-Values global_pool(Call& c, ReduceFn fn) { return {reduce(fn, arg(c, 0), spatial_axes(c.input(0).rank()))}; }
+Values global_pool(Call& c, ReduceFn fn) { return {reduce(fn, arg(c, 0), axes_from(2, c.input(0).rank()))}; }
 
 Values global_lp_pool(Call& c) {
   Expr x = arg(c, 0);
   auto p = static_cast<double>(c.integer("p", 2));
-  return {pow(reduce(ReduceFn::sum, pow(abs(x), p), spatial_axes(x.rank())), 1 / p)};
+  return {pow(reduce(ReduceFn::sum, pow(abs(x), p), axes_from(2, x.rank())), 1 / p)};
 }
 
 /// The values go back to where the pool took them from; everything else is 0.
@@ -307,7 +307,7 @@ Values batch_normalization(Call& c) {
   if (!c.flag("spatial", true)) c.unsupported("with spatial = 0 is not supported");
   bool trains = c.opset() < 7 ? !c.flag("is_test") : c.flag("training_mode");
   if (!trains) return {batch_normalized(x, scale, bias, mean, variance, epsilon)};
-  std::vector<int64_t> axes = spatial_axes(x.rank());
+  std::vector<int64_t> axes = axes_from(2, x.rank());
   axes.insert(axes.begin(), 0);
   Moments now = moments(convert(x, wide), axes);
   Expr now_mean = reshape(now.mean, mean.dims()), now_variance = reshape(now.variance, mean.dims());
@@ -335,9 +335,7 @@ Values layer_normalization(Call& c) {
   if (c.has_input(2)) y = y + arg(c, 2);
   Values out = {y};
   if (!c.wants_output(1) && !c.wants_output(2)) return out;
-  std::vector<int64_t> axes;
-  for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);
-  Moments m = moments(convert(x, stash), axes);
+  Moments m = moments(convert(x, stash), axes_from(axis, x.rank()));
   out.push_back(m.mean);
   out.push_back(reciprocal(sqrt(m.variance + epsilon)));
   return out;
@@ -351,10 +349,8 @@ Values rms_normalization(Call& c) {
   double epsilon = c.number("epsilon", 1e-5f);
   Values out = {convert(normalized(x, axis, epsilon, false), arg(c, 1).dtype()) * arg(c, 1)};
   if (!c.wants_output(1)) return out;
-  std::vector<int64_t> axes;
-  for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);
   Expr wide = convert(x, stash);
-  out.push_back(reciprocal(sqrt(reduce(ReduceFn::mean, wide * wide, axes) + epsilon)));
+  out.push_back(reciprocal(sqrt(reduce(ReduceFn::mean, wide * wide, axes_from(axis, x.rank())) + epsilon)));
   return out;
 }
 

@@ -77,8 +77,7 @@ struct DynamicParameters {
   Expr scale, zero;
 };
 DynamicParameters dynamic_parameters(Expr x) {
-  std::vector<int64_t> axes;
-  for (int64_t a = 0; a < x.rank(); ++a) axes.push_back(a);
+  auto axes = axes_from(0, x.rank());
   Expr low = min(reduce(ReduceFn::min, x, axes, false), 0), high = max(reduce(ReduceFn::max, x, axes, false), 0);
   Expr scale = select(high > low, (high - low) / 255, 1);
   return {scale, convert(min(max(round(-low / scale), 0), 255), DType::u8)};
@@ -177,7 +176,7 @@ Values quantized_gemm(Call& c) {
 Values qlinear_reduce_mean(Call& c) {
   Expr x = real_input(c, 0, 1, 2);
   std::vector<int64_t> axes = c.integers("axes");
-  for (int64_t a = 0; axes.empty() && a < x.rank(); ++a) axes.push_back(a);
+  if (axes.empty()) axes = axes_from(0, x.rank());
   return quantized_output(c, reduce(ReduceFn::mean, x, c.axes(axes, x.rank()), c.flag("keepdims", true)), 3, 4);
 }
 

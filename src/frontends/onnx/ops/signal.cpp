@@ -32,14 +32,9 @@ Values dft(Call& c) {
   bool inverse = c.flag("inverse"), onesided = c.flag("onesided");
   Dim size = x.dims()[static_cast<size_t>(axis)];
   Dim n = c.has_input(1) ? c.size(1) : inverse && onesided ? (size - 1) * 2 : size;
-  std::vector<int64_t> order;
-  for (int64_t a = 0; a < last; ++a) {
-    if (a != axis) order.push_back(a);
-  }
-  order.push_back(axis), order.push_back(last);
-  std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  return {transpose(fourier_transform(transpose(x, order), n, inverse, onesided), back)};
+  auto order = axes_from(0, last + 1);
+  std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end() - 1);
+  return {transpose(fourier_transform(transpose(x, order), n, inverse, onesided), inverse_of(order))};
 }
 
 Values stft(Call& c) {
