@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import weft
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "amdemu")]
+import emulated  # noqa: E402
 import judge  # noqa: E402
 from full_cases import CASES, OPERATORS  # noqa: E402
 from test_lite_graphs import runs  # noqa: E402
@@ -67,6 +68,17 @@ def test_no_copies_of_layout(graphs):
     """Channels stay last: no step moves a tensor but into a padding."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
     assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
+
+
+@pytest.mark.parametrize("form", ["full", "lite"])
+def test_on_an_emulated_gpu(form, tmp_path_factory):
+    """The program for gfx1100 gives what the reference gives."""
+    if form == "full":
+        path = judge.folder_of("full_graphs.py", tmp_path_factory, *APPLICATIONS) / "network.pb"
+    else:
+        path = judge.folder_of("lite_graphs.py", tmp_path_factory) / "network_int8.tflite"
+    done = emulated.run("gfx1100", "weft", "verify", path, "--device", "amd")
+    assert done.returncode == 0 and "same" in done.stdout, done.stdout + done.stderr
 
 
 def test_other_ways_in(graphs):
