@@ -76,6 +76,19 @@ def test_buffers_that_change_are_inputs_with_a_default():
         assert int(state["count"]) == step + 1
 
 
+def test_a_copy_in_another_memory_format_is_no_view():
+    class Formats(torch.nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y.contiguous(memory_format=torch.channels_last).relu_()
+            return y
+
+    x = torch.randn(1, 2, 3, 4)
+    file = archive(exported(Formats(), (x,)))
+    with pytest.raises(weft.UnsupportedError, match="its strides decide whether it is a view"):
+        weft.compile(file, device="cpu")
+
+
 def test_tied_weights_are_held_once():
     class Tied(torch.nn.Module):
         def __init__(self):

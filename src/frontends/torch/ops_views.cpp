@@ -698,6 +698,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
 
 Sharing sharing_of(const Call& c) {
   const Node& node = c.node();
+  if (c.has("memory_format") && (is_conversion(node) || view_form(node))) return Sharing::perhaps;
   if (is_conversion(node)) {
     Expr x = c.tensor("self");
     DType type = c.has("other") ? c.tensor("other").dtype() : c.element("dtype").value_or(x.dtype());
