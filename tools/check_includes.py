@@ -77,10 +77,19 @@ def problems(path):
         yield f"{shown}: only src/codegen includes LLVM"
 
 
+def namesakes():
+    """Test modules of one name, which one process of pytest cannot import."""
+    seen = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        other = seen.setdefault(path.name, path)
+        if other != path:
+            yield f"{path.relative_to(ROOT)}: {other.relative_to(ROOT)} has its name, and pytest imports both"
+
+
 def main():
     files = [file for top in ("src", "api", "driver", "adapters", "ort", "migraphx", "generate") for file in sorted((ROOT / top).rglob("*"))
              if file.suffix in (".h", ".hpp", ".cpp")]
-    found = [problem for file in files for problem in problems(file)]
+    found = [problem for file in files for problem in problems(file)] + list(namesakes())
     print("\n".join(found) if found else f"includes: {len(files)} files, all in the tree's direction")
     return 1 if found else 0
 
