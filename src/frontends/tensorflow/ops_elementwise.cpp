@@ -58,7 +58,7 @@ Values floor_div(Call& c) {
   Expr x = c.input(0), y = c.input(1), quotient = x / y;
   if (is_float(x.dtype())) return {floor(quotient)};
   if (is_unsigned_integer(x.dtype())) return {quotient};
-  Expr is_above = !equal(apply(Fn::fmod, x, y), 0) & !equal(x < 0, y < 0);
+  Expr is_above = (!equal(apply(Fn::fmod, x, y), 0)) & (!equal(x < 0, y < 0));
   return {select(is_above, quotient - 1, quotient)};
 }
 
