@@ -123,6 +123,7 @@ class Importer final : public Graphs {
 
   Value variable(const Builder& builder, const std::string&) override {
     builder.unsupported("is not supported in a frozen graph");
+    return {};  // g++ does not see that a virtual function never returns
   }
   void assign(const Builder& builder, const std::string&, Value) override {
     builder.unsupported("is not supported in a frozen graph");

@@ -102,7 +102,7 @@ Values subtract_from(Call& c) { return sum_of(c, Fn::sub, "other", "self"); }
 Expr floor_divided(Expr x, Expr y) {
   if (!is_float(x.dtype())) return frontend::apply(Fn::div, x - floor_mod(x, y), y);
   Expr rest = frontend::apply(Fn::fmod, x, y), quotient = (x - rest) / y;
-  Expr below = !equal(rest, 0) & !equal(frontend::apply(Fn::less, rest, like(rest, 0)), y < 0);
+  Expr below = (!equal(rest, 0)) & (!equal(frontend::apply(Fn::less, rest, like(rest, 0)), y < 0));
   quotient = select(below, quotient - 1, quotient);
   Expr whole = floor(quotient);
   whole = select(quotient - whole > 0.5, whole + 1, whole);
