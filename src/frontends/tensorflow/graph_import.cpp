@@ -6,23 +6,15 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "frontends/tensorflow/fault.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 
 namespace weft::tensorflow {
 namespace {
 
-constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
 constexpr std::string_view placeholders[] = {"Placeholder", "PlaceholderV2"};
 constexpr std::string_view without_result[] = {"NoOp", "Assert"};
-
-[[noreturn]] void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::model,
-               .code = std::move(code),
-               .what = std::move(what),
-               .where = std::move(where),
-               .hint = std::move(hint)});
-}
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {

@@ -6,15 +6,12 @@
 #include "base/error.h"
 #include "base/numeric.h"
 #include "frontends/common/wire.h"
+#include "frontends/tensorflow/fault.h"
 
 namespace weft::tensorflow {
 namespace {
 
 using frontend::Wire;
-
-[[noreturn]] void fail(std::string code, std::string what) {
-  throw Error({.kind = ErrorKind::model, .code = std::move(code), .what = std::move(what)});
-}
 
 /// The element type with number `code` of TensorFlow; nothing when Weft does not know it.
 std::optional<DType> full_type(int64_t code) {

@@ -7,22 +7,13 @@
 #include "base/error.h"
 #include "base/glob.h"
 #include "frontends/tensorflow/complex.h"
+#include "frontends/tensorflow/fault.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 #include "ops/quantize.h"
 
 namespace weft::tensorflow {
 namespace {
-
-constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
-
-[[noreturn]] void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::model,
-               .code = std::move(code),
-               .what = std::move(what),
-               .where = std::move(where),
-               .hint = std::move(hint)});
-}
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 

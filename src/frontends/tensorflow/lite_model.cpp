@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "frontends/tensorflow/fault.h"
 #include "frontends/tensorflow/flatbuffer.h"
 #include "frontends/tensorflow/lite_sparse.h"
 
@@ -55,10 +56,6 @@ enum Operator { code_index, op_inputs, op_outputs, options_type, options, custom
 enum Buffer { data, offset, size };
 enum Signature { signature_inputs, signature_outputs, key, subgraph = 4 };
 }  // namespace slot
-
-[[noreturn]] void fail(std::string code, std::string what, std::string where = {}) {
-  throw Error({.kind = ErrorKind::model, .code = std::move(code), .what = std::move(what), .where = std::move(where)});
-}
 
 AttributeValue value_of(const FlatTable& table, const Option& field) {
   switch (field.kind) {

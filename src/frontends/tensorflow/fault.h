@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "base/error.h"
+
+namespace weft::tensorflow {
+
+/// What a file may have at most, so that a damaged one ends in an error.
+inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
+
+/// Refuses a model. `where`: its node, `hint`: what the user can do.
+[[noreturn]] inline void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
+  throw Error({.kind = ErrorKind::model,
+               .code = std::move(code),
+               .what = std::move(what),
+               .where = std::move(where),
+               .hint = std::move(hint)});
+}
+
+}  // namespace weft::tensorflow
