@@ -14,8 +14,9 @@ CPP = (".h", ".hpp", ".cpp")
 
 FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 6, 30, 120
 FILE_P90, FILE_MAX = 500, 1000
-CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 600, 920, 61_000
-FRONTENDS = {"src/frontends/torch/": 5_000, "src/frontends/tensorflow/": 5_500}  # TFLite is part of the latter
+CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 62_000
+# TFLite is part of TensorFlow.
+PARTS = {"src/frontends/torch/": 7_000, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 
 # What must not confuse the search for braces; newlines inside are kept so that line numbers hold.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''
@@ -105,8 +106,8 @@ def main():
         ("90 % of files", quantile(files.values(), 0.9), FILE_P90),
         ("CMake in all", cmake, CMAKE_TOTAL),
         ("public headers in all", total("include/"), PUBLIC_TOTAL),
-        ("src/ without these frontends", total("src/") - total(*FRONTENDS), SOURCE_TOTAL),
-        *((top, total(top), most) for top, most in FRONTENDS.items()),
+        ("src/ without these parts", total("src/") - total(*PARTS), SOURCE_TOTAL),
+        *((top, total(top), most) for top, most in PARTS.items()),
     ]
     found = [f"{name}: {have} lines, the budget is {most}" for name, have, most in budgets if have > most]
     found += [f"{p}: a function of {n} lines, the budget is {FUNCTION_MAX}" for p, n in functions.items()
