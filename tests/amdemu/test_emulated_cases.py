@@ -54,3 +54,27 @@ def test_readers_of_16_bits(precision, tmp_path):
     done = emulated.run("gfx1100", "weft", "verify", tmp_path / "readers.onnx", "--device", "amd:0", "--precision", precision,
                         "--norm", "1e-2", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+DIVIDE = """
+import sys, numpy as np, weft
+x, y = np.load(sys.argv[2])
+with np.errstate(all="ignore"):
+    right = x / y
+got = weft.compile(sys.argv[1], device="amd:0").run({"x": x, "y": y})["z"]
+wrong = np.flatnonzero((got.view(np.uint32) != right.view(np.uint32)) & ~(np.isnan(got) & np.isnan(right)))
+print(*[f"{x[i]} / {y[i]} is {got[i]}, not {right[i]}" for i in wrong[:5]], sep="\\n")
+sys.exit(len(wrong) > 0)
+"""
+
+
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])
+def test_division_of_any_exponents(chip, tmp_path):
+    """Quotients that overflow or are denormal too: the compiler writes a division as steps that scale and scale back."""
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [20000])  # noqa: E731
+    graph = helper.make_graph([helper.make_node("Div", ["x", "y"], ["z"])], "division", [value("x"), value("y")], [value("z")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "division.onnx")
+    operands = np.random.default_rng(0).integers(0, 2**32, (2, 20000), np.uint64).astype(np.uint32).view(np.float32)
+    np.save(tmp_path / "operands.npy", operands)
+    done = emulated.run(chip, sys.executable, "-c", DIVIDE, tmp_path / "division.onnx", tmp_path / "operands.npy")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -203,6 +203,7 @@ T fixed_quotient(T quotient, T d, T n) {
     return std::numeric_limits<T>::quiet_NaN();
   if (d == 0 || std::isinf(n)) return std::copysign(std::numeric_limits<T>::infinity(), sign);
   if (std::isinf(d) || n == 0) return std::copysign(T(0), sign);
+  if (quotient != quotient) return std::copysign(std::numeric_limits<T>::infinity(), sign);  // the steps overflowed
   return std::copysign(quotient, sign);
 }
 

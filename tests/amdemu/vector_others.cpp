@@ -88,11 +88,11 @@ template <class T>
 struct DivisionLimits;  // exponents as the instruction's description has them
 template <>
 struct DivisionLimits<f32> {
-  static constexpr int far_apart = 96, small = 23, scale = 64, fma_scale = 32;
+  static constexpr int far_apart = 96, small = 23, scale = 64, bias = 127;
 };
 template <>
 struct DivisionLimits<f64> {
-  static constexpr int far_apart = 768, small = 53, scale = 128, fma_scale = 64;
+  static constexpr int far_apart = 768, small = 53, scale = 128, bias = 1023;
 };
 
 i32 raw_exponent(f32 x) { return static_cast<i32>(bits_of(x) >> 23 & 0xff); }
@@ -128,8 +128,8 @@ bool scale_for_division(T& x, T denominator, T numerator) {
              tiny = quotient_is_denormal(numerator, denominator);
   if (is_denormal(denominator)) {
     x = up;
-  } else if (tiny_inverse && tiny) {
-    if (denominator_given) x = up;
+  } else if (tiny_inverse && tiny) {  // AMD's text multiplies by 2^scale here, which overflows
+    if (denominator_given) x = std::ldexp(x, -Limits::scale);
     return true;
   } else if (tiny_inverse) {
     x = std::ldexp(x, -Limits::scale);
@@ -162,8 +162,10 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    a[l] = std::fma(a[l], b[l], c[l]);
-    if (is_on(scales, l)) a[l] = std::ldexp(a[l], DivisionLimits<T>::fma_scale);
+    // A quotient of far operands was made small, a tiny one large; AMD's text names one factor for both. Rounded once.
+    const int back = raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
+    const long double sum = std::fma<long double>(a[l], b[l], c[l]);
+    a[l] = is_on(scales, l) ? static_cast<T>(std::ldexp(sum, back)) : std::fma(a[l], b[l], c[l]);
   });
   write_vector(w, i, a);
 }
