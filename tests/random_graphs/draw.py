@@ -350,10 +350,10 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """The operands. Rows that are divided by their norm or deviation say nothing when that is a rounding error; no two
-    judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the scale that it gives
-    zeros, and points of GridSample half way between two pixels; classes of a loss are those that there are; what lies in a cache
-    behind the last key is nobody's."""
+    """The operands. Rows that are divided by their norm or deviation say nothing when that is a rounding error, nor does Tan
+    beside its poles; no two judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the
+    scale that it gives zeros, and points of GridSample half way between two pixels; classes of a loss are those that there
+    are; what lies in a cache behind the last key is nobody's."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
@@ -371,33 +371,36 @@ def checked(node, known):
         axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
         if np.any(np.sum(np.abs(first), axis) < 1e-2):
             raise Skip
-    if any(is_flat(rows) for rows in normalised_rows(node, known)):
+    if node.op_type == "Tan" and np.any(np.abs(np.cos(first)) < 0.03):
+        raise Skip
+    if any(is_flat(rows, least) for rows, least in normalised_rows(node, known)):
         raise Skip
     return known
 
 
-def is_flat(rows):
+def is_flat(rows, least):
     """Whether a row's deviation is so small beside its elements that inputs one rounding apart have other answers."""
-    return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < 1e-2 * np.max(np.abs(rows), -1))
+    return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < least * np.max(np.abs(rows), -1))
 
 
 def normalised_rows(node, known):
-    """The operands from whose rows the node takes the mean away, each as an array whose last axis is such a row."""
+    """The operands from whose rows the node takes the mean away: an array whose last axis is such a row, and the least
+    deviation beside the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
     if node.op_type == "MeanVarianceNormalization":
         axes = [axis % x.ndim for axis in words.get("axes", (0, 2, 3))]
         kept = [axis for axis in range(x.ndim) if axis not in axes]
-        yield x.transpose(kept + axes).reshape([x.shape[axis] for axis in kept] + [-1])
+        yield x.transpose(kept + axes).reshape([x.shape[axis] for axis in kept] + [math.prod(x.shape[axis] for axis in axes)]), 0.1
     if node.op_type == "InstanceNormalization":
-        yield x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+        yield x.reshape(*x.shape[:2], math.prod(x.shape[2:])), 0.01
     if node.op_type == "GroupNormalization":
-        yield x.reshape(x.shape[0], words["num_groups"], math.prod(x.shape[1:]) // words["num_groups"])
+        yield x.reshape(x.shape[0], words["num_groups"], math.prod(x.shape[1:]) // words["num_groups"]), 0.1
     if node.op_type == "LayerNormalization":
         axis = words.get("axis", -1) % x.ndim
-        yield x.reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
+        yield x.reshape(*x.shape[:axis], math.prod(x.shape[axis:])), 0.01
     if node.op_type == "SkipLayerNormalization":
-        yield sum(known[name][1] for name in [*node.input[:2], *node.input[4:5]] if name)
+        yield sum(known[name][1] for name in [*node.input[:2], *node.input[4:5]] if name), 0.01
 
 
 def is_window_too_wide(node, x):

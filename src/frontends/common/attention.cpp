@@ -109,7 +109,7 @@ Expr additive(Expr mask, DType type) {
 
 Expr widened(Expr x, const Dim& size, double fill) {
   Dim have = x.dims().back();
-  if (known_equal(have, size) || known_equal(have, 1)) return x;
+  if (known_equal(have, size)) return x;
   Pad pad{.before = Dims(x.dims().size(), 0), .after = Dims(x.dims().size(), 0)};
   pad.after.back() = size - have;
   return {x.at, x.at->emit(pad, {x, like(x, fill)})};

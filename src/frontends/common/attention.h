@@ -45,9 +45,9 @@ Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, E
 
 /// What is added to the scores: -inf where a bool mask is false; numbers as they are.
 Expr additive(Expr mask, DType type);
-/// An additive mask whose last axis is `keys`: one that is shorter hides the rest.
+/// An additive mask whose last axis is `keys`: one that is shorter, of size 1 too, hides the rest.
 Expr padded_mask(Expr mask, const Dim& keys, DType type);
-/// x with `fill` behind its last axis, up to `size`; an axis of 1 stays, since it is broadcast.
+/// x with `fill` behind its last axis, up to `size`.
 Expr widened(Expr x, const Dim& size, double fill);
 
 /// Attention spelt out, for nodes that also want the scores: 0 raw, 1 after softcap, 2 masked, 3 softmax.
