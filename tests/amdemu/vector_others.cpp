@@ -163,7 +163,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
     // A quotient of far operands was made small, a tiny one large; AMD's text names one factor for both. Rounded once.
-    const int back = raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
+    const int back =
+        raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
     a[l] = is_on(scales, l) ? static_cast<T>(std::ldexp(sum, back)) : std::fma(a[l], b[l], c[l]);
   });
