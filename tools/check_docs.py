@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages of the tree: links to files and headings lead somewhere, and no sentence has more words than LONGEST."""
+"""Checks the Markdown pages of the tree: links to files and headings lead somewhere, docs/README.md gives each page its place in
+the reading order, and no sentence has more words than LONGEST. tools/docs.py makes a site of the same pages."""
 import pathlib
 import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LONGEST = 35
+LONGEST = 30
 CODE = re.compile(r"```.*?```|^    [^\n]*$", re.S | re.M)
 MADE = re.compile(r"<!-- figures: \w+ -->.*?<!-- end -->", re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -22,6 +23,24 @@ def anchors(page):
     """Of the headings, as GitHub makes them."""
     titles = re.findall(r"^#+ +(.*)$", CODE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def reading_order():
+    """The sections of docs/README.md, in order: for each the titles and the pages of its table."""
+    index = ROOT / "docs/README.md"
+    sections = {}
+    for part in re.split(r"^## ", index.read_text(), flags=re.M)[1:]:
+        heading, _, rest = part.partition("\n")
+        rows = re.findall(r"^\| \[([^\]]+)\]\(([^)]+)\)", rest, re.M)
+        sections[heading] = [(title, (index.parent / link).resolve()) for title, link in rows]
+    return sections
+
+
+def misplaced(listed):
+    """Pages that the reading order lacks or has twice; the index itself stands nowhere."""
+    for page in pages():
+        if (count := listed.count(page)) != (page != ROOT / "docs/README.md"):
+            yield f"{page.relative_to(ROOT)}: stands {count} times in docs/README.md"
 
 
 def broken(page):
@@ -43,7 +62,7 @@ def sentences(text):
 
 
 def main():
-    faults = []
+    faults = list(misplaced([page for section in reading_order().values() for _, page in section]))
     for page in pages():
         name = page.relative_to(ROOT)
         faults += [f"{name}: the link {link} leads nowhere" for link in broken(page)]
@@ -52,7 +71,7 @@ def main():
                 faults.append(f"{name}: {words} words, at most {LONGEST}: {sentence[:100]} ...")
     if faults:
         raise SystemExit("\n".join(faults))
-    print(f"documents: {len(pages())} pages, links lead somewhere, sentences of at most {LONGEST} words")
+    print(f"documents: {len(pages())} pages, in reading order, links lead somewhere, sentences of at most {LONGEST} words")
 
 
 if __name__ == "__main__":

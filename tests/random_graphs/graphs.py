@@ -26,7 +26,7 @@ MOST_TRIES = 400
 TYPES = [np.float32] * 14 + [np.float16, np.float16, BF16, np.float64]
 
 # Operators that no graph here has, and where they are tested instead.
-CONTAINERS = "texts, sequences, optionals and maps: tests/frontends/test_texts_and_containers.py"
+CONTAINERS = "texts, sequences, optionals and maps: tests/frontends/test_strings_and_containers.py"
 RANDOM = "no two engines draw the same numbers: tests/frontends/test_random.py"
 CLASSICAL = "classical models: tests/frontends/test_classical.py"
 PEER = "cases like onnxruntime's: tests/frontends/test_microsoft*.py"
