@@ -22,6 +22,7 @@ constexpr Verb all_verbs[] = {
     {"reduce", reduce_verb, "shrink a model that fails to the few nodes that matter"},
     {"inspect", inspect_verb, "show a model: inputs, operators, the program as text or graph"},
     {"tune", tune_verb, "measure which kernels are fastest here, for later compiles"},
+    {"serve", serve_verb, "serve models over HTTP and gRPC"},
     {"explain", explain_verb, "say why each kernel of a model was chosen, or what an error code means"},
     {"devices", devices_verb, "list the devices of this machine"},
     {"doctor", doctor_verb, "describe this machine and this installation"},

@@ -24,6 +24,7 @@ int knobs_verb(Words words);
 int cache_verb(Words words);
 int explain_verb(Words words);
 int tune_verb(Words words);
+int serve_verb(Words words);
 
 struct Verb {
   std::string_view name;

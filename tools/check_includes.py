@@ -27,6 +27,7 @@ ALLOWED = {
     "src/runtime": ["base", "host", "targets"],
     "src/compile": EVERYTHING,
     "api": EVERYTHING + ["weft"],
+    "api/serve": ["api", "weft"],  # over the C ABI alone
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],
     "ort": ["weft", "adapters"],

@@ -13,7 +13,7 @@
 
 #include <mutex>
 
-#include "weft/weft.hpp"
+#include "api/python/module.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -332,11 +332,8 @@ Model* make_model(const Options& options, const Compile& compile) {
 
 // --- errors ------------------------------------------------------------------------------------------------------
 
-/// Raises the class of weft._errors that belongs to the error's kind.
 void raise(const weft::Error& error) {
-  nb::object made = nb::module_::import_("weft._errors")
-                        .attr("make")(static_cast<int>(error.kind()), error.what(), error.code(), error.where(),
-                                      error.why(), error.hint());
+  nb::object made = weft::python::exception_of(error);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
 }
 
@@ -375,6 +372,18 @@ void bind_graph(nb::module_& m) {
 }
 
 }  // namespace
+
+namespace weft::python {
+
+nb::object exception_of(const weft::Error& error) {
+  return nb::module_::import_("weft._errors")
+      .attr("make")(static_cast<int>(error.kind()), error.what(), error.code(), error.where(), error.why(),
+                    error.hint());
+}
+nb::object array_of(const weft::Tensor& tensor) { return output_of(tensor, "numpy"); }
+weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model).program(); }
+
+}  // namespace weft::python
 
 NB_MODULE(_weft, m) {
   nb::register_exception_translator(translate);
@@ -456,4 +465,5 @@ NB_MODULE(_weft, m) {
   });
   m.def("support", [](const std::string& path, const Options& o) { return weft::support(path, o.get()); });
   bind_graph(m);
+  weft::python::bind_batcher(m);
 }

@@ -14,7 +14,7 @@ from places import DIGITS, ROOT
 
 MODEL = DIGITS / "digits.onnx"
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-VERBS = ["run", "compile", "perf", "verify", "compare", "reduce", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache", "tune"]
+VERBS = ["run", "compile", "perf", "verify", "compare", "reduce", "inspect", "explain", "devices", "doctor", "ops", "knobs", "cache", "tune", "serve"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,7 +89,7 @@ ERRORS = [
     (["run", MODEL, "-i", ROOT / "LICENSE"], 2, "E212"),
     (["run", MODEL, "-o", "nope=x.npy"], 2, "no output 'nope'"),
     (["run", MODEL, "--symbol", "batch=0", "--shape", "image=3..2,1,8,8"], 2, "E203"),
-    (["serve"], 2, "no verb 'serve'"),
+    (["train"], 2, "no verb 'train'"),
     (["tune"], 2, "nothing to do"),
     (["explain", "E999"], 2, "there is no error E999"),
     (["cache", "burn"], 2, "ls or clear"),

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/serve/batcher.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <future>
+#include <system_error>
+
+#include "api/python/module.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace weft::python {
+namespace {
+
+using Given = std::vector<std::optional<Tensor>>;
+
+/// Of memory of its own: a thread that frees it later must not need the interpreter.
+Tensor owned(const Tensor& tensor) {
+  bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
+  return has_bytes ? Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor;
+}
+
+std::optional<serve::Clock::time_point> point_after(double seconds) {
+  if (seconds <= 0) return {};
+  auto time = std::chrono::duration<double>(std::min(seconds, 1e9));
+  return serve::Clock::now() + std::chrono::duration_cast<serve::Clock::duration>(time);
+}
+
+nb::list arrays(const std::vector<Tensor>& outputs) {
+  nb::list list;
+  for (const Tensor& output : outputs) list.append(array_of(output));
+  return list;
+}
+
+/// A Batcher whose answers are fetched: its file descriptor is readable while there are some, so that an event loop
+/// wakes once for all answers of a run, and no thread of the batcher ever waits for the interpreter's lock.
+class Queue {
+ public:
+  Queue(const std::vector<nb::object>& models, int64_t most_rows, double delay, size_t most_waiting)
+      : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (event_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    std::vector<Program> programs;
+    for (const nb::object& model : models) programs.push_back(program_of(model));
+    nb::gil_scoped_release no_gil;
+    serve::BatchOptions options{.most_rows = most_rows, .most_waiting = most_waiting};
+    options.delay = std::chrono::nanoseconds(static_cast<int64_t>(delay * 1e9));
+    serve::BatchRule rule{.reason = "one row at a time was asked for"};
+    if (most_rows > 1) rule = serve::find_batch_rule(programs.at(0));
+    batcher_ = std::make_unique<serve::Batcher>(std::move(programs), options, std::move(rule));
+  }
+  ~Queue() {
+    nb::gil_scoped_release no_gil;
+    batcher_.reset();
+    ::close(event_);
+  }
+  Queue(const Queue&) = delete;
+
+  uint64_t submit(const Given& given, double deadline) {
+    nb::gil_scoped_release no_gil;
+    return batcher_->submit(inputs_of(given), point_after(deadline), [this](auto id, auto outputs, auto failure) {
+      std::scoped_lock lock(mutex_);
+      finished_.push_back({id, std::move(outputs), failure});
+      eventfd_write(event_, 1);
+    });
+  }
+
+  /// (id, outputs, None) or (id, None, error) for each request that was answered since the last call.
+  nb::list take() {
+    std::vector<Finished> finished;
+    {
+      std::scoped_lock lock(mutex_);
+      finished.swap(finished_);
+      eventfd_t count = 0;
+      eventfd_read(event_, &count);
+    }
+    nb::list list;
+    for (const Finished& one : finished) {
+      if (one.failure) list.append(nb::make_tuple(one.id, nb::none(), error_of(one.failure)));
+      else list.append(nb::make_tuple(one.id, arrays(one.outputs), nb::none()));
+    }
+    return list;
+  }
+
+  /// Waits for the answer.
+  nb::list run(const Given& given, double deadline) {
+    std::vector<Tensor> outputs;
+    {
+      nb::gil_scoped_release no_gil;
+      auto promise = std::make_shared<std::promise<std::vector<Tensor>>>();
+      auto done = [promise](uint64_t, std::vector<Tensor> results, const std::exception_ptr& failure) {
+        if (failure) promise->set_exception(failure);
+        else promise->set_value(std::move(results));
+      };
+      batcher_->submit(inputs_of(given), point_after(deadline), done);
+      outputs = promise->get_future().get();
+    }
+    return arrays(outputs);
+  }
+
+  nb::dict stats() const {
+    serve::BatchStats stats = batcher_->stats();
+    nb::dict dict;
+    dict["answered"] = stats.answered, dict["failed"] = stats.failed, dict["cancelled"] = stats.cancelled;
+    dict["expired"] = stats.expired, dict["refused"] = stats.refused;
+    dict["queue_ns"] = stats.queue_ns, dict["run_ns"] = stats.run_ns;
+    dict["waiting"] = stats.waiting, dict["running"] = stats.running;
+    nb::dict runs;
+    for (const auto& [rows, run] : stats.runs_by_rows) runs[nb::cast(rows)] = nb::make_tuple(run.count, run.ns);
+    dict["runs_by_rows"] = runs;
+    return dict;
+  }
+
+  serve::Batcher& batcher() const { return *batcher_; }
+  int descriptor() const { return event_; }
+
+ private:
+  struct Finished {
+    uint64_t id;
+    std::vector<Tensor> outputs;
+    std::exception_ptr failure;
+  };
+
+  static serve::Inputs inputs_of(const Given& given) {
+    serve::Inputs inputs;
+    for (const auto& tensor : given) inputs.push_back(tensor ? owned(*tensor) : Tensor());
+    return inputs;
+  }
+
+  static nb::object error_of(const std::exception_ptr& failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      return exception_of(error);
+    } catch (const std::exception& error) {
+      return exception_of(Error(WEFT_INTERNAL, "E900", error.what()));
+    }
+  }
+
+  int event_;
+  std::mutex mutex_;
+  std::vector<Finished> finished_;
+  std::unique_ptr<serve::Batcher> batcher_;
+};
+
+}  // namespace
+
+void bind_batcher(nb::module_& m) {
+  m.def("gpus", [] {
+    std::vector<std::string> names;
+    for (size_t i = 0; const char* name = weft_gpu(i); ++i) names.emplace_back(name);
+    return names;
+  });
+  nb::class_<Queue>(m, "Queue")
+      .def(nb::init<const std::vector<nb::object>&, int64_t, double, size_t>(), "models"_a, "most_rows"_a, "delay"_a,
+           "most_waiting"_a)
+      .def("submit", &Queue::submit, "inputs"_a, "deadline"_a)
+      .def("run", &Queue::run, "inputs"_a, "deadline"_a)
+      .def("take", &Queue::take)
+      .def("fileno", &Queue::descriptor)
+      .def("cancel",
+           [](Queue& queue, uint64_t id) {
+             nb::gil_scoped_release no_gil;
+             queue.batcher().cancel(id);
+           })
+      .def("close", [](Queue& queue) { queue.batcher().close(); })
+      .def("wait_until_idle",
+           [](Queue& queue) {
+             nb::gil_scoped_release no_gil;
+             queue.batcher().wait_until_idle();
+           })
+      .def("stats", &Queue::stats)
+      .def_prop_ro("joins", [](const Queue& queue) { return queue.batcher().rule().joins; })
+      .def_prop_ro("length", [](const Queue& queue) { return queue.batcher().rule().length; })
+      .def_prop_ro("reason", [](const Queue& queue) { return queue.batcher().rule().reason; });
+}
+
+}  // namespace weft::python

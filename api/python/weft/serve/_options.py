@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `weft serve` is told."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
+SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def seconds(text: str) -> float:
+    """ "2ms", "0.5s", "3" """
+    if not (match := re.fullmatch(r"([0-9]*\.?[0-9]+)(ns|us|ms|s|)", text)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 2ms")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def bytes_of(text: str) -> int:
+    """ "64M", "1000" """
+    if not (match := re.fullmatch(r"([0-9]+)([kmg]?)(i?b)?", text.lower())):
+        raise argparse.ArgumentTypeError(f"'{text}' is no size such as 64M")
+    return int(match[1]) * SIZES[match[2]]
+
+
+def at_least(least: int):
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {least} on")
+        return int(text)
+
+    return parse
+
+
+@dataclasses.dataclass
+class Options:
+    models: list[str] = dataclasses.field(default_factory=list)  #: "digits.onnx", "name=model.weft"
+    model_folder: str | None = None
+    versions: int = 1  #: of each model of the folder, the newest
+    poll: float = 1.0
+    device: str = "auto"
+    threads: int = 0
+    precision: str = "f32"
+    instances: int = 1
+    batch_delay: float = 0.002
+    max_batch: int = 64
+    queue: int = 256
+    deadline: float = 0.0  #: of requests that name none; 0: none
+    host: str = "127.0.0.1"
+    port: int = 8000
+    grpc_port: int | None = None
+    max_request: int = 64 << 20
+    read_timeout: float = 60.0
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @property
+    def token(self) -> bytes:
+        """What requests must bear; b"" for none."""
+        if not self.token_file:
+            return b""
+        token = Path(self.token_file).read_bytes().strip()
+        if not token:
+            raise SystemExit(f"error[E203]: the token file {self.token_file} is empty")
+        return token
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="weft serve", description="Serve models over HTTP and gRPC by the KServe v2 protocol; a page to try them is at /."
+    )
+    p.add_argument("models", nargs="*", metavar="MODEL", help="a model or saved program; NAME=FILE gives it another name")
+    p.add_argument("--model-folder", metavar="DIR", help="serve DIR/NAME.onnx and DIR/NAME/VERSION/model.onnx; watched")
+    p.add_argument("--versions", type=at_least(1), metavar="N", help="how many versions of a model of the folder stay (1)")
+    p.add_argument("--poll", type=seconds, metavar="TIME", help="how often the folder is looked at (1s)")
+    p.add_argument("--device", help="auto, cpu, nvidia:0 ...; gpu:* is one copy on each GPU (auto)")
+    p.add_argument("--threads", type=at_least(0), metavar="N", help="threads of the CPU; 0: all (0)")
+    p.add_argument("--precision", choices=["f32", "bf16", "f16"], help="of matrix products and convolutions (f32)")
+    p.add_argument("--instances", type=at_least(1), metavar="N", help="runs at once of each model on each device (1)")
+    p.add_argument("--batch-delay", type=seconds, metavar="TIME", help="how long a request may wait for others (2ms)")
+    p.add_argument("--max-batch", type=at_least(1), metavar="ROWS", help="most rows of one run; 1 joins nothing (64)")
+    p.add_argument("--queue", type=at_least(1), metavar="N", help="requests that may wait for a model; beyond: 429 (256)")
+    p.add_argument("--deadline", type=seconds, metavar="TIME", help="of requests that name none (none)")
+    p.add_argument("--host", help="the address to listen at; 0.0.0.0 is every one (127.0.0.1)")
+    p.add_argument("--port", type=at_least(0), help="of HTTP; 0 takes a free one (8000)")
+    p.add_argument("--grpc-port", type=at_least(0), metavar="PORT", help="of gRPC; 0 takes a free one (no gRPC)")
+    p.add_argument("--max-request", type=bytes_of, metavar="SIZE", help="the largest request; beyond: 413 (64M)")
+    p.add_argument("--read-timeout", type=seconds, metavar="TIME", help="for the body of a request; beyond: 408 (60s)")
+    p.add_argument("--token-file", metavar="FILE", help="requests must bear the token in FILE")
+    p.add_argument("--tls-cert", metavar="FILE", help="certificate (PEM): serve HTTPS, and gRPC over TLS")
+    p.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
+    return p
+
+
+def parse(words: list[str]) -> Options:
+    p = parser()
+    given = {name: value for name, value in vars(p.parse_args(words)).items() if value is not None}
+    options = Options(**given)
+    if not options.models and not options.model_folder:
+        p.error("name a model, or a folder of them with --model-folder")
+    if bool(options.tls_cert) != bool(options.tls_key):
+        p.error("--tls-cert and --tls-key go together")
+    return options

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/serve/batch_rule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+namespace weft::serve {
+namespace {
+
+BatchRule refuse(std::string reason) { return {.reason = std::move(reason)}; }
+
+/// A free size that is a name and no expression.
+bool is_name(const weft_dim& dim) {
+  return dim.value < 0 && std::string_view(dim.text).find_first_of(" +-*/(),") == std::string_view::npos;
+}
+
+bool is_name(const weft_dim& dim, std::string_view name) { return is_name(dim) && name == dim.text; }
+
+/// Whether `name` is part of a size that is an expression.
+bool is_inside(const weft_dim& dim, std::string_view name) {
+  if (dim.value >= 0 || is_name(dim)) return false;
+  std::string text = dim.text, delimiters = " +-*/(),";
+  for (size_t begin = text.find_first_not_of(delimiters); begin != std::string::npos;) {
+    size_t end = std::min(text.find_first_of(delimiters, begin), text.size());
+    if (std::string_view(text).substr(begin, end - begin) == name) return true;
+    begin = text.find_first_not_of(delimiters, end);
+  }
+  return false;
+}
+
+/// Inputs that a request must give, and outputs.
+std::vector<const Port*> required(const std::vector<Port>& ports) {
+  std::vector<const Port*> list;
+  for (const Port& port : ports) {
+    if (!port.has_default) list.push_back(&port);
+  }
+  return list;
+}
+
+/// Why rows of this port cannot be joined by its sizes; "" when they can.
+std::string obstacle(const Port& port, std::string_view batch) {
+  std::string name = "'" + std::string(port.name) + "'";
+  if (port.is_static) return name + " decides what is compiled";
+  if (!port.is_tensor || port.dtype == WEFT_STRING) return name + " is " + port.type;
+  if (weft_dtype_bits(port.dtype) < 8) return name + " has elements below a byte";
+  auto sizes = dims(port);
+  if (sizes.empty() || !is_name(sizes[0], batch)) return name + " (" + port.type + ") has no batch axis";
+  for (size_t i = 1; i < sizes.size(); ++i) {
+    if (is_name(sizes[i], batch) || is_inside(sizes[i], batch))
+      return "the batch of " + name + " is in another size too: " + port.type;
+  }
+  return {};
+}
+
+BatchRule rule_by_sizes(const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
+  auto given = required(inputs);
+  if (given.empty() || outputs.empty()) return refuse("the model has no inputs or no outputs");
+  const Port& first = *given[0];
+  if (!first.is_tensor || first.rank == 0 || !is_name(first.dims[0]))
+    return refuse("'" + std::string(first.name) + "' (" + first.type + ") has no free batch axis");
+  for (const std::vector<const Port*>& ports : {given, required(outputs)}) {
+    for (const Port* port : ports) {
+      if (std::string why = obstacle(*port, first.dims[0].text); !why.empty()) return refuse(why);
+    }
+  }
+  return {.joins = true, .most_rows = first.dims[0].max};
+}
+
+/// Adds the axes that are called `name`; false where it is part of another size.
+bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vector<Axis>& axes) {
+  for (size_t i = 0; i < ports.size(); ++i) {
+    for (size_t axis = 1; axis < ports[i].rank; ++axis) {
+      const weft_dim& dim = ports[i].dims[axis];
+      if (is_inside(dim, name)) return false;
+      if (!is_name(dim, name)) continue;
+      if (ports[i].has_default) return false;
+      axes.push_back({i, axis});
+    }
+  }
+  return true;
+}
+
+/// The rule with padding behind a mask; without it where there is none, or its length is in other sizes too.
+BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
+  for (const Port& port : inputs) {
+    bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;
+    if (!is_mask || port.rank != 2 || !is_name(port.dims[1])) continue;
+    BatchRule padded = rule;
+    padded.length = port.dims[1].text;
+    if (find_axes(inputs, padded.length, padded.inputs) && find_axes(outputs, padded.length, padded.outputs))
+      return padded;
+  }
+  return rule;
+}
+
+/// Requests with random contents.
+class Examples {
+ public:
+  Examples(const std::vector<Port>& inputs, const BatchRule& rule) : inputs_(inputs), rule_(rule) {}
+
+  /// `size` for each free size, as far as its bounds allow; `length` for the padded one.
+  Inputs make(int64_t rows, int64_t size, int64_t length) {
+    Inputs request;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].has_default) request.emplace_back();
+      else request.push_back(fill(inputs_[i], sizes_of(i, rows, size, length)));
+    }
+    return request;
+  }
+
+ private:
+  std::vector<int64_t> sizes_of(size_t port, int64_t rows, int64_t size, int64_t length) const {
+    std::vector<int64_t> sizes;
+    for (size_t axis = 0; axis < inputs_[port].rank; ++axis) {
+      const weft_dim& dim = inputs_[port].dims[axis];
+      bool is_long = std::ranges::any_of(rule_.inputs, [&](Axis a) { return a.port == port && a.axis == axis; });
+      int64_t wanted = axis == 0 ? rows : is_long ? length : size;
+      sizes.push_back(dim.value >= 0 ? dim.value : std::clamp(wanted, dim.min, dim.max));
+    }
+    return sizes;
+  }
+
+  /// Masks hide nothing. Other integers are 0 or 1, which every table of embeddings has.
+  Tensor fill(const Port& port, const std::vector<int64_t>& sizes) {
+    int64_t count = 1;
+    for (int64_t size : sizes) count *= size;
+    auto bytes = static_cast<size_t>(weft_dtype_bits(port.dtype)) / 8;
+    std::vector<std::byte> data(static_cast<size_t>(count) * bytes);
+    bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) put(port.dtype, data.data() + i * bytes, is_mask);
+    return Tensor::copy(port.dtype, data, sizes);
+  }
+
+  void put(weft_dtype type, std::byte* to, bool is_mask) {
+    float value = is_mask ? 1.0F : std::uniform_real_distribution<float>(-1, 1)(random_);
+    double wide = value;
+    if (type == WEFT_F32) std::memcpy(to, &value, sizeof value);
+    else if (type == WEFT_F64) std::memcpy(to, &wide, sizeof wide);
+    else if (type == WEFT_F16) put_small(to, is_mask, 0x3c00, 10);
+    else if (type == WEFT_BF16) put_small(to, is_mask, 0x3f80, 7);
+    else
+      *to = std::byte{is_mask || value > 0};  // the low byte of an integer or bool; a small number of the other types
+  }
+
+  /// A 16-bit float: 1, or a random one in [1, 2).
+  void put_small(std::byte* to, bool is_one, uint16_t one, int fraction_bits) {
+    auto bits = static_cast<uint16_t>(one | (is_one ? 0U : random_() & ((1U << fraction_bits) - 1)));
+    std::memcpy(to, &bits, sizeof bits);
+  }
+
+  const std::vector<Port>& inputs_;
+  const BatchRule& rule_;
+  std::mt19937 random_{7};
+};
+
+double half_value(uint16_t bits) {
+  int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double value = exponent == 0    ? std::ldexp(fraction, -24)
+                 : exponent == 31 ? (fraction ? NAN : INFINITY)
+                                  : std::ldexp(1024 + fraction, exponent - 25);
+  return bits >> 15 ? -value : value;
+}
+
+double number_at(const Tensor& tensor, size_t i) {
+  const std::byte* data = tensor.bytes().data();
+  uint16_t bits = 0;
+  if (tensor.dtype() == WEFT_F32) return reinterpret_cast<const float*>(data)[i];
+  if (tensor.dtype() == WEFT_F64) return reinterpret_cast<const double*>(data)[i];
+  std::memcpy(&bits, data + 2 * i, 2);
+  if (tensor.dtype() == WEFT_F16) return half_value(bits);
+  uint32_t wide = uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+/// Equal up to the rounding that another order of additions brings: kernels may differ with the number of rows.
+bool are_close(const Tensor& a, const Tensor& b) {
+  if (!std::ranges::equal(a.dims(), b.dims())) return false;
+  bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;
+  if (a.dtype() != WEFT_F32 && a.dtype() != WEFT_F64 && !is_narrow) return std::ranges::equal(a.bytes(), b.bytes());
+  double greatest = 0;
+  for (size_t i = 0; i < static_cast<size_t>(a.elements()); ++i) {
+    if (double x = std::fabs(number_at(a, i)); std::isfinite(x)) greatest = std::max(greatest, x);
+  }
+  double tolerance = greatest * (is_narrow ? 2e-2 : 1e-3);
+  for (size_t i = 0; i < static_cast<size_t>(a.elements()); ++i) {
+    double x = number_at(a, i), y = number_at(b, i);
+    bool is_same = x == y || (std::isnan(x) && std::isnan(y));
+    if (!is_same && !(std::fabs(x - y) <= tolerance)) return false;
+  }
+  return true;
+}
+
+/// Whether these requests have the same answers in one run as by themselves.
+bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs* const> requests) {
+  Context context = program.new_context();
+  auto answers = split(rule, context.run(join(rule, requests)), requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto alone = context.run(*requests[i]);
+    for (size_t port = 0; port < alone.size(); ++port) {
+      if (!are_close(answers[i][port], alone[port])) return false;
+    }
+  }
+  return true;
+}
+
+/// Runs the same rows together and apart, at the first size that the model accepts.
+BatchRule confirm(const Program& program, const std::vector<Port>& inputs, BatchRule rule, int64_t least) {
+  std::string why;
+  for (int64_t size : {8, 16, 32, 64, 224, 4, 2, 1}) {
+    try {
+      Examples examples(inputs, rule);
+      Inputs a = examples.make(least, size, size), b = examples.make(least, size, 2 * size);
+      Inputs c = examples.make(least, size, size);
+      std::vector<const Inputs*> requests{&a, &b, &c};
+      if (!rule.length.empty() && length_of(rule, a) == length_of(rule, b)) continue;  // would show nothing
+      if (agree(program, rule, requests)) return rule;
+      return refuse(rule.length.empty() ? "its rows are mixed: they have other answers together than by themselves"
+                                        : "its mask does not hide padding: sequences have other answers with it");
+    } catch (const Error& error) {
+      if (why.empty()) why = error.facts();
+    }
+  }
+  return refuse("no random rows could be run: " + why);
+}
+
+}  // namespace
+
+BatchRule find_batch_rule(const Program& program) {
+  auto inputs = program.inputs(), outputs = program.outputs();
+  BatchRule rule = rule_by_sizes(inputs, outputs);
+  if (!rule.joins) return rule;
+  int64_t least = std::max<int64_t>(required(inputs)[0]->dims[0].min, 1);
+  if (least > rule.most_rows / 3) return refuse("the model takes too few rows to join any");
+  BatchRule joined = confirm(program, inputs, rule, least);
+  if (!joined.joins) return joined;
+  BatchRule longer = with_length(rule, inputs, outputs);
+  if (longer.length.empty()) return joined;
+  BatchRule padded = confirm(program, inputs, longer, least);
+  if (padded.joins) return padded;
+  joined.reason = padded.reason;
+  return joined;
+}
+
+}  // namespace weft::serve

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "api/serve/batch_rule.h"
+
+/// A queue of requests before one program, or before the same program on several devices:
+///
+///     Batcher batcher({program}, {}, find_batch_rule(program));
+///     uint64_t id = batcher.submit(inputs, {}, [](auto id, auto outputs, auto failure) { ... });
+///     batcher.cancel(id);
+///
+/// Each device has a thread. It takes the oldest request, and with it those that the rule lets share its run. It waits
+/// for more until the delay is over, but only for as many requests as there have lately been at once. So a client that
+/// is alone never waits.
+namespace weft::serve {
+
+using Clock = std::chrono::steady_clock;
+
+struct BatchOptions {
+  int64_t most_rows = 64;                                         ///< of one run; a single request may have more
+  std::chrono::nanoseconds delay = std::chrono::milliseconds(2);  ///< that the oldest request waits for others
+  size_t most_waiting = 256;                                      ///< E407 beyond it
+};
+
+/// Runs of one size, and the time that they took in all.
+struct Runs {
+  uint64_t count = 0, ns = 0;
+};
+
+/// Since the start; `queue_ns` and `run_ns` are summed over requests.
+struct BatchStats {
+  uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;
+  uint64_t queue_ns = 0, run_ns = 0;
+  size_t waiting = 0, running = 0;
+  std::map<int64_t, Runs> runs_by_rows = {};  ///< a program without rows: 1
+};
+
+class Batcher {
+ public:
+  /// The answer, or why there is none. Called once for each accepted request, from any thread; must not throw.
+  using Done = std::function<void(uint64_t id, std::vector<Tensor> outputs, std::exception_ptr failure)>;
+
+  Batcher(std::vector<Program> programs, BatchOptions options, BatchRule rule);
+  /// Ends runs, answers all that is left with E404.
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+
+  /// Queues a request; its tensors must own their memory. Throws E310 to E312 for inputs that do not fit, E407 when
+  /// the queue is full, E404 after `close`.
+  uint64_t submit(Inputs inputs, std::optional<Clock::time_point> deadline, Done done);
+  /// A request that waits is answered with E404 at once, one that runs at the end of its run. A run ends early when
+  /// nobody wants its answers any more. Nothing for a request that was answered.
+  void cancel(uint64_t id);
+  /// Takes no more requests; those that are here are answered.
+  void close();
+  /// Waits until all are answered.
+  void wait_until_idle();
+  BatchStats stats() const;
+  const BatchRule& rule() const { return rule_; }
+
+ private:
+  struct Request;
+  using Shared = std::shared_ptr<Request>;
+  using Batch = std::vector<Shared>;
+
+  void work(const Program& program);
+  Batch next_batch(std::unique_lock<std::mutex>& lock);
+  void take_fitting(Batch& batch);
+  bool is_worth_waiting(const Batch& batch) const;
+  void run(Context& context, const Batch& batch);
+  void run_together(Context& context, const Batch& batch);
+  void note_run(const Batch& batch, Clock::duration time);
+  void answer(const Shared& request, std::vector<Tensor> outputs, std::exception_ptr failure);
+  void check_fit(const Inputs& inputs) const;
+
+  std::vector<Program> programs_;
+  std::vector<Port> inputs_, outputs_;
+  BatchOptions options_;
+  BatchRule rule_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_, idle_;
+  std::deque<Shared> queue_;
+  std::map<uint64_t, Shared> open_;  ///< accepted and not answered
+  uint64_t next_id_ = 1;
+  size_t usual_ = 1;  ///< requests that have lately been open at once
+  bool is_closed_ = false;
+  std::atomic<bool> is_ending_ = false;
+  BatchStats stats_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weft::serve

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+/// Several requests of one program as one run, and its answers apart again:
+///
+///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
+///     std::vector<weft::Tensor> inputs = join(rule, requests);
+///     auto answers = split(rule, context.run(inputs), requests);
+namespace weft::serve {
+
+/// One axis of one input or output.
+struct Axis {
+  size_t port = 0, axis = 0;
+};
+
+/// Which requests of a program may be computed in one run. Rows lie along the first axis of every input and output.
+struct BatchRule {
+  bool joins = false;       ///< rows of several requests go into one run
+  std::string reason = {};  ///< why not, or why sequences are not padded; "" when there is nothing to say
+  int64_t most_rows = 0;    ///< that the program takes
+  std::string length = {};  ///< the size that is padded behind a mask; "": requests of other sizes run apart
+  std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have this length
+};
+
+/// The inputs of a request; what is left out is a Tensor without memory.
+using Inputs = std::vector<Tensor>;
+
+/// Rows of a request that `rule` joins.
+int64_t rows_of(const Inputs& request);
+/// The length of its sequences; 0 where nothing is padded.
+int64_t length_of(const BatchRule& rule, const Inputs& request);
+/// Whether two requests of the rule's program can share a run. Of two lengths the greater is at most twice the other,
+/// so that padding never costs more than the work itself.
+bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
+
+/// Rows behind rows; shorter sequences get zeros at their end.
+Inputs join(const BatchRule& rule, std::span<const Inputs* const> requests);
+/// What of the outputs belongs to each request, without the padding.
+std::vector<std::vector<Tensor>> split(const BatchRule& rule, std::span<const Tensor> outputs,
+                                       std::span<const Inputs* const> requests);
+
+}  // namespace weft::serve

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weft serve` and its clients, each file of cases under a Python of its own (environment.py)."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import environment  # noqa: E402
+from places import BUILD, DIGITS  # noqa: E402
+
+
+@pytest.mark.parametrize("cases", ["protocol", "guards", "damaged", "clients", "versions"])
+def test_serving(cases):
+    environment.run_cases("serve", f"{cases}_cases.py")
+
+
+def weft_serve(*words):
+    command = [str(word) for word in (BUILD / "bin" / "weft", "serve", *words)]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"})
+
+
+def test_the_command_starts_python_or_says_how_to_install_it():
+    done = weft_serve("--options", "--python", environment.python_of("serve"))
+    assert done.returncode == 0 and "--batch-delay" in done.stdout, done.stderr
+    done = weft_serve("m.onnx", "--python=/nowhere/python")
+    assert done.returncode == 4 and "E219" in done.stderr and "pip install 'weft[serve]'" in done.stderr
+    done = weft_serve("--python", sys.executable)
+    assert done.returncode == 2 and "name a model" in done.stderr
+
+
+def test_without_fastapi_a_line_says_what_to_install():
+    code = "import sys; sys.modules['fastapi'] = None; from weft.serve.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    environment_ = os.environ | {"PYTHONPATH": str(BUILD / "python")}
+    done = subprocess.run([sys.executable, "-c", code, str(DIGITS / "digits.onnx")], capture_output=True, text=True, env=environment_)
+    assert done.returncode == 4 and done.stderr.startswith("error[E219]") and "weft[serve]" in done.stderr
