@@ -23,7 +23,7 @@ Call::Call(Module& module, const Node& node, Values inputs, std::vector<std::opt
       outputs_(std::move(outputs)),
       graphs_(graphs),
       parts_(std::move(parts)),
-      used_(node.attributes.size()) {}
+      asked_(node.attributes.size()) {}
 
 void Call::fail(std::string_view code, std::string what, std::string hint) const {
   throw Error({.kind = ErrorKind::model,
@@ -84,18 +84,12 @@ Dims Call::sizes_for(Expr x, size_t i) const {
 
 std::vector<int64_t> Call::numbers(size_t i) const {
   auto contents = known_contents(flat(i));
-  auto is_open = [](const Dim& dim) { return !dim.is_constant(); };
-  if (!contents || std::ranges::any_of(*contents, is_open)) {
-    throw Error(
-        {.kind = ErrorKind::unsupported,
-         .code = "E159",
-         .what = cat(printable(node_.op), " input ", i, " gives numbers that are only known when the model runs"),
-         .where = describe(node_),
-         .hint = "it must be constant"});
-  }
-  std::vector<int64_t> numbers;
-  for (const Dim& dim : *contents) numbers.push_back(dim.value());
-  return numbers;
+  if (auto known = contents ? frontend::fixed_numbers(*contents) : std::nullopt) return *known;
+  throw Error({.kind = ErrorKind::unsupported,
+               .code = "E159",
+               .what = cat(printable(node_.op), " input ", i, " gives numbers that are only known when the model runs"),
+               .where = describe(node_),
+               .hint = "it must be constant"});
 }
 
 int64_t Call::number_of(size_t i) const {
@@ -118,12 +112,8 @@ std::optional<Tensor> Call::constant(size_t i) const {
 }
 
 const AttributeValue* Call::find(std::string_view name) const {
-  for (size_t i = 0; i < node_.attributes.size(); ++i) {
-    if (node_.attributes[i].first != name) continue;
-    used_[i] = true;
-    return &node_.attributes[i].second;
-  }
-  return nullptr;
+  const auto* found = asked_.find(node_.attributes, [](const auto& each) { return each.first; }, name);
+  return found ? &found->second : nullptr;
 }
 
 template <class T>
@@ -173,9 +163,9 @@ const Tensor& Call::tensor(std::string_view name) const {
 }
 
 void Call::check_attributes() const {
-  for (size_t i = 0; i < used_.size(); ++i) {
+  for (size_t i = 0; i < node_.attributes.size(); ++i) {
     bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // operands say these
-    if (!used_[i] && !is_type)
+    if (!asked_.was(i) && !is_type)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].first), "' that it does not know"));
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "frontends/common/arguments.h"
 #include "frontends/common/expr.h"
 
 /// Operators of TensorFlow and of TensorFlow Lite, which are the same ones under two names where they mean the same.
@@ -111,7 +112,7 @@ class Call : public Builder {
   Graphs& graphs_;
   std::vector<bool> parts_;
   bool has_outputs_ = true;
-  mutable std::vector<bool> used_;
+  frontend::Asked asked_;
 };
 
 /// What an operator does to quantised values.

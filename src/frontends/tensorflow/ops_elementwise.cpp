@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontends/common/arithmetic.h"
 #include "frontends/tensorflow/call.h"
 #include "frontends/tensorflow/complex.h"
 #include "frontends/tensorflow/network.h"
@@ -51,15 +52,10 @@ Values not_equal(Call& c) {
   return {!equal(c.input(0), c.input(1))};
 }
 
-/// Rounded down; whole numbers without a way through floats.
 Values floor_div(Call& c) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  Expr x = c.input(0), y = c.input(1), quotient = x / y;
-  if (is_float(x.dtype())) return {floor(quotient)};
-  if (is_unsigned_integer(x.dtype())) return {quotient};
-  Expr is_above = (!equal(apply(Fn::fmod, x, y), 0)) & (!equal(x < 0, y < 0));
-  return {select(is_above, quotient - 1, quotient)};
+  return {floor_divided(c.input(0), c.input(1))};
 }
 
 Values squared_difference(Call& c) {

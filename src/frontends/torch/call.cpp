@@ -27,7 +27,7 @@ Expr Operand::as(const Call& c, DType type) const {
 }
 
 Call::Call(Importer& importer, Module& module, const Node& node)
-    : Builder(module), importer_(importer), node_(node), used_(node.inputs.size(), false) {}
+    : Builder(module), importer_(importer), node_(node), asked_(node.inputs.size()) {}
 
 void Call::fail(std::string_view code, std::string what, std::string hint) const {
   throw Error({.kind = ErrorKind::model, .code = std::string(code), .what = cat(name(), " ", what), .hint = hint});
@@ -43,12 +43,8 @@ void Call::wrong_kind(std::string_view name, const Argument& argument, std::stri
 }
 
 const Argument* Call::find(std::string_view name) const {
-  for (size_t i = 0; i < node_.inputs.size(); ++i) {
-    if (node_.inputs[i].name != name) continue;
-    used_[i] = true;
-    return node_.inputs[i].value.is_none() ? nullptr : &node_.inputs[i].value;
-  }
-  return nullptr;
+  const NamedArgument* found = asked_.find(node_.inputs, &NamedArgument::name, name);
+  return found && !found->value.is_none() ? &found->value : nullptr;
 }
 
 const Argument& Call::require(std::string_view name) const {
@@ -147,32 +143,27 @@ Dims Call::sizes(std::string_view argument) const {
   return sizes;
 }
 
-int64_t Call::integer(std::string_view argument) const {
-  Dim value = size(argument);
-  if (auto number = value.constant()) return *number;
+void Call::not_fixed(std::string_view name) const {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E159",
-               .what = cat(name(), " needs a fixed number as '", argument, "', it is ", value)});
+               .what = cat(node_.target, " needs fixed numbers as '", name, "', which only the run tells")});
+}
+
+int64_t Call::integer(std::string_view argument) const {
+  auto value = size(argument).constant();
+  if (!value) not_fixed(argument);
+  return *value;
 }
 
 std::vector<int64_t> Call::integers(std::string_view argument) const {
-  std::vector<int64_t> numbers;
-  for (const Dim& value : sizes(argument)) {
-    if (!value.is_constant())
-      throw Error({.kind = ErrorKind::unsupported,
-                   .code = "E159",
-                   .what = cat(name(), " needs fixed numbers as '", argument, "', one is ", value)});
-    numbers.push_back(value.value());
-  }
-  return numbers;
+  auto numbers = frontend::fixed_numbers(sizes(argument));
+  if (!numbers) not_fixed(argument);
+  return *numbers;
 }
 
 double Call::number(std::string_view argument) const {
   Operand value = scalar(argument, only(argument));
-  if (!value.is_constant())
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E159",
-                 .what = cat(name(), " needs a fixed number as '", argument, "', and only the run tells it")});
+  if (!value.is_constant()) not_fixed(argument);
   return value.value();
 }
 
@@ -182,7 +173,7 @@ std::vector<double> Call::numbers(std::string_view argument) const {
   if (!given) return numbers;
   for (const Item& item : given->items) {
     Operand value = scalar(argument, item);
-    if (!value.is_constant()) unsupported(cat("needs fixed numbers as '", argument, "'"));
+    if (!value.is_constant()) not_fixed(argument);
     numbers.push_back(value.value());
   }
   return numbers;
@@ -212,7 +203,7 @@ std::optional<DType> Call::element(std::string_view argument) const {
 
 const Argument& Call::argument(size_t i) const {
   if (i >= node_.inputs.size()) fail("E140", cat("has ", node_.inputs.size(), " arguments"));
-  used_[i] = true;
+  asked_.mark(i);
   return node_.inputs[i].value;
 }
 
@@ -230,8 +221,8 @@ void Call::require_default(std::string_view argument, bool is_default) const {
 }
 
 void Call::check_arguments() const {
-  for (size_t i = 0; i < used_.size(); ++i) {
-    if (!used_[i] && !node_.inputs[i].value.is_none())
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    if (!asked_.was(i) && !node_.inputs[i].value.is_none())
       unsupported(cat("with argument '", printable(node_.inputs[i].name), "' is not supported"));
   }
 }

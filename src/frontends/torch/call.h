@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "frontends/common/arguments.h"
 #include "frontends/common/expr.h"
 #include "frontends/torch/exported.h"
 #include "frontends/torch/sympy.h"
@@ -109,13 +110,15 @@ class Call : public frontend::Builder {
   const Argument* find(std::string_view name) const;
   const Argument& require(std::string_view name) const;
   const Item& only(std::string_view name) const;
+  /// E159: only the run tells a number that must be known now.
+  [[noreturn]] void not_fixed(std::string_view name) const;
   [[noreturn]] void wrong_kind(std::string_view name, const Argument& argument, std::string_view wanted) const;
   Operand scalar(std::string_view name, const Item& item) const;
   Dim as_size(std::string_view name, const Item& item) const;
 
   Importer& importer_;
   const Node& node_;
-  mutable std::vector<bool> used_;
+  frontend::Asked asked_;
   mutable std::vector<Binding> given_;
 };
 

@@ -5,11 +5,14 @@
 #include <cmath>
 #include <limits>
 
+#include "frontends/common/arithmetic.h"
 #include "frontends/torch/promote.h"
 #include "ops/elementwise.h"
 
 namespace weft::torch {
 namespace {
+
+using frontend::floor_divided_by_remainder, frontend::whole_power;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -98,17 +101,6 @@ Values add(Call& c) { return sum_of(c, Fn::add, "self", "other"); }
 Values subtract(Call& c) { return sum_of(c, Fn::sub, "self", "other"); }
 Values subtract_from(Call& c) { return sum_of(c, Fn::sub, "other", "self"); }
 
-/// x / y rounded down. Torch's own way for floats, which counts from the remainder.
-Expr floor_divided(Expr x, Expr y) {
-  if (!is_float(x.dtype())) return frontend::apply(Fn::div, x - floor_mod(x, y), y);
-  Expr rest = frontend::apply(Fn::fmod, x, y), quotient = (x - rest) / y;
-  Expr below = (!equal(rest, 0)) & (!equal(frontend::apply(Fn::less, rest, like(rest, 0)), y < 0));
-  quotient = select(below, quotient - 1, quotient);
-  Expr whole = floor(quotient);
-  whole = select(quotient - whole > 0.5, whole + 1, whole);
-  return select(equal(y, 0), x / y, select(equal(quotient, 0), (x / y) * 0, whole));
-}
-
 Values divide(Call& c) {
   std::array operands{c.operand("self"), c.operand("other")};
   DType type = result_type(c, operands);
@@ -116,7 +108,7 @@ Values divide(Call& c) {
   if (mode == "none") type = float_of(type);
   Expr x = operands[0].as(c, type), y = operands[1].as(c, type);
   if (mode == "none") return one(x / y);
-  if (mode == "floor") return one(floor_divided(x, y));
+  if (mode == "floor") return one(floor_divided_by_remainder(x, y));
   if (mode != "trunc") c.fail("E145", cat("rounding_mode '", printable(mode), "' is not trunc or floor"));
   Expr quotient = x / y;
   return one(is_float(type) ? frontend::apply(Fn::trunc, quotient) : quotient);
@@ -125,15 +117,7 @@ Values divide(Call& c) {
 Values floor_divide(Call& c) {
   std::array operands{c.operand("self"), c.operand("other")};
   DType type = result_type(c, operands);
-  return one(floor_divided(operands[0].as(c, type), operands[1].as(c, type)));
-}
-
-/// Whole powers of integers, by squaring.
-Expr whole_power(Expr x, int64_t exponent) {
-  Expr result = like(x, 1);
-  for (Expr square = x; exponent > 0; exponent >>= 1, square = square * square)
-    if (exponent & 1) result = result * square;
-  return result;
+  return one(floor_divided_by_remainder(operands[0].as(c, type), operands[1].as(c, type)));
 }
 
 Values power(Call& c) {
@@ -145,7 +129,7 @@ Values power(Call& c) {
   if (!is_float(type)) {
     if (!is_known || e < 0 || e > 64)
       c.unsupported(cat("of ", type, " with an exponent that is no constant from 0 to 64"));
-    return one(broadcast(whole_power(x, static_cast<int64_t>(e)), x.dims()));
+    return one(whole_power(x, static_cast<int64_t>(e)));
   }
   if (is_known && e == 2) return one(x * x);
   if (is_known && e == 3) return one(x * x * x);

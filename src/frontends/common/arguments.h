@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/dim.h"
+
+/// What readers of a node's arguments share.
+namespace weft::frontend {
+
+/// The sizes as numbers; nothing where only the run tells one of them.
+inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
+  std::vector<int64_t> numbers;
+  for (const Dim& size : sizes) {
+    if (!size.is_constant()) return {};
+    numbers.push_back(size.value());
+  }
+  return numbers;
+}
+
+/// Which of a node's named arguments were asked for, so that none is ignored by accident.
+class Asked {
+ public:
+  explicit Asked(size_t count) : asked_(count) {}
+
+  /// The argument of `list` that `name_of` gives this name; null: there is none.
+  template <class List, class NameOf>
+  const typename List::value_type* find(const List& list, NameOf name_of, std::string_view name) const {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (std::invoke(name_of, list[i]) != name) continue;
+      asked_[i] = true;
+      return &list[i];
+    }
+    return nullptr;
+  }
+  void mark(size_t i) const { asked_[i] = true; }
+  bool was(size_t i) const { return asked_[i]; }
+
+ private:
+  mutable std::vector<bool> asked_;
+};
+
+}  // namespace weft::frontend

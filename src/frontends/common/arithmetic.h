@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/expr.h"
+
+/// Arithmetic that frameworks share beyond the rows of ops/elementwise.def.
+namespace weft::frontend {
+
+/// x / y rounded down; of whole numbers without a way through floats.
+Expr floor_divided(Expr x, Expr y);
+/// The same of floats as Python counts: from the remainder, so that x = y * result + remainder holds. Torch and numpy
+/// do so; floor(x / y) is another number where x / y rounds up to a whole one.
+Expr floor_divided_by_remainder(Expr x, Expr y);
+
+/// x to a whole power that is known and not negative, by squaring.
+Expr whole_power(Expr x, int64_t exponent);
+
+}  // namespace weft::frontend
