@@ -11,6 +11,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <mutex>
 
 #include "api/python/module.h"
@@ -222,7 +223,9 @@ struct Operator {
 class Model {
  public:
   Model(weft::Program program, std::vector<std::shared_ptr<Operator>> operators)
-      : operators_(std::move(operators)), program_(std::move(program)) {}
+      : operators_(std::move(operators)), program_(std::move(program)) {
+    for (const weft::Port& port : program_.inputs()) input_types_.push_back(port.dtype);
+  }
   const weft::Program& program() const { return program_; }
 
   /// `out`: for each output an array to write it to, or none; nothing at all when empty. What was written to such an
@@ -235,9 +238,7 @@ class Model {
     weft::RunOptions options{.outputs = buffers_of(out, is_bits), .deadline_seconds = deadline};
     {
       nb::gil_scoped_release no_gil;
-      weft::Context context = take();
-      outputs = context.run(tensors, options);
-      give_back(std::move(context));
+      outputs = run_in_context(tensors, options);
       tensors.clear();
     }
     std::vector<nb::object> arrays;
@@ -250,7 +251,62 @@ class Model {
     return arrays;
   }
 
+  /// Runs on memory of the caller's: the address and sizes of each input, contiguous and of the program's types.
+  /// `allocate` gets the number and sizes of an output and gives its address. With a stream, all of it is memory of the
+  /// GPU that the program is for, and the work is queued there.
+  void run_at(const std::vector<uintptr_t>& addresses, const std::vector<std::vector<int64_t>>& sizes,
+              nb::callable allocate, std::optional<uintptr_t> stream, double deadline) {
+    std::vector<weft::Tensor> tensors;
+    for (size_t i = 0; i < addresses.size(); ++i) tensors.push_back(memory_at(i, addresses[i], sizes.at(i)));
+    Allocator allocator{allocate, {}};
+    weft::RunOptions options{.deadline_seconds = deadline, .allocate = &Allocator::call, .allocate_user = &allocator};
+    if (stream) options.on_device = 2, options.stream = reinterpret_cast<void*>(*stream);
+    try {
+      nb::gil_scoped_release no_gil;
+      run_in_context(tensors, options);
+    } catch (const weft::Error&) {
+      if (allocator.error) std::rethrow_exception(allocator.error);
+      throw;
+    }
+  }
+
  private:
+  struct Allocator {
+    nb::callable function;
+    std::exception_ptr error;
+
+    static void* call(void* user, size_t output, const int64_t* dims, size_t rank, size_t) {
+      auto& self = *static_cast<Allocator*>(user);
+      nb::gil_scoped_acquire gil;
+      try {
+        return reinterpret_cast<void*>(
+            nb::cast<uintptr_t>(self.function(output, std::vector<int64_t>(dims, dims + rank))));
+      } catch (...) {
+        self.error = std::current_exception();
+        return nullptr;
+      }
+    }
+  };
+
+  weft::Tensor memory_at(size_t i, uintptr_t address, const std::vector<int64_t>& dims) const {
+    weft_dtype type = input_types_.at(i);
+    int64_t count = weft_dtype_bits(type) / 8;
+    for (int64_t size : dims) count *= size;
+    weft_tensor* tensor = nullptr;
+    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // of no elements
+    weft::check(
+        weft_tensor_wrap(type, dims.data(), dims.size(), data, static_cast<size_t>(count), nullptr, nullptr, &tensor));
+    return weft::Tensor(tensor);
+  }
+
+  /// Work that is queued on a stream is behind what that stream has of the same context.
+  std::vector<weft::Tensor> run_in_context(std::span<const weft::Tensor> tensors, const weft::RunOptions& options) {
+    weft::Context context = take(options.stream);
+    std::vector<weft::Tensor> outputs = context.run(tensors, options);
+    give_back(std::move(context), options.stream);
+    return outputs;
+  }
+
   std::vector<weft_buffer> buffers_of(const std::vector<std::optional<OutputArray>>& out,
                                       const std::vector<bool>& is_bits) const {
     std::vector<weft_buffer> buffers;
@@ -265,22 +321,24 @@ class Model {
     return buffers;
   }
 
-  weft::Context take() {
+  weft::Context take(void* stream) {
     std::scoped_lock lock(mutex_);
-    if (free_.empty()) return program_.new_context();
-    weft::Context context = std::move(free_.back());
-    free_.pop_back();
+    auto& free = free_[stream];
+    if (free.empty()) return program_.new_context();
+    weft::Context context = std::move(free.back());
+    free.pop_back();
     return context;
   }
-  void give_back(weft::Context context) {
+  void give_back(weft::Context context, void* stream) {
     std::scoped_lock lock(mutex_);
-    free_.push_back(std::move(context));
+    free_[stream].push_back(std::move(context));
   }
 
   std::vector<std::shared_ptr<Operator>> operators_;  // which the program may call
   weft::Program program_;
+  std::vector<weft_dtype> input_types_;
   std::mutex mutex_;
-  std::vector<weft::Context> free_;
+  std::map<void*, std::vector<weft::Context>> free_;  // by the stream that they ran on last
 };
 
 using Progress = std::function<void(std::string, size_t, size_t)>;
@@ -447,6 +505,7 @@ NB_MODULE(_weft, m) {
              nb::gil_scoped_release no_gil;
              m.program().save(path, targets);
            })
+      .def("run_at", &Model::run_at, "addresses"_a, "sizes"_a, "allocate"_a, "stream"_a.none(), "deadline"_a)
       .def("run", &Model::run, "inputs"_a, "out"_a, "is_bits"_a, "framework"_a, "deadline"_a);
   m.def("compile", [](const std::string& path, const Options& o) {
     return make_model(o, [&](const weft::CompileOptions& options) { return weft::compile(path, options); });

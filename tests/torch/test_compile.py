@@ -119,3 +119,16 @@ def test_types_that_numpy_lacks():
     got = run(model, x, fullgraph=True)
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got, model(x).detach(), rtol=2e-2, atol=1e-2)
+
+
+def test_what_weft_lacks_is_decomposed_where_torch_knows_how():
+    class Turned(torch.nn.Module):
+        def forward(self, x, theta):
+            grid = torch.nn.functional.affine_grid(theta, [2, 3, 5, 5], align_corners=False)
+            return torch.nn.functional.grid_sample(x, grid, align_corners=False) * 2
+
+    x, theta = torch.randn(2, 3, 7, 7), torch.randn(2, 2, 3) * 0.3
+    got = run(Turned(), x, theta, fullgraph=True)
+    torch.testing.assert_close(got, Turned()(x, theta), rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert placement.on_weft == placement.total > 3

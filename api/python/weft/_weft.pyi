@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __version__: str
@@ -50,6 +50,14 @@ class Model:
     def outputs(self) -> list[tuple[str, str, str, list[Any] | None, bool, bool, bool]]: ...
     def report(self) -> str: ...
     def save(self, path: str, targets: list[str]) -> None: ...
+    def run_at(
+        self,
+        addresses: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        allocate: Callable[[int, list[int]], int],
+        stream: int | None,
+        deadline: float,
+    ) -> None: ...
     def run(
         self, inputs: list[Tensor | None], out: list[Any], is_bits: list[bool], framework: str, deadline: float
     ) -> list[Any]: ...

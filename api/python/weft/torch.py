@@ -14,6 +14,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from operator import getitem as _getitem
 from typing import Any, NamedTuple
 
@@ -41,6 +42,13 @@ class Placement(NamedTuple):
 #: One entry for each graph that torch.compile gave to this process.
 placements: list[Placement] = []
 
+_address, _version = torch.Tensor.data_ptr, attrgetter("_version")
+_TYPES = {
+    "bool": torch.bool, "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64, "i8": torch.int8,
+    "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
+    "f64": torch.float64, "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "f8e4m3fnuz": torch.float8_e4m3fnuz,
+    "f8e5m2fnuz": torch.float8_e5m2fnuz,
+}  # fmt: skip
 _OPTIONS = ("device", "precision", "threads", "freeze", "fullgraph")
 
 
@@ -145,25 +153,31 @@ class _Part(torch.nn.Module):
     """A graph on weft, compiled at its first call: only that has the parameters. Those that torch holds still are constants of
     the program; when one has changed, it is compiled again."""
 
-    def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None) -> None:
+    def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
+                 place: torch.device | None) -> None:  # fmt: skip
         super().__init__()
         self.text, self.options, self.eager = text, options, eager
         graph = json.loads(text)["graph_module"]["graph"]
         self.names = [next(iter(entry.values())).get("name") or entry["as_sym_int"]["as_name"] for entry in graph["inputs"]]
         self.results = [next(iter(entry)) for entry in graph["outputs"]]
         self.still = tuple(i for i in still if "as_tensor" in graph["inputs"][i])
+        self.is_plain = all(kind == "as_tensor" for kind in self.results)
+        self.place = place
         self.model: weft.Model | None = None
-        self.state: list[tuple[int, int]] = []
+        self.state: tuple[list[int], list[int]] = ([], [])
 
     def build(self, inputs: Sequence[Any]) -> weft.Model:
         self.state = self.state_of(inputs)
         constants = {self.names[i]: inputs[i] for i in self.still}
         self.model = weft.compile(self.text.encode(), constants=constants, **self.options)
         self.order = [self.names.index(port.name) for port in self.model.inputs]
+        self.types = [_TYPES[port.dtype] for port in self.model.outputs]
         return self.model
 
-    def state_of(self, inputs: Sequence[Any]) -> list[tuple[int, int]]:
-        return [(inputs[i].data_ptr(), inputs[i]._version) for i in self.still]
+    def state_of(self, inputs: Sequence[Any]) -> tuple[list[int], list[int]]:
+        """Where the parameters lie, and how often they were written; one pass each in C."""
+        held = [inputs[i] for i in self.still]
+        return list(map(_address, held)), list(map(_version, held))
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         model = self.model
@@ -175,11 +189,24 @@ class _Part(torch.nn.Module):
                     raise
                 log.warning("a graph runs in eager: %s", error)
                 return self.eager(*inputs)  # type: ignore[no-any-return]
-        values = [v if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
-        outputs = iter(model._run([value.contiguous() for value in values], None))
+        values = [v.contiguous() if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
+        outputs: list[Any] = [None] * len(self.types)
+        types, place = self.types, self.place
+
+        def allocate(output: int, sizes: list[int]) -> int:
+            outputs[output] = made = torch.empty(sizes, dtype=types[output], device=place)
+            return made.data_ptr()
+
+        stream = None if place is None else torch.cuda.current_stream(place).cuda_stream
+        if place is not None:
+            values = [v if v.device == place else v.to(place) for v in values]
+        model._native.run_at([v.data_ptr() for v in values], [v.shape for v in values], allocate, stream, 0.0)
+        if self.is_plain:
+            return tuple(outputs)
+        rest = iter(outputs)
         found = []
         for kind in self.results:
-            value = None if kind == "as_none" else torch.as_tensor(next(outputs))
+            value = None if kind == "as_none" else next(rest)
             found.append(value if value is None or kind == "as_tensor" else value.item())
         return tuple(found)
 
@@ -192,7 +219,29 @@ class _Graph:
         self.fullgraph = options.get("fullgraph", False)
         self.freeze = options.get("freeze", True)
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
+        self.place: torch.device | None = None  # of a GPU
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
+
+    def decompose(self, refused: dict[str, str]) -> bool:
+        """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
+        from torch._decomp import core_aten_decompositions, decomposition_table
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        known = {**decomposition_table, **core_aten_decompositions()}
+        table = {node.target: known[node.target] for node in self.gm.graph.nodes if node.name in refused and node.target in known}
+        if not table:
+            return False
+        graph = self.gm
+        inputs = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+        try:
+            with torch.fx.traceback.preserve_node_meta():
+                finer = make_fx(lambda *given: fx.Interpreter(graph).run(*given), decomposition_table=table)(*inputs)
+        except Exception as error:  # torch cannot decompose it for these sizes
+            log.info("not decomposed: %s: %s", type(error).__name__, error)
+            return False
+        self.gm = finer
+        self.total = sum(node.op == "call_function" for node in finer.graph.nodes)
+        return True
 
     def still(self) -> list[int]:
         """Inputs that are parameters or buffers, which no run changes."""
@@ -215,19 +264,25 @@ class _Graph:
     def compiled(self) -> Callable[..., Any]:
         if self.total == 0:
             return self.gm.forward
-        elsewhere = [v.device for v in self.inputs if isinstance(v, torch.Tensor) and v.device.type != "cpu"]
-        if elsewhere:
-            return self.in_eager(f"tensors are on {elsewhere[0]}, weft takes those in host memory")
+        places = {v.device for v in self.inputs if isinstance(v, torch.Tensor) and (v.ndim or v.device.type != "cpu")}
+        if len(places) > 1 or not {p.type for p in places} <= {"cpu", "cuda"}:
+            return self.in_eager(f"tensors are on {' and '.join(sorted(map(str, places)))}")
+        self.place = next((p for p in places if p.type == "cuda"), None)
+        if self.place is not None:
+            self.options.setdefault("device", f"{'amd' if torch.version.hip else 'nvidia'}:{self.place.index or 0}")
         try:
             text = _text(self.gm)
             refused = self.refused(text)
+            while refused and self.decompose(refused):
+                text = _text(self.gm)
+                refused = self.refused(text)
         except Exception as error:  # what torch cannot serialise, and what weft refuses as a whole
             if self.fullgraph or isinstance(error, weft.UsageError):
                 raise
             return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
         if not refused:
             self.placed(self.total)
-            return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward).forward
+            return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward, self.place).forward
         if self.fullgraph:
             weft.compile(text.encode(), **self.options)  # the error has the line of the model
         return self.parts(refused)
@@ -267,7 +322,7 @@ class _Graph:
                 log.info("a part of %s nodes runs in eager: %s", len(module.graph.nodes), error)
                 continue
             on_weft += sum(node.op == "call_function" for node in module.graph.nodes)
-            part = _Part(text, held, self.options, None)
+            part = _Part(text, held, self.options, None, self.place)
             is_single = not isinstance(module.graph.output_node().args[0], (tuple, list))
             setattr(split, call.target, _Single(part) if is_single else part)
         self.placed(on_weft, next(iter(refused.values())))

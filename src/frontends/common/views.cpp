@@ -72,6 +72,10 @@ void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   }
 }
 
+Slice whole(Expr x) {
+  return {.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+}
+
 }  // namespace
 
 Expr reshape_to(Expr x, Dims dims, bool zero_copies) {
@@ -120,7 +124,7 @@ Dims sizes_by_data(Expr x, Value shape, bool zero_copies) {
 }
 
 Expr cut(Expr x, const std::vector<Cut>& cuts) {
-  Slice slice{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
+  Slice slice = whole(x);
   std::vector<Cut> open;
   for (const Cut& c : cuts) {
     if (c.step == 0) x.at->fail("E145", "has a step of 0");
@@ -130,6 +134,24 @@ Expr cut(Expr x, const std::vector<Cut>& cuts) {
   if (!open.empty()) cut_by_data(*x.at, slice, open);
   bool is_all = slice.sizes == x.dims() && std::ranges::all_of(slice.steps, [](int64_t s) { return s == 1; });
   return is_all ? x : Expr{x.at, x.at->emit(std::move(slice), {x})};
+}
+
+Expr replaced(Expr x, const Cut& part, Expr value) {
+  const Builder& b = *x.at;
+  Slice cut_out = whole(x);
+  if (part.step < 1 || !part.start || !part.end)
+    b.unsupported("writes to places that only the run tells, or backwards");
+  cut_one(b, cut_out, part);
+  const Dim &start = cut_out.starts[at(part.axis)], &count = cut_out.sizes[at(part.axis)];
+  value = broadcast(convert(value, x.dtype()), cut_out.sizes);
+  if (part.step == 1) {
+    Dim end = start + count;
+    Values parts = {slice(x, part.axis, 0, start), value, slice(x, part.axis, end, x.dims()[at(part.axis)] - end)};
+    std::erase_if(parts, [&](Value each) { return known_equal(each.dims()[at(part.axis)], 0); });
+    return parts.empty() ? x : concat(b, parts, part.axis);
+  }
+  Expr places = iota(b, count) * static_cast<double>(part.step) + scalar(b, start);
+  return scatter_elements(x, broadcast(along(places, part.axis, x.rank()), value.dims()), value, part.axis);
 }
 
 Values split(Expr x, int64_t axis, const Dims& parts) {

@@ -25,6 +25,8 @@ struct Cut {
 };
 /// x cut along these axes, each named once; x itself where nothing goes.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
+/// x with `value`, which is broadcast, in the place of what `part` cuts out: forwards, at places that are known.
+Expr replaced(Expr x, const Cut& part, Expr value);
 
 /// Parts of these sizes, one after another along an axis. E151 where their sum is not that of x.
 Values split(Expr x, int64_t axis, const Dims& parts);

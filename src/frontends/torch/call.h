@@ -75,6 +75,8 @@ class Call : public frontend::Builder {
   bool flag(std::string_view argument, bool fallback = false) const;
   std::string text(std::string_view argument, std::string_view fallback = {}) const;
   std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
+  /// An argument of any kind; null when it is not given.
+  const Argument* given(std::string_view argument) const { return find(argument); }
   /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
   const Argument& argument(size_t i) const;
   /// A truth about sizes, or a bool of Python's; nothing when it is a tensor.
@@ -122,6 +124,8 @@ class Call : public frontend::Builder {
   mutable std::vector<Binding> given_;
 };
 
+inline Values one(Value value) { return {value}; }
+
 /// How one overload is translated: "aten.add.Tensor".
 struct Operator {
   std::string_view name;
@@ -138,5 +142,10 @@ std::span<const Operator> network_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> scalar_operators();
 std::span<const Operator> control_operators();
+std::span<const Operator> composite_operators();
+std::span<const Operator> loss_operators();
+std::span<const Operator> order_operators();
+std::span<const Operator> special_operators();
+std::span<const Operator> recurrent_operators();
 
 }  // namespace weft::torch

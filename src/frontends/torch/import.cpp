@@ -20,8 +20,10 @@ const Table& operators() {
   static const Table table = [] {
     Table all;
     // Rows of a family come before those that follow from elementwise.def, which are last.
-    for (auto part : {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
-                      reduction_operators(), network_operators(), attention_operators(), elementwise_operators()})
+    for (auto part :
+         {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
+          reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
+          order_operators(), special_operators(), recurrent_operators(), elementwise_operators()})
       for (const Operator& op : part) all.emplace(op.name, op);
     return all;
   }();

@@ -37,8 +37,10 @@ Values wrapped(Call& c) {
   size_t body = 0;
   while (body < c.node().inputs.size() && !c.argument(body).graph) ++body;
   const Graph& graph = body_at(c, body);
-  for (size_t i = body + 1; i < c.node().inputs.size(); ++i)
+  for (size_t i = body + 1; i < c.node().inputs.size(); ++i) {
+    if (c.argument(i).kind == Argument::Kind::text) continue;  // a name of the region
     for (const Value& value : tensors_at(c, i)) inputs.push_back({.tensor = value});
+  }
   return c.importer().inlined(c, graph, inputs);
 }
 
@@ -81,7 +83,28 @@ Values while_loop(Call& c) {
   return frontend::build_loop(c, form);
 }
 
+/// A body over the rows of `xs`: what it carries, its rows, and tensors that stay.
+Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
+  if (xs.empty()) c.unsupported("over no tensors is not supported");
+  for (const Value& x : xs)
+    if (x.rank() == 0) c.fail("E140", "goes over the rows of a tensor without axes");
+  size_t rows = body.outputs.size() - std::min(carried.size(), body.outputs.size());
+  auto trip = [&](const Builder& b, const Dim& i, const Values& now) {
+    Values inputs = now;
+    for (const Value& x : xs) inputs.push_back(frontend::row_at(frontend::inside(b, x), 0, i));
+    for (const Value& other : others) inputs.push_back(frontend::inside(b, other));
+    return c.importer().inlined(b, body, bindings(b, inputs));
+  };
+  return frontend::loop_over(c, xs[0].dims()[0], carried, rows, trip);
+}
+
+Values scan(Call& c) { return over_rows(c, body_at(c, 0), tensors_at(c, 1), tensors_at(c, 2), tensors_at(c, 3)); }
+Values map(Call& c) { return over_rows(c, body_at(c, 0), {}, tensors_at(c, 1), tensors_at(c, 2)); }
+
 constexpr Operator rows[] = {
+    {"higher_order.scan", scan},
+    {"higher_order.map_impl", map},
+    {"higher_order.invoke_subgraph", wrapped},
     {"higher_order.wrap_with_set_grad_enabled", wrapped},
     {"higher_order.cond", cond},
     {"higher_order.while_loop", while_loop},

@@ -16,22 +16,19 @@ using frontend::floor_divided_by_remainder, frontend::whole_power;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-Values one(Value value) { return {value}; }
-
 /// `f` of x in f32 or wider, as torch computes narrow floats, and of integers as of f32.
 template <class F>
 Values widely(Call& c, const F& f, std::string_view argument = "self") {
   Expr x = c.tensor(argument);
   DType type = float_of(x.dtype());
-  DType wide = bits(type) < 32 ? DType::f32 : type;
-  return one(convert(f(convert(x, wide)), type));
+  return one(convert(f(convert(x, wide_of(type))), type));
 }
 
 /// `f` of two operands in f32 or wider.
 template <class F>
 Values widely_of_two(Call& c, const F& f) {
   std::array operands{c.operand("self"), c.operand("other")};
-  DType type = float_of(result_type(c, operands)), wide = bits(type) < 32 ? DType::f32 : type;
+  DType type = float_of(result_type(c, operands)), wide = wide_of(type);
   return one(convert(f(operands[0].as(c, wide), operands[1].as(c, wide)), type));
 }
 
@@ -226,8 +223,11 @@ Values nan_to_num(Call& c) {
 }
 
 Values decimals_rounded(Call& c) {
-  c.require_default("decimals", c.integer("decimals", 0) == 0);
-  return plain<Fn::round>(c);
+  Expr x = c.tensor("self");
+  int64_t decimals = c.integer("decimals", 0);
+  if (decimals == 0 || !is_float(x.dtype())) return c.ignore({"decimals"}), plain<Fn::round>(c);
+  double tens = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  return one(decimals > 0 ? round(x * tens) / tens : round(x / tens) * tens);
 }
 
 // ---- Activations ----
@@ -241,6 +241,13 @@ Values gelu_of(Call& c) {
 Values leaky_relu(Call& c) {
   double slope = c.number("negative_slope", 0.01);
   return widely(c, [&](Expr x) { return select(x > 0, x, x * slope); });
+}
+
+/// Outside of training the slope is the middle one.
+Values random_relu(Call& c) {
+  c.require_default("training", !c.flag("training"));
+  double slope = (c.number("lower", 1.0 / 8) + c.number("upper", 1.0 / 3)) / 2;
+  return widely(c, [&](Expr x) { return select(x >= 0, x, x * slope); });
 }
 
 Values elu(Call& c) {
@@ -403,6 +410,7 @@ constexpr Operator rows[] = {
     {"aten.celu.default", celu},
     {"aten.hardtanh.default", hardtanh},
     {"aten.softplus.default", softplus_of},
+    {"aten.rrelu.default", random_relu},
     {"aten.prelu.default", prelu},
     {"aten._prelu_kernel.default", prelu},
     {"aten.threshold.default", threshold},

@@ -4,13 +4,12 @@
 #include <array>
 #include <cmath>
 
+#include "frontends/common/create.h"
 #include "frontends/torch/promote.h"
 #include "ops/indexed.h"
 
 namespace weft::torch {
 namespace {
-
-Values one(Value value) { return {value}; }
 
 /// Where and how a tensor lies changes nothing of its numbers.
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
@@ -50,53 +49,39 @@ Operand whole(int64_t value) { return {.kind = Operand::Kind::integer, .integer 
 
 /// start, start + step, ...: whole numbers stay sizes; others are counted in f64, as torch does.
 Values arange(Call& c) {
-  Operand start = c.has("start") ? c.operand("start") : whole(0), end = c.operand("end");
-  Operand step = c.has("step") ? c.operand("step") : whole(1);
-  std::array operands{start, end, step};
+  std::array operands{c.has("start") ? c.operand("start") : whole(0), c.operand("end"),
+                      c.has("step") ? c.operand("step") : whole(1)};
   ignore_places(c);
   DType type = c.element("dtype").value_or(result_type(c, operands));
   bool is_whole =
       std::ranges::all_of(operands, [](const Operand& o) { return o.kind == Operand::Kind::integer && !o.tensor; });
-  if (is_whole) {
-    auto by = step.integer.constant();
-    if (!by || *by == 0) c.fail("E156", cat("has a step of ", step.integer));
-    Dim length = *by > 0 ? end.integer - start.integer : start.integer - end.integer;
-    Dim count = ceildiv(length.lower_bound() >= 0 ? length : max(length, 0), std::abs(*by));
-    Expr numbers = iota(c, count);
-    if (*by != 1) numbers = numbers * static_cast<double>(*by);
-    if (!known_equal(start.integer, 0)) numbers = numbers + frontend::scalar(c, start.integer);
-    return one(convert(numbers, type));
-  }
-  if (!start.is_constant() || !end.is_constant() || !step.is_constant())
+  if (!is_whole && !std::ranges::all_of(operands, &Operand::is_constant))
     c.unsupported("needs fixed numbers where they are no integers");
-  double count = std::ceil((end.value() - start.value()) / step.value());
-  constexpr double most = 1e9;
-  if (!(count >= 0 && count < most))
-    c.fail("E156", cat("goes from ", start.value(), " to ", end.value(), " in steps of ", step.value()));
-  Expr numbers = iota(c, static_cast<int64_t>(count), DType::f64) * step.value() + start.value();
-  return one(convert(numbers, type));
+  auto number = [&](size_t i) { return operands[i].as(c, is_whole ? DType::i64 : DType::f64); };
+  return one(convert(frontend::range(number(0), number(1), number(2)), type));
 }
 
-/// torch counts the second half from the end.
-Values linspace(Call& c) {
+/// torch counts the second half from the end. `is_power`: `base` to these powers.
+Values linspace(Call& c, bool is_power) {
   ignore_places(c);
   DType type = c.element("dtype").value_or(DType::f32);
   int64_t steps = c.integer("steps");
   double start = c.number("start"), end = c.number("end");
   if (!is_float(type)) c.unsupported(cat("of ", type, " is not supported"));
   if (steps < 0) c.fail("E145", cat("has ", steps, " steps"));
-  if (steps == 1) return one(frontend::full(c, type, {1}, start));
+  double base = c.number("base", 10);
+  auto shown = [&](Expr x) { return convert(is_power ? frontend::pow(base, x) : x, type); };
+  if (steps <= 1) return one(shown(frontend::full(c, DType::f64, {steps}, start)));
   double step = (end - start) / static_cast<double>(steps - 1);
   Expr i = iota(c, steps, DType::f64);
   Expr back = (static_cast<double>(steps - 1) - i) * step;
-  return one(convert(select(i < static_cast<double>(steps / 2), i * step + start, end - back), type));
+  return one(shown(select(i < static_cast<double>(steps / 2), i * step + start, end - back)));
 }
 
 Values eye(Call& c) {
   DType type = type_of(c);
   Dim rows = c.size("n"), columns = c.size("m", rows);
-  Expr row = reshape(iota(c, rows), {rows, 1}), column = reshape(iota(c, columns), {1, columns});
-  return one(convert(equal(row, column), type));
+  return one(frontend::eye(c, rows, columns, type));
 }
 
 constexpr Operator rows[] = {
@@ -109,6 +94,7 @@ constexpr Operator rows[] = {
     // What an empty tensor holds may be anything.
     {"aten.empty.memory_format", [](Call& c) { return filled(c, 0); }},
     {"aten.empty_like.default", [](Call& c) { return filled(c, 0); }},
+    {"aten.empty_permuted.default", [](Call& c) { return c.ignore({"physical_layout"}), filled(c, 0); }},
     {"aten.new_empty.default", [](Call& c) { return filled(c, 0); }},
     {"aten.full.default", full_of},
     {"aten.full_like.default", full_of},
@@ -117,7 +103,8 @@ constexpr Operator rows[] = {
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},
-    {"aten.linspace.default", linspace},
+    {"aten.linspace.default", [](Call& c) { return linspace(c, false); }},
+    {"aten.logspace.default", [](Call& c) { return linspace(c, true); }},
     {"aten.eye.default", eye},
     {"aten.eye.m", eye},
 };

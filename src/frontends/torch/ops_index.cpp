@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "frontends/common/arithmetic.h"
+#include "frontends/common/indexing.h"
 #include "frontends/common/sampling.h"
 #include "frontends/common/selection.h"
 #include "frontends/torch/promote.h"
@@ -11,8 +13,6 @@
 
 namespace weft::torch {
 namespace {
-
-Values one(Value value) { return {value}; }
 
 Expr index_of(Call& c, std::string_view argument) {
   Expr index = c.tensor(argument);
@@ -25,12 +25,12 @@ Values index_select(Call& c) {
   if (x.rank() == 0) return c.ignore({"dim"}), one(x);
   int64_t axis = c.axis_of("dim", x.rank());
   if (index.rank() == 0) index = reshape(index, {1});
-  return one(c.make(Gather{.axis = axis}, {x, index}));
+  return one(frontend::gather(x, index, axis));
 }
 
 Values embedding(Call& c) {
   c.ignore({"padding_idx", "scale_grad_by_freq", "sparse"});  // of the gradient
-  return one(c.make(Gather{.axis = 0}, {c.tensor("weight"), index_of(c, "indices")}));
+  return one(frontend::gather(c.tensor("weight"), index_of(c, "indices")));
 }
 
 Values gather(Call& c) {
@@ -40,44 +40,70 @@ Values gather(Call& c) {
   if (x.rank() == 0) x = reshape(x, {1});
   Dims dims = index.dims();
   if (index.rank() == 0) index = reshape(index, {1});
-  return one(reshape(c.make(GatherElements{.axis = axis}, {x, index}), dims));
+  return one(reshape(frontend::gather_elements(x, index, axis), dims));
 }
 
-/// `x` with updates at indices along an axis; updates may be larger than the indices.
-Values scatter(Call& c, ScatterFn fn) {
-  Expr x = c.tensor("self"), index = index_of(c, "index");
+/// Single elements along an axis: x and the indices have at least one axis, the updates are cut to the indices.
+struct Places {
+  Expr x, index, updates;
+  int64_t axis;
+};
+Places places_of(Call& c, Expr x) {
+  Expr index = index_of(c, "index");
   int64_t axis = c.axis_of("dim", x.rank());
-  Dims dims = x.dims();
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
-  Expr updates = index;
-  if (c.has("value")) {
-    updates = broadcast(c.operand("value").as(c, x.dtype()), index.dims());
-  } else {
-    updates = c.tensor("src");
-    if (updates.rank() == 0) updates = reshape(updates, {1});
-    for (int64_t a = 0; a < index.rank() && updates.rank() == index.rank(); ++a)
-      updates = slice(updates, a, 0, index.dims()[static_cast<size_t>(a)]);
-  }
-  if (known_equal(index.value.shape().elements(), 0)) return one(reshape(x, dims));
-  return one(reshape(c.make(ScatterElements{.axis = axis, .fn = fn}, {x, index, convert(updates, x.dtype())}), dims));
+  if (c.has("value")) return {x, index, broadcast(c.operand("value").as(c, x.dtype()), index.dims()), axis};
+  Expr updates = convert(c.tensor("src"), x.dtype());
+  if (updates.rank() == 0) updates = reshape(updates, {1});
+  for (int64_t a = 0; a < index.rank() && updates.rank() == index.rank(); ++a)
+    updates = slice(updates, a, 0, index.dims()[static_cast<size_t>(a)]);
+  return {x, index, updates, axis};
+}
+
+Values scatter(Call& c, ScatterFn fn) {
+  Expr x = c.tensor("self");
+  Places at = places_of(c, x);
+  if (known_equal(at.index.value.shape().elements(), 0)) return one(x);
+  return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
+}
+
+/// x with updates combined at indices of the same sizes, as torch names it. Without `with_own` what x holds there does
+/// not count: one of the updates, 0 or 1 takes its place first.
+Expr combined(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
+  using frontend::scatter_elements;
+  bool is_mean = how == "mean";
+  ScatterFn fn = ScatterFn::add;
+  if (how == "prod" || how == "multiply") fn = ScatterFn::mul;
+  else if (how == "amax") fn = ScatterFn::max;
+  else if (how == "amin") fn = ScatterFn::min;
+  else if (how != "sum" && how != "add" && !is_mean)
+    c.fail("E145", cat("reduce '", printable(how), "' is not sum, prod, mean, amax or amin"));
+  bool is_extreme = fn == ScatterFn::max || fn == ScatterFn::min;
+  auto all = [&](Expr of, double value) { return frontend::full(c, x.dtype(), of.dims(), value); };
+  if (!with_own) x = scatter_elements(x, index, is_extreme ? updates : all(index, fn == ScatterFn::mul), axis);
+  Expr y = scatter_elements(x, index, updates, axis, fn);
+  if (!is_mean) return y;
+  auto counts = [&](Expr of, double value) { return frontend::full(c, DType::i64, of.dims(), value); };
+  Expr count = counts(x, 1);
+  if (!with_own) count = scatter_elements(count, index, counts(index, 0), axis);
+  count = max(scatter_elements(count, index, counts(index, 1), axis, ScatterFn::add), 1);
+  return is_float(y.dtype()) ? y / convert(count, y.dtype()) : frontend::floor_divided(y, convert(count, y.dtype()));
 }
 
 Values scatter_reduce(Call& c) {
-  c.require_default("include_self", c.flag("include_self", true));
+  Expr x = c.tensor("self");
+  Places at = places_of(c, x);
   std::string how = c.text("reduce");
-  if (how == "sum" || how == "add") return scatter(c, ScatterFn::add);
-  if (how == "prod" || how == "multiply") return scatter(c, ScatterFn::mul);
-  if (how == "amax") return scatter(c, ScatterFn::max);
-  if (how == "amin") return scatter(c, ScatterFn::min);
-  c.unsupported(cat("with reduce '", printable(how), "' is not supported"));
+  bool with_own = c.flag("include_self", true);
+  if (known_equal(at.index.value.shape().elements(), 0)) return one(x);
+  return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
-/// Whole slices of `source` along an axis of x.
-Values write_slices(Call& c, ScatterFn fn) {
-  Expr x = c.tensor("self"), index = index_of(c, "index");
+/// Whole slices of `source` along an axis of x: as single elements.
+Places slices_of(Call& c, Expr x) {
+  Expr index = index_of(c, "index");
   int64_t axis = c.axis_of("dim", x.rank());
-  Dims dims = x.dims();
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   Dims wanted = x.dims();
@@ -86,8 +112,21 @@ Values write_slices(Call& c, ScatterFn fn) {
   if (!c.has("value") && source.rank() == 0) source = reshape(source, {1});
   source = broadcast(source, wanted);
   if (c.has("alpha")) source = source * c.operand("alpha").as(c, x.dtype());
-  Expr places = broadcast(along(index, axis, x.rank()), wanted);
-  return one(reshape(c.make(ScatterElements{.axis = axis, .fn = fn}, {x, places, source}), dims));
+  return {x, broadcast(along(index, axis, x.rank()), wanted), source, axis};
+}
+
+Values write_slices(Call& c, ScatterFn fn) {
+  Expr x = c.tensor("self");
+  Places at = slices_of(c, x);
+  return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
+}
+
+Values reduce_slices(Call& c) {
+  Expr x = c.tensor("self");
+  Places at = slices_of(c, x);
+  std::string how = c.text("reduce");
+  bool with_own = c.flag("include_self", true);
+  return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
 // ---- Indexing by several tensors ----
@@ -156,22 +195,16 @@ std::vector<int64_t> moved(int64_t sizes, int64_t at, int64_t rank) {
   return order;
 }
 
-std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
-  std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  return back;
-}
-
 Values index(Call& c) {
   Expr x = c.tensor("self");
   std::vector<std::optional<Expr>> indices = indices_of(c);
   auto is_given = [](const auto& index) { return index.has_value(); };
   if (std::ranges::count_if(indices, is_given) == 1 && x.rank() > 0) {
     auto only = std::ranges::find_if(indices, is_given);
-    return one(c.make(Gather{.axis = only - indices.begin()}, {x, **only}));
+    return one(frontend::gather(x, **only, only - indices.begin()));
   }
   Coordinates at = coordinates(c, x, indices);
-  Expr y = c.make(GatherNd{}, {at.x, at.places});
+  Expr y = frontend::gather_nd(at.x, at.places);
   return one(transpose(y, moved(std::ssize(at.sizes), at.at, y.rank())));
 }
 
@@ -184,13 +217,23 @@ Values masked_select(Call& c) {
     dims = broadcast_dims(std::array{x.dims(), mask.dims()}, c.name());
   }
   Expr places = frontend::true_places(frontend::flat(broadcast(mask, dims)));
-  return one(c.make(Gather{.axis = 0}, {frontend::flat(broadcast(x, dims)), places}));
+  return one(frontend::gather(frontend::flat(broadcast(x, dims)), places));
 }
 
 Values nonzero(Call& c) {
   Expr x = c.tensor("self");
-  if (x.rank() == 0) c.unsupported("of a tensor without axes is not supported");
-  return one(transpose(frontend::nonzero(x), {1, 0}));
+  Expr places = frontend::nonzero(x);
+  if (x.rank() == 0) return one(frontend::full(c, DType::i64, {places.dims()[1], 0}, 0));
+  return one(transpose(places, {1, 0}));
+}
+
+/// One vector of places for each axis.
+Values nonzero_vectors(Call& c) {
+  Expr places = frontend::nonzero(c.tensor("self"));
+  Values vectors;
+  for (int64_t a = 0; a < std::max<int64_t>(c.tensor("self").rank(), 1); ++a)
+    vectors.push_back(reshape(slice(places, 0, a, 1), {places.dims()[1]}));
+  return vectors;
 }
 
 Values grid_sample(Call& c) {
@@ -253,9 +296,9 @@ Values index_put(Call& c) {
   std::vector<int64_t> order = moved(std::ssize(at.sizes), at.at, std::ssize(wanted));
   Dims as_read;
   for (int64_t a : order) as_read.push_back(wanted[static_cast<size_t>(a)]);
-  Expr values = transpose(broadcast(convert(c.tensor("values"), x.dtype()), as_read), inverse(order));
-  Expr y = c.make(ScatterNd{.fn = accumulate ? ScatterFn::add : ScatterFn::replace}, {at.x, at.places, values});
-  return one(transpose(y, inverse(at.order)));
+  Expr values = transpose(broadcast(convert(c.tensor("values"), x.dtype()), as_read), frontend::inverse_of(order));
+  Expr y = frontend::scatter_nd(at.x, at.places, values, accumulate ? ScatterFn::add : ScatterFn::replace);
+  return one(transpose(y, frontend::inverse_of(at.order)));
 }
 
 constexpr Operator rows[] = {
@@ -277,6 +320,10 @@ constexpr Operator rows[] = {
     {"aten._unsafe_index.Tensor", index},
     {"aten.masked_select.default", masked_select},
     {"aten.nonzero.default", nonzero},
+    {"aten.argwhere.default", nonzero},
+    {"aten.nonzero_numpy.default", nonzero_vectors},
+    {"aten.index_reduce.default", reduce_slices},
+    {"aten.grid_sampler_3d.default", grid_sample},
     {"aten.grid_sampler_2d.default", grid_sample},
     {"aten.grid_sampler.default", grid_sample},
     {"aten.histc.default", histogram},

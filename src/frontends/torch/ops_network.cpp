@@ -4,19 +4,31 @@
 #include <cmath>
 
 #include "frontends/common/einsum.h"
+#include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"
+#include "frontends/common/resize.h"
+#include "frontends/common/selection.h"
+#include "frontends/common/views.h"
 #include "frontends/common/windows.h"
-#include "frontends/torch/call.h"
+#include "frontends/torch/promote.h"
+#include "frontends/torch/views.h"
+#include "ops/build.h"
 #include "ops/dot.h"
 #include "ops/indexed.h"
 
 namespace weft::torch {
+
+Expr combined_with(Call& c, Expr x, Expr product) {
+  double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
+  if (alpha != 1) product = product * alpha;
+  if (beta == 0) return product;
+  return (beta == 1 ? x : x * beta) + product;
+}
+
 namespace {
 
 using frontend::PoolForm;
 using frontend::Window;
-
-Values one(Value value) { return {value}; }
 
 // ---- Products ----
 
@@ -35,14 +47,8 @@ Values linear(Call& c) {
   return one(y);
 }
 
-/// beta * self + alpha * a b. What self holds does not count where beta is 0.
 Values add_product(Call& c, std::string_view first, std::string_view second) {
-  Expr x = c.tensor("self"), a = c.tensor(first), b = c.tensor(second);
-  double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  Expr product = matmul(a, b);
-  if (alpha != 1) product = product * alpha;
-  if (beta == 0) return one(product);
-  return one((beta == 1 ? x : x * beta) + product);
+  return one(combined_with(c, c.tensor("self"), matmul(c.tensor(first), c.tensor(second))));
 }
 
 Values einsum_of(Call& c) {
@@ -152,22 +158,43 @@ Window pool_window(Call& c, size_t axes) {
   return window;
 }
 
+/// Places counted over all axes of x, as torch counts them: over those of a plane.
+Expr in_plane(Call& c, Expr x, Expr places) {
+  Dim plane = product(frontend::spatial_dims(x));
+  return known_equal(plane, 0) ? places : floor_mod(places, frontend::scalar(c, plane));
+}
+
 Values max_pool(Call& c, size_t axes, bool with_places) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   Window window = pool_window(c, axes);
   bool up = c.flag("ceil_mode");
   if (!with_places) return one(unbatched(frontend::pool(PoolFn::max, x, window, {.round_up = up}), is_added));
   auto [values, places] = frontend::max_pool_with_positions(x, window, up);
-  Dim plane = product(frontend::spatial_dims(x));
-  if (!known_equal(plane, 0)) places = floor_mod(places, frontend::scalar(c, plane));
-  return {unbatched(values, is_added), unbatched(places, is_added)};
+  return {unbatched(values, is_added), unbatched(in_plane(c, x, places), is_added)};
 }
 
+/// With a divisor of its own a window is a sum; what pads it counts as zeros.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
-  c.require_default("divisor_override", !c.has("divisor_override"));
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};
-  return one(unbatched(frontend::pool(PoolFn::average, x, pool_window(c, axes), form), is_added));
+  Window window = pool_window(c, axes);
+  if (!c.has("divisor_override")) return one(unbatched(frontend::pool(PoolFn::average, x, window, form), is_added));
+  double area = 1;
+  Dims before(x.dims().size(), 0), after = before;
+  for (size_t a = 0; a < axes; ++a) {
+    area *= static_cast<double>(window.kernel[a]);
+    Dim all = x.dims()[a + 2] + window.pads_begin[a] + window.pads_end[a], left = all - window.kernel[a];
+    before[a + 2] = window.pads_begin[a], after[a + 2] = window.pads_end[a];
+    if (!form.round_up) continue;
+    if (!left.is_constant()) c.unsupported("with a divisor, rounding up, of sizes that only the run tells");
+    Dim last = ceildiv(left, window.strides[a]) * Dim(window.strides[a]);
+    bool starts_inside = last.value() < x.dims()[a + 2].value() + window.pads_begin[a].value();
+    if (starts_inside) after[a + 2] = after[a + 2] + last - left;
+  }
+  x = frontend::pad(x, before, after);
+  window.pads_begin.clear(), window.pads_end.clear();
+  Expr mean = frontend::pool(PoolFn::average, x, window);
+  return one(unbatched(mean * (area / c.number("divisor_override")), is_added));
 }
 
 /// One axis averaged over `count` parts that may overlap: part i is [floor(i n / count), ceil((i + 1) n / count)).
@@ -205,6 +232,71 @@ Values adaptive_average(Call& c, size_t axes) {
   if (is_pool) return one(unbatched(frontend::pool(PoolFn::average, x, window), is_added));
   for (size_t a = 0; a < axes; ++a) x = averaged_parts(c, x, static_cast<int64_t>(a) + 2, wanted[a]);
   return one(unbatched(x, is_added));
+}
+
+/// Elements at places of planes of `output_size`, 0 elsewhere.
+Values max_unpool(Call& c, size_t axes) {
+  Expr x = c.tensor("self"), places = c.tensor("indices");
+  c.ignore({"stride", "padding"});
+  Dims wanted = c.sizes("output_size"), dims(x.dims().begin(), x.dims().end() - static_cast<ptrdiff_t>(axes));
+  Dim planes = product(dims), plane = product(wanted),
+      each = product(Dims(x.dims().end() - static_cast<ptrdiff_t>(axes), x.dims().end()));
+  dims.insert(dims.end(), wanted.begin(), wanted.end());
+  Expr first = reshape(iota(c, planes) * frontend::scalar(c, plane), {planes, 1});
+  return one(frontend::max_unpool(x, reshape(places, {planes, each}) + first, dims));
+}
+
+/// The greatest of each of `output_size` parts that may overlap, and where it stands. Part i of an axis of n is
+/// [floor(i n / count), ceil((i + 1) n / count)).
+Values adaptive_max(Call& c, size_t axes) {
+  auto [x, is_added] = batched(c.tensor("self"), axes);
+  std::vector<int64_t> counts = per_axis(c, "output_size", axes, 1, 1);
+  Expr y = x, places = frontend::full(c, DType::i64, {}, 0);
+  std::vector<int64_t> order = {0, 1}, inner;
+  int64_t area = 1, rank = 2 * static_cast<int64_t>(axes);
+  for (size_t a = 0; a < axes; ++a) {
+    auto size = x.dims()[a + 2].constant();
+    if (!size || *size < 1) c.unsupported(cat("of ", x.value.shape(), ": sizes must be known"));
+    int64_t n = *size, count = counts[a], most = 0;
+    auto begin = [&](int64_t i) { return i * n / count; };
+    auto end = [&](int64_t i) { return ((i + 1) * n + count - 1) / count; };
+    for (int64_t i = 0; i < count; ++i) most = std::max(most, end(i) - begin(i));
+    std::vector<int64_t> table;  // a part that is shorter shows its last element again
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = 0; k < most; ++k) table.push_back(std::min(begin(i) + k, end(i) - 1));
+    Tensor tensor = make_tensor(DType::i64, {count, most}, std::span<const int64_t>(table));
+    Expr index{&c, constant(c.module(), tensor)};
+    auto at = static_cast<int64_t>(a);
+    y = frontend::gather(y, index, 2 + 2 * at);
+    Dims dims(static_cast<size_t>(rank), 1);
+    dims[2 * a] = count, dims[2 * a + 1] = most;
+    places = places * static_cast<double>(n) + reshape(index, dims);
+    order.push_back(2 + 2 * at), inner.push_back(3 + 2 * at), area *= most;
+  }
+  order.insert(order.end(), inner.begin(), inner.end());
+  y = transpose(y, order);
+  Dims dims(y.dims().begin(), y.dims().begin() + 2 + static_cast<ptrdiff_t>(axes));
+  Dims split = dims;
+  split.push_back(area);
+  y = reshape(y, split);
+  for (int64_t& a : order) a -= 2;
+  places = transpose(places, {order.begin() + 2, order.end()});
+  Dims parts(split.begin() + 2, split.end());
+  Expr chosen = frontend::arg_extreme(y, y.rank() - 1);
+  Expr where = frontend::gather_elements(broadcast(reshape(places, parts), split), chosen, y.rank() - 1);
+  Expr values = frontend::gather_elements(y, chosen, y.rank() - 1);
+  return {unbatched(reshape(values, dims), is_added), unbatched(reshape(where, dims), is_added)};
+}
+
+/// The way back from windows as columns: they are added where they overlap.
+Values columns_to_image(Call& c) {
+  Expr x = c.tensor("self");
+  Window window{.kernel = per_axis(c, "kernel_size", 2, 1, 1),
+                .strides = per_axis(c, "stride", 2, 1, 1),
+                .dilations = per_axis(c, "dilation", 2, 1, 1)};
+  window.pads_begin = window.pads_end = as_dims(per_axis(c, "padding", 2, 0, 0));
+  bool is_added = x.rank() == 2;
+  return one(unbatched(frontend::add_blocks(is_added ? with_rank(x, 3) : x, c.sizes("output_size"), window), is_added));
 }
 
 // ---- Normalisation ----
@@ -293,15 +385,27 @@ Expr batch_normalised(Call& c, Expr x, double epsilon) {
   return frontend::batch_normalized(x, scale, shift, mean, variance, epsilon);
 }
 
+/// Each channel by its own mean and variance over the batch.
+Values by_batch(Call& c, Expr x, double epsilon) {
+  std::vector<int64_t> axes = frontend::axes_from(1, x.rank());
+  axes[0] = 0;
+  Expr wide = convert(x, wide_of(x.dtype()));
+  auto [mean, variance] = frontend::moments(wide, axes);
+  Expr scale = rsqrt(variance + epsilon);
+  Expr y = per_channel(convert((wide - mean) * scale, x.dtype()), c.optional("weight"), c.optional("bias"));
+  return {y, frontend::flat(mean), frontend::flat(scale)};
+}
+
 Values batch_norm(Call& c) {
   Expr x = c.tensor("input");
   c.ignore({"momentum", "cudnn_enabled"});
-  bool trains = c.flag("training") || c.flag("train");
-  if (trains || !c.has("running_mean"))
-    c.unsupported("in training, or without running statistics, is not supported: export the model in eval mode");
-  Expr y = batch_normalised(c, x, c.number("eps", 1e-5));
+  bool trains = c.flag("training") || c.flag("train"), has_statistics = c.has("running_mean");
+  if (trains && has_statistics)
+    c.unsupported("in training, with running statistics, is not supported: export the model in eval mode");
+  double epsilon = c.number("eps", 1e-5);
+  if (!has_statistics) return by_batch(c, x, epsilon);
   Expr none = frontend::full(c, DType::f32, {0}, 0);  // statistics of the batch, which only training has
-  return {y, none, none};
+  return {batch_normalised(c, x, epsilon), none, none};
 }
 
 Values instance_norm(Call& c) {
@@ -315,46 +419,47 @@ Values instance_norm(Call& c) {
 
 // ---- Resizing ----
 
-/// Sizes of the result and factors, given or from both sizes.
-Resize resize_of(Call& c, Expr x) {
-  Resize op{.dims = x.dims(), .scales = std::vector<double>(x.dims().size(), 0)};
-  op.scales[0] = op.scales[1] = 1;
+/// Sizes of the result, or factors: "scale_factors" of all axes, or "scales_h" beside the sizes.
+void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
+  std::vector<int64_t> axes = frontend::axes_from(2, rank);
   Dims wanted = c.sizes("output_size");
   std::vector<double> factors = c.numbers("scale_factors");
-  size_t axes = x.dims().size() - 2;
-  if (wanted.empty() && factors.size() != axes)
-    c.fail("E140", cat("has neither output_size nor a factor for each of ", axes, " axes"));
-  for (size_t a = 0; a < axes; ++a) {
-    if (!wanted.empty()) {
-      op.dims[a + 2] = wanted.at(a);
-      continue;
-    }
-    double factor = factors[a];
-    const Dim& size = x.dims()[a + 2];
-    if (!(factor > 0) || factor > 1e6) c.fail("E155", cat("scale_factors has ", factor));
-    op.scales[a + 2] = factor;
-    bool is_whole = factor == std::floor(factor);
-    if (!size.is_constant() && !is_whole)
-      c.unsupported(cat("by ", factor, " of a size that only the run tells is not supported"));
-    op.dims[a + 2] = is_whole ? size * Dim(static_cast<int64_t>(factor))
-                              : Dim(static_cast<int64_t>(std::floor(static_cast<double>(size.value()) * factor)));
+  if (wanted.empty() ? factors.size() != axes.size() : wanted.size() != axes.size())
+    c.fail("E140", cat("has neither output_size nor a factor for each of ", axes.size(), " axes"));
+  for (size_t a = 0; wanted.empty() && a < axes.size(); ++a) {
+    if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("scale_factors has ", factors[a]));
+    auto size = r.op.dims[a + 2].constant();
+    r.set_scales({axes[a]}, {factors[a]});
+    // torch rounds the product in f64
+    if (size) r.op.dims[a + 2] = static_cast<int64_t>(std::floor(static_cast<double>(*size) * factors[a]));
   }
-  return op;
+  if (wanted.empty()) return;
+  r.set_sizes(axes, wanted);
+  constexpr std::string_view names[] = {"scales_d", "scales_h", "scales_w"};
+  for (size_t a = 0; a < axes.size() && axes.size() <= 3; ++a) {
+    std::string_view name = axes.size() == 1 ? "scales" : names[3 - axes.size() + a];
+    if (c.has(name) && c.number(name) > 0) r.op.scales[a + 2] = c.number(name);
+  }
 }
 
-Values resize(Call& c, ResizeMode mode, bool exact = false) {
+Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = false) {
   Expr x = c.tensor(c.has("input") ? "input" : "self");
   if (x.rank() < 3) c.fail("E140", cat("needs [batch, channels, spatial...], has ", x.value.shape()));
-  Resize op = resize_of(c, x);
-  op.mode = mode;
+  frontend::Resizing r(x);
+  set_target(c, r, x.rank());
+  r.op.mode = mode, r.op.antialias = antialias;
+  r.op.exclude_outside = antialias;
+  if (antialias) r.op.cubic_a = -0.5;
+  bool aligned = c.flag("align_corners");
+  if (aligned && antialias) c.unsupported("with align_corners is not supported");
   if (mode == ResizeMode::nearest) {
-    op.coordinates = exact ? ResizeCoordinates::half_pixel : ResizeCoordinates::asymmetric;
-    op.nearest = exact ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
+    r.op.coordinates = exact ? ResizeCoordinates::half_pixel : ResizeCoordinates::asymmetric;
+    r.op.nearest = exact ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   } else {
-    if (c.flag("align_corners")) std::fill(op.scales.begin() + 2, op.scales.end(), 0);  // the sizes tell all
-    op.coordinates = c.flag("align_corners") ? ResizeCoordinates::align_corners : ResizeCoordinates::half_pixel;
+    if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // the sizes tell all
+    r.op.coordinates = aligned ? ResizeCoordinates::align_corners : ResizeCoordinates::half_pixel;
   }
-  return one(c.make(op, {x}));
+  return one(r.result());
 }
 
 constexpr Operator rows[] = {
@@ -394,6 +499,12 @@ constexpr Operator rows[] = {
     {"aten.adaptive_avg_pool3d.default", [](Call& c) { return adaptive_average(c, 3); }},
     {"aten._adaptive_avg_pool2d.default", [](Call& c) { return adaptive_average(c, 2); }},
     {"aten._adaptive_avg_pool3d.default", [](Call& c) { return adaptive_average(c, 3); }},
+    {"aten.max_unpool2d.default", [](Call& c) { return max_unpool(c, 2); }},
+    {"aten.max_unpool3d.default", [](Call& c) { return max_unpool(c, 3); }},
+    {"aten.adaptive_max_pool1d.default", [](Call& c) { return adaptive_max(c, 1); }},
+    {"aten.adaptive_max_pool2d.default", [](Call& c) { return adaptive_max(c, 2); }},
+    {"aten.adaptive_max_pool3d.default", [](Call& c) { return adaptive_max(c, 3); }},
+    {"aten.col2im.default", columns_to_image},
     {"aten.layer_norm.default", layer_norm},
     {"aten.native_layer_norm.default", layer_norm},
     {"aten.rms_norm.default", rms_norm},
@@ -401,8 +512,21 @@ constexpr Operator rows[] = {
     {"aten.native_group_norm.default", group_norm},
     {"aten.batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit_no_training.default", batch_norm},
+    {"aten._native_batch_norm_legit.no_stats", batch_norm},
+    {"aten._native_batch_norm_legit.default", batch_norm},
     {"aten.native_batch_norm.default", batch_norm},
     {"aten.instance_norm.default", instance_norm},
+    {"aten.upsample_nearest1d.default", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+    {"aten.upsample_nearest2d.default", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+    {"aten.upsample_nearest3d.default", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+    {"aten.upsample_linear1d.default", [](Call& c) { return resize(c, ResizeMode::linear); }},
+    {"aten.upsample_bilinear2d.default", [](Call& c) { return resize(c, ResizeMode::linear); }},
+    {"aten.upsample_trilinear3d.default", [](Call& c) { return resize(c, ResizeMode::linear); }},
+    {"aten.upsample_bicubic2d.default", [](Call& c) { return resize(c, ResizeMode::cubic); }},
+    {"aten._upsample_bilinear2d_aa.default", [](Call& c) { return resize(c, ResizeMode::linear, false, true); }},
+    {"aten._upsample_bicubic2d_aa.default", [](Call& c) { return resize(c, ResizeMode::cubic, false, true); }},
+    {"aten._upsample_bilinear2d_aa.vec", [](Call& c) { return resize(c, ResizeMode::linear, false, true); }},
+    {"aten._upsample_bicubic2d_aa.vec", [](Call& c) { return resize(c, ResizeMode::cubic, false, true); }},
     {"aten.upsample_nearest1d.vec", [](Call& c) { return resize(c, ResizeMode::nearest); }},
     {"aten.upsample_nearest2d.vec", [](Call& c) { return resize(c, ResizeMode::nearest); }},
     {"aten.upsample_nearest3d.vec", [](Call& c) { return resize(c, ResizeMode::nearest); }},

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "frontends/common/norms.h"
+#include "frontends/common/selection.h"
+#include "frontends/torch/distance.h"
 #include "frontends/torch/promote.h"
 #include "ops/reduce.h"
 
@@ -12,8 +14,6 @@ namespace weft::torch {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-Values one(Value value) { return {value}; }
 
 /// Sums of integers and bools are of i64.
 DType sum_type(Call& c, DType type) {
@@ -58,7 +58,7 @@ Values extreme_over(Call& c, ReduceFn fn) {
 Expr place_of(Call& c, Expr x, bool largest, int64_t axis, bool keep) {
   if (x.rank() == 0) return frontend::full(c, DType::i64, {}, 0);
   if (x.dtype() == DType::boolean) x = convert(x, DType::u8);
-  return c.make(ArgReduce{.largest = largest, .axis = axis, .keep = keep}, {x});
+  return frontend::arg_extreme(x, axis, largest, keep);
 }
 
 Values arg_extreme(Call& c, bool largest) {
@@ -107,7 +107,7 @@ Dim count_of(Expr x, const std::vector<int64_t>& axes) {
 /// Variance (divided by the count less `correction`) and mean, in f32 or wider.
 std::pair<Expr, Expr> spread(Call& c) {
   Expr x = c.tensor("self");
-  DType type = x.dtype(), wide = bits(type) < 32 ? DType::f32 : type;
+  DType type = x.dtype(), wide = wide_of(type);
   if (!is_float(type)) c.fail("E141", cat("takes floats, has ", type));
   auto axes = c.axes_of("dim", x.rank());
   double correction = c.has("correction") ? c.number("correction") : c.flag("unbiased", true) ? 1 : 0;
@@ -141,20 +141,9 @@ Values log_sum_exp(Call& c) {
   return one(reshape(logs, dims));
 }
 
-/// The norm of order `p` over axes.
-Expr norm_of(Expr x, double p, const std::vector<int64_t>& axes, bool keep) {
-  auto sum = [&](Expr of) { return reduce(ReduceFn::sum, of, axes, keep); };
-  if (p == infinity) return reduce(ReduceFn::max, abs(x), axes, keep);
-  if (p == -infinity) return reduce(ReduceFn::min, abs(x), axes, keep);
-  if (p == 0) return sum(select(equal(x, 0), 0, frontend::like(x, 1)));
-  if (p == 1) return sum(abs(x));
-  if (p == 2) return sqrt(sum(x * x));
-  return frontend::pow(sum(frontend::pow(abs(x), p)), 1 / p);
-}
-
 Values vector_norm(Call& c, std::string_view order) {
   Expr x = c.tensor("self");
-  DType type = c.element("dtype").value_or(x.dtype()), wide = bits(type) < 32 ? DType::f32 : type;
+  DType type = c.element("dtype").value_or(x.dtype()), wide = wide_of(type);
   if (!is_float(type)) c.fail("E141", cat("takes floats, has ", type));
   double p = c.number(order, 2);
   auto axes = c.axes_of("dim", x.rank());
@@ -170,7 +159,7 @@ Values running(Call& c, ReduceFn fn) {
   Expr x = c.tensor("self");
   x = convert(x, sum_type(c, x.dtype()));
   int64_t axis = c.axis_of("dim", x.rank());
-  return one(x.rank() == 0 ? x : c.make(Scan{.fn = fn, .axis = axis}, {x}));
+  return one(x.rank() == 0 ? x : frontend::running(fn, x, axis));
 }
 
 // ---- Orders ----
@@ -180,8 +169,8 @@ Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
   if (x.rank() == 0) return {x, frontend::full(c, DType::i64, {}, 0)};
   DType type = x.dtype();
   Expr of = type == DType::boolean ? convert(x, DType::u8) : x;
-  Values results = c.emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {of});
-  return {convert(c.expr(results[0]), type), results[1]};
+  auto [values, places] = frontend::top_k(of, k, axis, largest);
+  return {convert(values, type), places};
 }
 
 Values top_k(Call& c) {
@@ -197,7 +186,41 @@ Values sort(Call& c) {
   Dim size = x.rank() == 0 ? Dim(1) : x.dims()[static_cast<size_t>(axis)];
   return ordered(c, x, size, axis, c.flag("descending"));
 }
+Values first_axis_sorted(Call& c) {
+  Expr x = c.tensor("self");
+  return one(ordered(c, x, x.rank() == 0 ? Dim(1) : x.dims()[0], 0, false)[0]);
+}
 Values arg_sort(Call& c) { return one(sort(c)[1]); }
+
+/// A norm of matrices in the last two of `dim`: the greatest sum of columns (1) or rows (infinity), or of all squares.
+Values matrix_norm(Call& c) {
+  Expr x = c.tensor(c.has("A") ? "A" : "self");
+  DType type = c.element("dtype").value_or(x.dtype());
+  std::vector<int64_t> axes = c.has("dim") ? c.integers("dim") : std::vector<int64_t>{-2, -1};
+  if (axes.size() != 2 || !is_float(type)) c.fail("E140", cat("has ", axes.size(), " axes of ", x.value.shape()));
+  for (int64_t& a : axes) a = c.axis(a, x.rank());
+  bool keep = c.flag("keepdim");
+  x = convert(x, wide_of(type));
+  const Argument* order = c.given("ord");
+  bool is_text = !order || order->kind == Argument::Kind::text;
+  if (is_text && c.text("ord", "fro") != "fro") c.unsupported(cat("with ord '", c.text("ord"), "' is not supported"));
+  if (is_text) return one(convert(norm_of(x, 2, axes, keep), type));
+  double p = c.number("ord");
+  if (std::abs(p) != 1 && !std::isinf(p)) c.unsupported(cat("with ord ", p, " is not supported"));
+  int64_t summed = std::isinf(p) ? axes[1] : axes[0], chosen = std::isinf(p) ? axes[0] : axes[1];
+  Expr sums = reduce(ReduceFn::sum, abs(x), {summed}, true);
+  Expr y = reduce(p > 0 ? ReduceFn::max : ReduceFn::min, sums, {chosen}, true);
+  return one(convert(reduce(ReduceFn::sum, y, axes, keep), type));
+}
+
+/// A norm of matrices where two axes are named, else of vectors; without `ord` that of all elements.
+Values linalg_norm(Call& c) {
+  Expr x = c.tensor("self");
+  bool has_order = c.has("ord");
+  size_t axes = c.has("dim") ? c.integers("dim").size() : x.dims().size();
+  if (has_order && axes == 2) return matrix_norm(c);
+  return vector_norm(c, "ord");
+}
 
 constexpr Operator rows[] = {
     {"aten.sum.default", sum},
@@ -237,6 +260,10 @@ constexpr Operator rows[] = {
     {"aten.std_mean.correction", deviation_and_mean},
     {"aten.logsumexp.default", log_sum_exp},
     {"aten.linalg_vector_norm.default", [](Call& c) { return vector_norm(c, "ord"); }},
+    {"aten.linalg_matrix_norm.default", matrix_norm},
+    {"aten.linalg_matrix_norm.str_ord", matrix_norm},
+    {"aten.linalg_norm.default", linalg_norm},
+    {"aten.linalg_norm.ord_str", matrix_norm},
     {"aten.norm.Scalar", [](Call& c) { return vector_norm(c, "p"); }},
     {"aten.norm.ScalarOpt_dim", [](Call& c) { return vector_norm(c, "p"); }},
     {"aten.norm.ScalarOpt_dim_dtype", [](Call& c) { return vector_norm(c, "p"); }},
@@ -245,11 +272,22 @@ constexpr Operator rows[] = {
     {"aten.topk.default", top_k},
     {"aten.sort.default", sort},
     {"aten.sort.stable", sort},
+    {"aten.msort.default", first_axis_sorted},
     {"aten.argsort.default", arg_sort},
     {"aten.argsort.stable", arg_sort},
 };
 
 }  // namespace
+
+Expr norm_of(Expr x, double p, const std::vector<int64_t>& axes, bool keep) {
+  auto sum = [&](Expr of) { return reduce(ReduceFn::sum, of, axes, keep); };
+  if (p == infinity) return max(reduce(ReduceFn::max, abs(x), axes, keep), 0);
+  if (p == -infinity) return reduce(ReduceFn::min, abs(x), axes, keep);
+  if (p == 0) return sum(select(equal(x, 0), 0, frontend::like(x, 1)));
+  if (p == 1) return sum(abs(x));
+  if (p == 2) return sqrt(sum(x * x));
+  return frontend::pow(sum(frontend::pow(abs(x), p)), 1 / p);
+}
 
 std::span<const Operator> reduction_operators() { return rows; }
 

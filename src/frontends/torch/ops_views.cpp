@@ -3,33 +3,54 @@
 #include <algorithm>
 #include <numeric>
 
+#include "frontends/common/create.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
+#include "frontends/common/views.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
+#include "frontends/torch/views.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
 
 namespace weft::torch {
+
+std::vector<Expr> in_one_type(Call& c, const std::vector<Expr>& tensors) {
+  std::vector<Operand> operands;
+  for (const Expr& x : tensors) operands.push_back({.kind = Operand::Kind::tensor, .tensor = x.value});
+  if (operands.empty()) c.fail("E140", "joins no tensors");
+  DType type = result_type(c, operands);
+  std::vector<Expr> same;
+  for (const Expr& x : tensors) same.push_back(convert(x, type));
+  return same;
+}
+
+Expr rolled(Expr x, int64_t axis, const Dim& shift) {
+  Dim size = x.dims()[static_cast<size_t>(axis)];
+  if (known_equal(size, 0)) return x;
+  Dim first = mod(shift, size);
+  return concat(*x.at, {slice(x, axis, size - first, first), slice(x, axis, 0, size - first)}, axis);
+}
+
+Expr diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset) {
+  const frontend::Builder& c = *x.at;
+  Dim down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  Dim count = max(min(rows - down, columns - right), 0);
+  Dims flat(x.dims().begin(), x.dims().end() - 2);
+  flat.push_back(rows * columns);
+  Expr places = (iota(c, count) + frontend::scalar(c, down)) * frontend::scalar(c, columns) + iota(c, count) +
+                frontend::scalar(c, right);
+  return frontend::gather(reshape(x, flat), places, x.rank() - 2);
+}
+
 namespace {
 
-Values one(Value value) { return {value}; }
-
-/// `wanted` for `count` elements, where one size may be -1.
-Dims with_inferred(Call& c, Dims wanted, const Dim& count) {
-  auto open = std::ranges::find_if(wanted, [](const Dim& size) { return known_equal(size, -1); });
-  if (open == wanted.end()) return wanted;
-  Dim others = 1;
-  for (auto size = wanted.begin(); size != wanted.end(); ++size)
-    if (size != open) others = others * *size;
-  if (known_equal(others, 0)) c.fail("E151", cat("cannot tell the size of -1 among ", wanted));
-  auto exact = exact_divide(count, others);
-  *open = exact ? *exact : floordiv(count, others);
-  return wanted;
-}
+using frontend::axes_from, frontend::Cut;
 
 Values view(Call& c, std::string_view argument) {
   Expr x = c.tensor("self");
   if (c.element("dtype")) c.unsupported("as another type is not supported");
-  return one(reshape(x, with_inferred(c, c.sizes(argument), x.value.shape().elements())));
+  return one(frontend::reshape_to(x, c.sizes(argument)));
 }
 
 /// Axes [first, last] as one.
@@ -50,10 +71,10 @@ Values flatten(Call& c) {
 Values unflatten(Call& c) {
   Expr x = c.tensor("self");
   auto axis = static_cast<size_t>(c.axis_of("dim", x.rank()));
-  Dims parts = with_inferred(c, c.sizes("sizes"), x.dims()[axis]), dims = x.dims();
+  Dims parts = c.sizes("sizes"), dims = x.dims();
   dims.erase(dims.begin() + static_cast<ptrdiff_t>(axis));
   dims.insert(dims.begin() + static_cast<ptrdiff_t>(axis), parts.begin(), parts.end());
-  return one(reshape(x, dims));
+  return one(frontend::reshape_to(x, dims));
 }
 
 Values unsqueeze(Call& c) {
@@ -89,15 +110,9 @@ Values permute(Call& c) {
   return one(transpose(x, order));
 }
 
-std::vector<int64_t> axes_up_to(int64_t rank) {
-  std::vector<int64_t> axes(static_cast<size_t>(rank));
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
-
 Values swapped(Call& c, Expr x, int64_t a, int64_t b) {
   if (x.rank() == 0) return one(x);
-  std::vector<int64_t> order = axes_up_to(x.rank());
+  std::vector<int64_t> order = axes_from(0, x.rank());
   std::swap(order.at(static_cast<size_t>(c.axis(a, x.rank()))), order.at(static_cast<size_t>(c.axis(b, x.rank()))));
   return one(transpose(x, order));
 }
@@ -145,64 +160,23 @@ Values as_other(Call& c) {
 
 // ---- Parts ----
 
-/// A place in an axis, counted from the end where it is negative, within it.
-Dim place_in(Call& c, const Dim& place, const Dim& size) {
-  if (place.constant() == INT64_MAX) return size;
-  if (place.upper_bound() < 0) return max(size + place, 0);
-  if (place.lower_bound() < 0) c.unsupported(cat("with a place ", place, " that may be negative is not supported"));
-  return known_less_equal(place, size) ? place : min(place, size);
-}
-
-struct Part {
-  int64_t axis;
-  Dim start, size;
-  int64_t step;
-};
-
-Part part_of(Call& c, Expr x) {
-  Part p{c.axis_of("dim", x.rank(), 0), 0, 0, c.integer("step", 1)};
-  if (p.step < 1) c.fail("E145", cat("step must be >=1, is ", p.step));
+Cut part_of(Call& c, Expr x) {
   if (x.rank() == 0) c.fail("E143", "takes a part of a tensor without axes");
-  Dim size = x.dims()[static_cast<size_t>(p.axis)];
-  p.start = place_in(c, c.size("start", 0), size);
-  Dim end = place_in(c, c.size("end", INT64_MAX), size);
-  Dim length = known_less_equal(p.start, end) ? end - p.start : max(end - p.start, 0);
-  p.size = ceildiv(length, p.step);
-  return p;
-}
-
-Expr taken(Call& c, Expr x, const Part& p) {
-  Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  auto at = static_cast<size_t>(p.axis);
-  op.starts[at] = p.start, op.sizes[at] = p.size, op.steps[at] = p.step;
-  bool is_all = p.step == 1 && op.sizes == x.dims() && known_equal(p.start, 0);
-  return is_all ? x : c.make(op, {x});
-}
-
-/// x with `value` in the place of a part.
-Expr replaced(Call& c, Expr x, const Part& p, Expr value) {
-  value = broadcast(convert(value, x.dtype()), taken(c, x, p).dims());
-  Dim size = x.dims()[static_cast<size_t>(p.axis)];
-  if (p.step == 1) {
-    Values parts = {slice(x, p.axis, 0, p.start), value, slice(x, p.axis, p.start + p.size, size - p.start - p.size)};
-    std::erase_if(parts, [&](Value part) { return known_equal(part.dims()[static_cast<size_t>(p.axis)], 0); });
-    return parts.empty() ? x : frontend::concat(c, parts, p.axis);
-  }
-  Expr places = iota(c, p.size) * static_cast<double>(p.step) + frontend::scalar(c, p.start);
-  places = broadcast(along(places, p.axis, x.rank()), value.dims());
-  return c.make(ScatterElements{.axis = p.axis}, {x, places, value});
+  Cut part{c.axis_of("dim", x.rank(), 0), c.size("start", 0), c.size("end", INT64_MAX), c.integer("step", 1)};
+  if (part.step < 1) c.fail("E145", cat("step must be >=1, is ", part.step));
+  return part;
 }
 
 Values slice_of(Call& c) {
   Expr x = c.tensor("self");
-  return one(taken(c, x, part_of(c, x)));
+  return one(frontend::cut(x, {part_of(c, x)}));
 }
 Values slice_scatter(Call& c) {
   Expr x = c.tensor("self");
-  return one(replaced(c, x, part_of(c, x), c.tensor("src")));
+  return one(frontend::replaced(x, part_of(c, x), c.tensor("src")));
 }
 
-Part row_of(Call& c, Expr x) {
+Cut row_of(Call& c, Expr x) {
   if (x.rank() == 0) c.fail("E143", "takes a row of a tensor without axes");
   int64_t axis = c.axis_of("dim", x.rank());
   Dim index = c.size("index"), size = x.dims()[static_cast<size_t>(axis)];
@@ -211,7 +185,7 @@ Part row_of(Call& c, Expr x) {
     c.unsupported(cat("with an index ", index, " that may be negative is not supported"));
   GuardCollector guards(c.module());
   require_less_equal(index + 1, size, "select: index and size");
-  return {axis, index, 1, 1};
+  return {axis, index, index + 1};
 }
 
 Expr without_axis(Expr x, int64_t axis) {
@@ -222,17 +196,17 @@ Expr without_axis(Expr x, int64_t axis) {
 
 Values select_row(Call& c) {
   Expr x = c.tensor("self");
-  Part row = row_of(c, x);
-  return one(without_axis(taken(c, x, row), row.axis));
+  Cut row = row_of(c, x);
+  return one(without_axis(slice(x, row.axis, *row.start, 1), row.axis));
 }
 
 Expr row_replaced(Call& c, Expr x, Expr value) {
-  Part row = row_of(c, x);
+  Cut row = row_of(c, x);
   Dims dims = x.dims();
   dims.erase(dims.begin() + row.axis);
   value = broadcast(value, dims);
   dims.insert(dims.begin() + row.axis, 1);
-  return replaced(c, x, row, reshape(value, dims));
+  return frontend::replaced(x, row, reshape(value, dims));
 }
 Values select_scatter(Call& c) { return one(row_replaced(c, c.tensor("self"), c.tensor("src"))); }
 
@@ -252,22 +226,16 @@ Values differences(Call& c) {
   return one(x);
 }
 
-Values narrow(Call& c) {
-  Expr x = c.tensor("self");
+Cut narrowed(Call& c, Expr x) {
   int64_t axis = c.axis_of("dim", x.rank());
   Dim start = c.size("start");
   if (start.upper_bound() < 0) start = x.dims()[static_cast<size_t>(axis)] + start;
-  return one(slice(x, axis, start, c.size("length")));
+  return {axis, start, start + c.size("length")};
 }
-
-Values parts_of(Expr x, int64_t axis, const Dims& sizes) {
-  Values parts;
-  Dim start = 0;
-  for (const Dim& size : sizes) {
-    parts.push_back(slice(x, axis, start, size));
-    start = start + size;
-  }
-  return parts;
+Values narrow(Call& c) {
+  Expr x = c.tensor("self");
+  Cut part = narrowed(c, x);
+  return one(slice(x, part.axis, *part.start, c.size("length")));
 }
 
 /// Parts of `size` each, the last of what is left.
@@ -278,13 +246,13 @@ Values equal_parts(Call& c, Expr x, int64_t axis, const Dim& size) {
   Dims sizes;
   for (int64_t i = 0; i < *count; ++i) sizes.push_back(i + 1 < *count ? size : all - size * Dim(i));
   if (sizes.empty()) sizes.push_back(all);
-  return parts_of(x, axis, sizes);
+  return frontend::split(x, axis, sizes);
 }
 
 Values split(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), 0);
-  if (!c.has("split_size")) return parts_of(x, axis, c.sizes("split_sizes"));
+  if (!c.has("split_size")) return frontend::split(x, axis, c.sizes("split_sizes"));
   Dim size = c.size("split_size");
   return known_equal(size, 0) ? one(x) : equal_parts(c, x, axis, size);
 }
@@ -298,10 +266,11 @@ Values chunk(Call& c) {
     auto part = exact_divide(all, count);
     if (!part)
       c.unsupported(cat("of ", all, " elements into ", count, " parts: only the run tells how many there are"));
-    return parts_of(x, axis, Dims(static_cast<size_t>(count), *part));
+    return frontend::split(x, axis, Dims(static_cast<size_t>(count), *part));
   }
   Dim size = ceildiv(all, count);
-  return known_equal(size, 0) ? parts_of(x, axis, Dims(static_cast<size_t>(count), 0)) : equal_parts(c, x, axis, size);
+  return known_equal(size, 0) ? frontend::split(x, axis, Dims(static_cast<size_t>(count), 0))
+                              : equal_parts(c, x, axis, size);
 }
 
 Values unbind(Call& c) {
@@ -315,16 +284,6 @@ Values unbind(Call& c) {
 }
 
 // ---- Several tensors ----
-
-std::vector<Expr> in_one_type(Call& c, const std::vector<Expr>& tensors) {
-  std::vector<Operand> operands;
-  for (const Expr& x : tensors) operands.push_back({.kind = Operand::Kind::tensor, .tensor = x.value});
-  if (operands.empty()) c.fail("E140", "joins no tensors");
-  DType type = result_type(c, operands);
-  std::vector<Expr> same;
-  for (const Expr& x : tensors) same.push_back(convert(x, type));
-  return same;
-}
 
 /// torch leaves out tensors of sizes [0], whatever rank the others have.
 Values cat_of(Call& c) {
@@ -354,14 +313,7 @@ Values repeat(Call& c, std::string_view argument) {
   Dims times = c.sizes(argument);
   while (argument == "dims" && std::ssize(times) < x.rank()) times.insert(times.begin(), 1);
   if (std::ssize(times) < x.rank()) c.fail("E140", cat("repeats ", x.value.shape(), " by ", times));
-  x = with_rank(x, std::ssize(times));
-  Dims split, wide, joined;
-  for (size_t a = 0; a < times.size(); ++a) {
-    split.insert(split.end(), {1, x.dims()[a]});
-    wide.insert(wide.end(), {times[a], x.dims()[a]});
-    joined.push_back(times[a] * x.dims()[a]);
-  }
-  return one(reshape(broadcast(reshape(x, split), wide), joined));
+  return one(frontend::tile(with_rank(x, std::ssize(times)), times));
 }
 
 /// Each element `repeats` times, one behind the other.
@@ -385,13 +337,6 @@ Values flip(Call& c) {
   for (int64_t axis : axes.empty() || x.rank() == 0 ? std::vector<int64_t>{} : c.axes(axes, x.rank()))
     x = reversed(x, axis);
   return one(x);
-}
-
-Expr rolled(Expr x, int64_t axis, const Dim& shift) {
-  Dim size = x.dims()[static_cast<size_t>(axis)];
-  if (known_equal(size, 0)) return x;
-  Dim first = mod(shift, size);
-  return concat(*x.at, {slice(x, axis, size - first, first), slice(x, axis, 0, size - first)}, axis);
 }
 
 Values roll(Call& c) {
@@ -435,47 +380,35 @@ Values dropout(Call& c) {
 // ---- Borders ----
 
 /// torch lists the last axis first, each with what comes before and behind.
-Pad pad_of(Call& c, Expr x, PadMode mode) {
-  Dims given = c.sizes(c.has("pad") ? "pad" : "padding");
-  Pad pad{.before = Dims(x.dims().size(), 0), .after = Dims(x.dims().size(), 0), .mode = mode};
+Values padded(Call& c, PadMode mode, Value fill = {}) {
+  Expr x = c.tensor("self");
+  Dims given = c.sizes(c.has("pad") ? "pad" : "padding"), before(x.dims().size(), 0), after = before;
   if (given.size() % 2 != 0 || given.size() / 2 > x.dims().size())
     c.fail("E140", cat("has ", given.size(), " pads for ", x.value.shape()));
   for (size_t i = 0; i < given.size() / 2; ++i) {
     size_t axis = x.dims().size() - 1 - i;
-    pad.before[axis] = given[2 * i], pad.after[axis] = given[2 * i + 1];
+    before[axis] = given[2 * i], after[axis] = given[2 * i + 1];
   }
-  return pad;
+  return one(frontend::pad(x, before, after, mode, fill));
 }
 
 Values constant_pad(Call& c) {
-  Expr x = c.tensor("self");
   Operand value = c.has("value") ? c.operand("value") : Operand{.kind = Operand::Kind::integer};
-  return one(c.make(pad_of(c, x, PadMode::constant), {x, value.as(c, x.dtype())}));
-}
-
-Values bordered(Call& c, PadMode mode) {
-  Expr x = c.tensor("self");
-  return one(c.make(pad_of(c, x, mode), {x}));
+  return padded(c, PadMode::constant, value.as(c, c.tensor("self").dtype()));
 }
 
 Values pad(Call& c) {
   std::string mode = c.text("mode", "constant");
   if (mode == "constant") return constant_pad(c);
   c.require_default("value", !c.has("value") || c.number("value") == 0);
-  if (mode == "reflect") return bordered(c, PadMode::reflect);
-  if (mode == "replicate") return bordered(c, PadMode::edge);
-  if (mode == "circular") return bordered(c, PadMode::wrap);
+  if (mode == "reflect") return padded(c, PadMode::reflect);
+  if (mode == "replicate") return padded(c, PadMode::edge);
+  if (mode == "circular") return padded(c, PadMode::wrap);
   c.fail("E145", cat("mode '", printable(mode), "' is not constant, reflect, replicate or circular"));
 }
 
 Values triangle(Call& c, bool upper) {
-  Expr x = c.tensor("self");
-  if (x.rank() < 2) c.fail("E140", cat("needs a matrix, has ", x.value.shape()));
-  Dim rows = x.dims()[x.dims().size() - 2], columns = x.dims().back();
-  Expr row = reshape(iota(c, rows), {rows, 1}) + frontend::scalar(c, c.size("diagonal", 0)),
-       column = reshape(iota(c, columns), {1, columns});
-  Expr keeps = broadcast(upper ? column >= row : column <= row, x.dims());
-  return one(select(keeps, x, frontend::full(c, x.dtype(), x.dims(), 0)));
+  return one(frontend::triangle_of(c.tensor("self"), frontend::scalar(c, c.size("diagonal", 0)), upper));
 }
 
 /// Channels [r * r, h, w] as one of [h * r, w * r], or the other way round.
@@ -483,35 +416,29 @@ Values pixel_shuffle(Call& c, bool back) {
   Expr x = c.tensor("self");
   int64_t r = c.integer(back ? "downscale_factor" : "upscale_factor");
   if (x.rank() < 3 || r < 1) c.fail("E140", cat("of ", x.value.shape(), " by ", r));
-  Dims dims = x.dims(), batch(dims.begin(), dims.end() - 3);
-  int64_t n = std::ssize(batch);
-  Dim channels = dims[dims.size() - 3], h = dims[dims.size() - 2], w = dims.back();
-  Dims split = batch, joined = batch;
-  std::vector<int64_t> order = axes_up_to(n);
-  if (back) {
-    split.insert(split.end(), {channels, floordiv(h, r), r, floordiv(w, r), r});
-    joined.insert(joined.end(), {channels * Dim(r * r), floordiv(h, r), floordiv(w, r)});
-    order.insert(order.end(), {n, n + 2, n + 4, n + 1, n + 3});
-  } else {
-    split.insert(split.end(), {floordiv(channels, r * r), r, r, h, w});
-    joined.insert(joined.end(), {floordiv(channels, r * r), h * Dim(r), w * Dim(r)});
-    order.insert(order.end(), {n, n + 3, n + 1, n + 4, n + 2});
-  }
-  return one(reshape(transpose(reshape(x, split), order), joined));
+  Dims picture(x.dims().end() - 3, x.dims().end()), dims(x.dims().begin(), x.dims().end() - 3);
+  picture.insert(picture.begin(), product(dims));
+  x = reshape(x, picture);
+  x = back ? frontend::space_to_depth(x, r, true) : frontend::depth_to_space(x, r, true);
+  dims.insert(dims.end(), x.dims().begin() + 1, x.dims().end());
+  return one(reshape(x, dims));
 }
 
-/// Windows of `size` along an axis, which become a new last axis.
+/// Windows of `size` along an axis, which become a new last axis. A tensor without axes has one of its own.
 Values unfold(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dimension", x.rank()), size = c.integer("size"), step = c.integer("step");
+  bool is_scalar = x.rank() == 0;
+  if (is_scalar) x = reshape(x, {1});
+  if (size > 0 && step > 0) {
+    Expr windows = frontend::unfold(x, axis, size, step);
+    return one(is_scalar ? reshape(windows, {size}) : windows);
+  }
   if (size < 0 || step < 1) c.fail("E145", cat("takes windows of ", size, " in steps of ", step));
-  if (x.rank() == 0) c.unsupported("of a tensor without axes is not supported");
-  Dim count = floordiv(x.dims()[static_cast<size_t>(axis)] - size, step) + 1;
-  Expr first = reshape(iota(c, count) * static_cast<double>(step), {count, 1});
-  Expr windows = c.make(Gather{.axis = axis}, {x, first + reshape(iota(c, size), {1, size})});
-  std::vector<int64_t> order = axes_up_to(x.rank() + 1);
-  std::rotate(order.begin() + axis + 1, order.begin() + axis + 2, order.end());
-  return one(transpose(windows, order));
+  Dims dims = is_scalar ? Dims{} : x.dims();
+  if (!is_scalar) dims[static_cast<size_t>(axis)] = floordiv(x.dims()[static_cast<size_t>(axis)], step) + 1;
+  dims.push_back(0);
+  return one(frontend::full(c, x.dtype(), dims, 0));
 }
 
 Values meshgrid(Call& c) {
@@ -530,23 +457,50 @@ Values meshgrid(Call& c) {
   return grids;
 }
 
-Values diagonal(Call& c) {
-  Expr x = c.tensor("self");
-  int64_t a = c.axis(c.integer("dim1", 0), x.rank()), b = c.axis(c.integer("dim2", 1), x.rank()),
-          offset = c.integer("offset", 0);
+/// The axes that a diagonal runs through moved to the end; gives their order.
+std::vector<int64_t> diagonal_order(Call& c, Expr x) {
+  bool is_matrix = c.node().target == "aten.linalg_diagonal.default";
+  int64_t a = c.axis(c.integer("dim1", is_matrix ? -2 : 0), x.rank()),
+          b = c.axis(c.integer("dim2", is_matrix ? -1 : 1), x.rank());
   std::vector<int64_t> order;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != a && i != b) order.push_back(i);
   order.insert(order.end(), {a, b});
+  return order;
+}
+
+Values diagonal_view(Call& c) {
+  Expr x = c.tensor(c.has("A") ? "A" : "self"), y = transpose(x, diagonal_order(c, x));
+  return one(diagonal(y, y.dims()[y.dims().size() - 2], y.dims().back(), c.integer("offset", 0)));
+}
+
+/// x with `value` on the diagonal that the call names.
+Expr diagonal_replaced(Call& c, Expr x, Expr value) {
+  std::vector<int64_t> order = diagonal_order(c, x);
   Expr y = transpose(x, order);
+  int64_t offset = c.integer("offset", 0);
   Dim rows = y.dims()[y.dims().size() - 2], columns = y.dims().back();
-  Dim down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
-  Dim count = max(min(rows - down, columns - right), 0);
-  Dims flat(y.dims().begin(), y.dims().end() - 2);
-  flat.push_back(rows * columns);
-  Expr places = (iota(c, count) + frontend::scalar(c, down)) * frontend::scalar(c, columns) + iota(c, count) +
-                frontend::scalar(c, right);
-  return one(c.make(Gather{.axis = y.rank() - 2}, {reshape(y, flat), places}));
+  Expr mask = frontend::eye(c, rows, columns, DType::boolean, offset);
+  return transpose(select(mask, on_diagonal(convert(value, x.dtype()), rows, columns, offset), y),
+                   frontend::inverse_of(order));
+}
+Values diagonal_scatter(Call& c) {
+  Expr x = c.tensor("self");
+  return one(diagonal_replaced(c, x, c.tensor("src")));
+}
+
+/// A part of what lies behind a tensor in memory, which is row-major.
+Values strided(Call& c) {
+  Expr x = c.tensor("self");
+  Dims dims = c.sizes("size"), steps = c.sizes("stride");
+  if (!c.importer().is_row_major(c, "self")) c.unsupported("of a tensor that is not row-major is not supported");
+  if (dims.size() != steps.size()) c.fail("E140", cat("has ", dims.size(), " sizes and ", steps.size(), " strides"));
+  Expr places = frontend::scalar(c, c.size("storage_offset", 0));
+  for (size_t a = 0; a < dims.size(); ++a) {
+    auto axis = static_cast<int64_t>(a);
+    places = places + along(iota(c, dims[a]) * frontend::scalar(c, steps[a]), axis, std::ssize(dims));
+  }
+  return one(frontend::gather(frontend::flat(x), broadcast(places, dims)));
 }
 
 constexpr Operator rows[] = {
@@ -611,12 +565,12 @@ constexpr Operator rows[] = {
     {"aten.alpha_dropout.default", dropout},
     {"aten.constant_pad_nd.default", constant_pad},
     {"aten.pad.default", pad},
-    {"aten.reflection_pad1d.default", [](Call& c) { return bordered(c, PadMode::reflect); }},
-    {"aten.reflection_pad2d.default", [](Call& c) { return bordered(c, PadMode::reflect); }},
-    {"aten.reflection_pad3d.default", [](Call& c) { return bordered(c, PadMode::reflect); }},
-    {"aten.replication_pad1d.default", [](Call& c) { return bordered(c, PadMode::edge); }},
-    {"aten.replication_pad2d.default", [](Call& c) { return bordered(c, PadMode::edge); }},
-    {"aten.replication_pad3d.default", [](Call& c) { return bordered(c, PadMode::edge); }},
+    {"aten.reflection_pad1d.default", [](Call& c) { return padded(c, PadMode::reflect); }},
+    {"aten.reflection_pad2d.default", [](Call& c) { return padded(c, PadMode::reflect); }},
+    {"aten.reflection_pad3d.default", [](Call& c) { return padded(c, PadMode::reflect); }},
+    {"aten.replication_pad1d.default", [](Call& c) { return padded(c, PadMode::edge); }},
+    {"aten.replication_pad2d.default", [](Call& c) { return padded(c, PadMode::edge); }},
+    {"aten.replication_pad3d.default", [](Call& c) { return padded(c, PadMode::edge); }},
     {"aten.tril.default", [](Call& c) { return triangle(c, false); }},
     {"aten.triu.default", [](Call& c) { return triangle(c, true); }},
     {"aten.pixel_shuffle.default", [](Call& c) { return pixel_shuffle(c, false); }},
@@ -624,11 +578,17 @@ constexpr Operator rows[] = {
     {"aten.unfold.default", unfold},
     {"aten.meshgrid.default", meshgrid},
     {"aten.meshgrid.indexing", meshgrid},
-    {"aten.diagonal.default", diagonal},
+    {"aten.diagonal.default", diagonal_view},
+    {"aten.linalg_diagonal.default", diagonal_view},
+    {"aten.diagonal_scatter.default", diagonal_scatter},
+    {"aten.as_strided.default", strided},
+    {"aten.unsafe_split.Tensor", split},
+    {"aten.unsafe_split_with_sizes.default", split},
+    {"aten.unsafe_chunk.default", chunk},
 };
 
 /// How views write back to their base.
-enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute };
+enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute, diagonal };
 struct ViewForm {
   std::string_view name;  ///< without the overload
   Back back;
@@ -671,7 +631,25 @@ constexpr ViewForm views[] = {
     {"chunk", Back::none},
     {"unbind", Back::none},
     {"unfold", Back::none},
-    {"diagonal", Back::none},
+    {"diagonal", Back::diagonal},
+    {"linalg_diagonal", Back::none},
+    {"as_strided", Back::none},
+    {"tensor_split", Back::none},
+    {"hsplit", Back::none},
+    {"vsplit", Back::none},
+    {"dsplit", Back::none},
+    {"broadcast_tensors", Back::none},
+    {"atleast_1d", Back::none},
+    {"atleast_2d", Back::none},
+    {"atleast_3d", Back::none},
+    {"ravel", Back::reshape, true},
+    {"mH", Back::none},
+    {"matrix_H", Back::none},
+    {"real", Back::same},
+    {"conj", Back::same},
+    {"_conj", Back::same},
+    {"resolve_conj", Back::same},
+    {"resolve_neg", Back::same},
 };
 
 const ViewForm* view_form(const Node& node) {
@@ -686,12 +664,6 @@ const ViewForm* view_form(const Node& node) {
 /// `to` gives its argument itself where nothing changes.
 bool is_conversion(const Node& node) {
   return node.target.starts_with("aten.to.") || node.target == "aten.type_as.default";
-}
-
-std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
-  std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  return back;
 }
 
 }  // namespace
@@ -714,19 +686,15 @@ Expr written_through(Call& view, Expr base, Expr value) {
   Back back = form ? form->back : is_conversion(view.node()) ? Back::same : Back::none;
   if (back == Back::same) return value;
   if (back == Back::reshape) return reshape(value, base.dims());
-  if (back == Back::slice) return replaced(view, base, part_of(view, base), value);
+  if (back == Back::slice) return frontend::replaced(base, part_of(view, base), value);
   if (back == Back::row) return row_replaced(view, base, value);
   if (back == Back::permute) {
     std::vector<int64_t> order = view.integers("dims");
     for (int64_t& a : order) a = view.axis(a, base.rank());
-    return transpose(value, inverse(order));
+    return transpose(value, frontend::inverse_of(order));
   }
-  if (back == Back::narrow) {
-    int64_t axis = view.axis_of("dim", base.rank());
-    Dim start = view.size("start");
-    if (start.upper_bound() < 0) start = base.dims()[static_cast<size_t>(axis)] + start;
-    return replaced(view, base, {axis, start, view.size("length"), 1}, value);
-  }
+  if (back == Back::narrow) return frontend::replaced(base, narrowed(view, base), value);
+  if (back == Back::diagonal) return diagonal_replaced(view, base, value);
   if (back == Back::again && value.rank() < 2) return value;
   std::string_view target = view.node().target;
   if (back == Back::again && (target.ends_with(".t.default") || target.ends_with("numpy_T.default")))

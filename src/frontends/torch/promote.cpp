@@ -69,4 +69,10 @@ Values as_type(const Call& c, std::span<const Operand> operands, DType type) {
   return values;
 }
 
+std::array<Expr, 2> in_common_type(const Call& c, std::string_view first, std::string_view second) {
+  std::array operands{c.operand(first), c.operand(second)};
+  DType type = result_type(c, operands);
+  return {operands[0].as(c, type), operands[1].as(c, type)};
+}
+
 }  // namespace weft::torch

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <span>
 
 #include "frontends/torch/call.h"
@@ -17,7 +18,13 @@ DType result_type(const Call& c, std::span<const Operand> operands);
 /// The operands as this type.
 Values as_type(const Call& c, std::span<const Operand> operands, DType type);
 
+/// Two arguments in their common type.
+std::array<Expr, 2> in_common_type(const Call& c, std::string_view first, std::string_view second);
+
 /// What functions such as sin and exp compute integers in.
 inline DType float_of(DType type) { return is_float(type) || is_complex(type) ? type : DType::f32; }
+
+/// What narrow floats are computed in.
+inline DType wide_of(DType type) { return bits(type) < 32 ? DType::f32 : type; }
 
 }  // namespace weft::torch

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Medians, quantiles, places in sorted sequences, sets of values.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
+#include "frontends/torch/promote.h"
+#include "ops/reduce.h"
+
+namespace weft::torch {
+namespace {
+
+using frontend::gather_elements;
+
+Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; }
+Expr count_of(Expr flags, int64_t axis, bool keep = true) {
+  return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
+}
+
+/// x along `dim`, or as a vector where no axis is named; a tensor without axes has one of its own.
+struct Line {
+  Expr x;
+  int64_t axis;
+  bool is_added;
+};
+Line line_of(Call& c, bool flattens) {
+  Expr x = c.tensor("self");
+  if (flattens && !c.has("dim")) return {frontend::flat(x), 0, true};
+  int64_t axis = c.axis_of("dim", x.rank(), -1);
+  return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
+}
+
+/// y, which has one element along the axis, without that axis unless it is to be kept.
+Expr shown(Call& c, Expr y, const Line& line) {
+  if (line.is_added) return reshape(y, {});
+  if (c.flag("keepdim")) return y;
+  Dims dims = y.dims();
+  dims.erase(dims.begin() + line.axis);
+  return reshape(y, dims);
+}
+
+/// The element at `place` (i64, one for each line) of the sorted line, and where it stood.
+Values at_rank(Call& c, const Line& line, Expr place) {
+  auto [values, places] = frontend::sorted(line.x, line.axis);
+  Dims dims = line.x.dims();
+  dims[static_cast<size_t>(line.axis)] = 1;
+  place = broadcast(place, dims);
+  Values both = {shown(c, gather_elements(values, place, line.axis), line),
+                 shown(c, gather_elements(places, place, line.axis), line)};
+  if (c.node().outputs.size() < 2) both.pop_back();
+  return both;
+}
+
+Values kth_value(Call& c) {
+  Line line = line_of(c, false);
+  return at_rank(c, line, frontend::scalar(c, c.size("k") - 1));
+}
+
+/// The lower of the two in the middle. NaN stands behind all numbers, and is the answer unless it is left out.
+Values median(Call& c, bool without_nan) {
+  Line line = line_of(c, true);
+  Expr size = frontend::scalar(c, size_at(line.x, line.axis));
+  if (!is_float(line.x.dtype())) return at_rank(c, line, (size - 1) / frontend::like(size, 2));
+  Expr numbers = count_of(!is_nan(line.x), line.axis);
+  Expr middle = max(numbers - 1, 0) / frontend::like(numbers, 2);
+  return at_rank(c, line, without_nan ? middle : select(equal(numbers, size), middle, numbers));
+}
+
+/// Between the two neighbours of q * (size - 1), as `interpolation` says.
+Expr between(Call& c, Expr sorted, Expr rank, int64_t axis) {
+  std::string how = c.text("interpolation", "linear");
+  Expr low = floor(rank), high = ceil(rank);
+  auto at = [&](Expr place) {
+    Dims dims = sorted.dims();
+    dims[static_cast<size_t>(axis)] = size_at(place, axis);
+    return gather_elements(sorted, convert(broadcast(place, dims), DType::i64), axis);
+  };
+  if (how == "lower") return at(low);
+  if (how == "higher") return at(high);
+  if (how == "nearest") return at(round(rank));
+  Expr a = at(low), b = at(high);
+  if (how == "midpoint") return a + (b - a) * 0.5;
+  if (how != "linear") c.fail("E145", cat("interpolation '", printable(how), "' is not known"));
+  return a + (b - a) * convert(rank - low, sorted.dtype());
+}
+
+Values quantile(Call& c, bool without_nan) {
+  Line line = line_of(c, true);
+  Expr x = line.x;
+  int64_t axis = line.axis;
+  bool has_many = false;
+  Expr q = c.operand("q").as(c, x.dtype());
+  if (q.rank() == 1) has_many = true, q = along(q, axis, x.rank());
+  Expr numbers = count_of(!is_nan(x), axis), size = frontend::scalar(c, size_at(x, axis));
+  Expr last = without_nan ? max(numbers - 1, 0) : size - 1;
+  Expr rank = q * convert(last, x.dtype());
+  if (rank.rank() == 0) rank = reshape(rank, Dims(x.dims().size(), 1));
+  Expr y = between(c, frontend::sorted(x, axis).values, rank, axis);
+  Expr is_number = without_nan ? numbers > 0 : equal(numbers, size);
+  y = select(is_number, y, NAN);
+  if (!has_many) return one(shown(c, y, line));
+  // Several quantiles are the first axis.
+  std::vector<int64_t> order = frontend::axes_from(0, y.rank());
+  std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
+  bool keeps = c.flag("keepdim");
+  y = transpose(y, order);
+  if (!keeps) return one(y);
+  Dims dims = y.dims();
+  if (line.is_added) dims.insert(dims.end(), static_cast<size_t>(c.tensor("self").rank()), 1);
+  else dims.insert(dims.begin() + 1 + axis, 1);
+  return one(reshape(y, dims));
+}
+
+/// The greatest or least so far, and where its last equal stands.
+Values running_extreme(Call& c, ReduceFn fn) {
+  Line line = line_of(c, false);
+  DType type = line.x.dtype();
+  Expr x = type == DType::boolean ? convert(line.x, DType::u8) : line.x;
+  Expr values = frontend::running(fn, x, line.axis), is_it = equal(x, values);
+  if (is_float(type)) is_it = is_it | (is_nan(x) & is_nan(values));
+  Expr place = along(iota(c, size_at(x, line.axis)), line.axis, x.rank());
+  Expr places = frontend::running(ReduceFn::max, select(is_it, broadcast(place, x.dims()), 0), line.axis);
+  values = convert(values, type);
+  if (line.is_added) values = reshape(values, {}), places = reshape(places, {});
+  return {values, places};
+}
+
+// ---- Sorted sequences ----
+
+/// How many elements of a sequence stand before each value: those that are less, or with `right` not greater. A NaN
+/// stands behind all numbers.
+Expr insertion_places(Call& c, Expr sequence, Expr values, bool right) {
+  Dims column = values.dims(), row = sequence.dims();
+  column.push_back(1);
+  if (sequence.rank() > 1) row.insert(row.end() - 1, 1);
+  values = reshape(values, column), sequence = reshape(sequence, row);
+  Expr before = right ? !(sequence > values) : !(sequence >= values);
+  Expr places = reduce(ReduceFn::sum, convert(before, DType::i64), {before.rank() - 1}, false);
+  return convert(places, c.flag("out_int32") ? DType::i32 : DType::i64);
+}
+
+Values bucketize(Call& c) {
+  std::array operands{c.operand("self"), c.operand("boundaries")};
+  DType type = promoted(c, operands[0].tensor ? operands[0].tensor.dtype() : DType::f32, operands[1].tensor.dtype());
+  return one(insertion_places(c, operands[1].as(c, type), operands[0].as(c, type), c.flag("right")));
+}
+
+Values search_sorted(Call& c) {
+  Expr sequence = c.tensor("sorted_sequence");
+  Operand wanted = c.operand("self");
+  Expr values = wanted.as(c, wanted.tensor ? wanted.tensor.dtype() : sequence.dtype());
+  DType type = promoted(c, sequence.dtype(), values.dtype());
+  if (auto sorter = c.optional("sorter")) sequence = gather_elements(sequence, *sorter, sequence.rank() - 1);
+  bool right = c.flag("right") || c.text("side", "left") == "right";
+  return one(insertion_places(c, convert(sequence, type), convert(values, type), right));
+}
+
+/// Whether each element is one of the others.
+Values is_in(Call& c) {
+  std::string_view few = c.has("test_elements") ? "test_elements" : "test_element";
+  std::array operands{c.operand(c.has("elements") ? "elements" : "element"), c.operand(few)};
+  DType type = result_type(c, operands);
+  c.ignore({"assume_unique"});
+  Expr x = operands[0].as(c, type), others = frontend::flat(operands[1].as(c, type));
+  Dims column = x.dims();
+  column.push_back(1);
+  Expr hit = convert(equal(reshape(x, column), others), DType::i64);
+  Expr found = reduce(ReduceFn::sum, hit, {hit.rank() - 1}, false) > 0;
+  return one(c.flag("invert") ? !found : found);
+}
+
+// ---- Sets ----
+
+Values unique(Call& c) {
+  Expr x = c.tensor("self");
+  std::optional<int64_t> axis;
+  if (c.has("dim")) axis = c.axis_of("dim", x.rank());
+  c.ignore({"sorted"});  // in order is one of the orders that may be
+  bool inverse = c.flag("return_inverse"), counts = c.flag("return_counts");
+  bool is_flag = x.dtype() == DType::boolean;
+  frontend::Groups groups = frontend::unique(is_flag ? convert(x, DType::u8) : x, axis, true);
+  Expr none = frontend::full(c, DType::i64, {0}, 0);
+  Expr places = axis ? groups.inverse : reshape(groups.inverse, x.dims());
+  return {convert(groups.values, x.dtype()), inverse ? places : none, counts ? groups.counts : none};
+}
+
+Values taken(Call& c) {
+  Expr x = c.tensor("self"), index = c.tensor("index");
+  return one(frontend::gather(frontend::flat(x), index));
+}
+
+Values put(Call& c) {
+  Expr x = c.tensor("self"), index = frontend::flat(c.tensor("index")), source = frontend::flat(c.tensor("source"));
+  ScatterFn fn = c.flag("accumulate") ? ScatterFn::add : ScatterFn::replace;
+  return one(reshape(frontend::scatter_elements(frontend::flat(x), index, source, 0, fn), x.dims()));
+}
+
+Values taken_along(Call& c) {
+  Expr x = c.tensor("self"), index = c.tensor("indices");
+  if (!c.has("dim")) return one(frontend::gather(frontend::flat(x), frontend::flat(index)));
+  int64_t axis = c.axis_of("dim", x.rank());
+  Dims of_x = x.dims(), of_index = index.dims();
+  for (size_t a = 0; a < of_x.size(); ++a) {
+    if (static_cast<int64_t>(a) == axis) continue;
+    if (known_equal(of_x[a], 1)) of_x[a] = of_index[a];
+    else of_index[a] = of_x[a];
+  }
+  return one(gather_elements(broadcast(x, of_x), broadcast(index, of_index), axis));
+}
+
+/// Elements of `source`, in order, where the mask holds.
+Values masked_scatter(Call& c) {
+  Expr x = c.tensor("self"), source = frontend::flat(c.tensor("source")), mask = c.tensor("mask");
+  GuardCollector guards(c.module());
+  Dims dims = broadcast_dims(std::array{x.dims(), mask.dims()}, c.name());
+  x = broadcast(x, dims), mask = frontend::flat(broadcast(mask, dims));
+  if (known_equal(source.dims()[0], 0)) return one(x);
+  Expr place = max(frontend::running(ReduceFn::sum, convert(mask, DType::i64), 0) - 1, 0);
+  place = min(place, frontend::scalar(c, source.dims()[0] - 1));
+  return one(reshape(select(mask, frontend::gather(source, place), frontend::flat(x)), dims));
+}
+
+// ---- Without NaN ----
+
+Values sum_of_numbers(Call& c, bool is_mean) {
+  Expr x = c.tensor("self");
+  DType type = c.element("dtype").value_or(is_float(x.dtype()) || is_mean ? x.dtype() : DType::i64);
+  auto axes = c.axes_of("dim", x.rank());
+  bool keep = c.flag("keepdim");
+  x = convert(x, type);
+  if (!is_float(type)) return one(reduce(ReduceFn::sum, x, axes, keep));
+  Expr sum = reduce(ReduceFn::sum, select(is_nan(x), 0, x), axes, keep);
+  if (!is_mean) return one(sum);
+  return one(sum / convert(reduce(ReduceFn::sum, convert(!is_nan(x), DType::i64), axes, keep), type));
+}
+
+constexpr Operator rows[] = {
+    {"aten.kthvalue.default", kth_value},
+    {"aten.median.default", [](Call& c) { return median(c, false); }},
+    {"aten.median.dim", [](Call& c) { return median(c, false); }},
+    {"aten.nanmedian.default", [](Call& c) { return median(c, true); }},
+    {"aten.nanmedian.dim", [](Call& c) { return median(c, true); }},
+    {"aten.quantile.default", [](Call& c) { return quantile(c, false); }},
+    {"aten.quantile.scalar", [](Call& c) { return quantile(c, false); }},
+    {"aten.nanquantile.default", [](Call& c) { return quantile(c, true); }},
+    {"aten.nanquantile.scalar", [](Call& c) { return quantile(c, true); }},
+    {"aten.cummax.default", [](Call& c) { return running_extreme(c, ReduceFn::max); }},
+    {"aten.cummin.default", [](Call& c) { return running_extreme(c, ReduceFn::min); }},
+    {"aten.bucketize.Tensor", bucketize},
+    {"aten.searchsorted.Tensor", search_sorted},
+    {"aten.searchsorted.Scalar", search_sorted},
+    {"aten.isin.Tensor_Tensor", is_in},
+    {"aten.isin.Tensor_Scalar", is_in},
+    {"aten.isin.Scalar_Tensor", is_in},
+    {"aten._unique2.default", unique},
+    {"aten.unique_dim.default", unique},
+    {"aten.take.default", taken},
+    {"aten.put.default", put},
+    {"aten.take_along_dim.default", taken_along},
+    {"aten.masked_scatter.default", masked_scatter},
+    {"aten.nansum.default", [](Call& c) { return sum_of_numbers(c, false); }},
+    {"aten.nanmean.default", [](Call& c) { return sum_of_numbers(c, true); }},
+};
+
+}  // namespace
+
+std::span<const Operator> order_operators() { return rows; }
+
+}  // namespace weft::torch
