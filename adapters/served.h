@@ -9,14 +9,14 @@
 
 namespace weft::adapters {
 
-/// A program with contexts for as many threads as run it at once: each run takes one, and gives it back.
+/// A program with contexts for as many threads as run it at once: each run takes one and returns it.
 class Served {
  public:
   explicit Served(Program program) : program_(std::move(program)) {}
 
   const Program& program() const { return program_; }
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) const;
-  /// Waits for what runs have queued on streams.
+  /// Waits for all work that runs have queued on streams.
   void finish() const;
 
  private:

@@ -9,7 +9,7 @@ extern char** environ;
 namespace weft::adapters {
 namespace {
 
-/// Changes of a letter that lead from one word to the other.
+/// The edit distance of two words.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

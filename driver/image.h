@@ -7,7 +7,7 @@
 #include "base/shape.h"
 #include "base/tensor.h"
 
-/// Pictures as inputs. What a model wants is said by its metadata or by options; an element is (pixel - mean) * scale.
+/// Pictures as inputs. The model's metadata or options say how to convert them; an element is (pixel - mean) * scale.
 namespace weft::driver {
 
 struct ImageOptions {
@@ -21,9 +21,9 @@ ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std
 
 bool is_image(const std::filesystem::path& path);  ///< by its first bytes (host/pictures.h)
 
-/// The picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch),
-/// 1 or 3 channels; bilinear resizing where the sizes differ. Sizes that the shape leaves open are the picture's.
-/// Throws E212 (file) and E213 (an input that is no picture).
+/// The picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch), 1 or 3
+/// channels; resized bilinearly if the sizes differ. Sizes that the shape leaves open are those of the picture. Throws
+/// E212 (file) and E213 (the input cannot be a picture).
 Tensor read_image(const std::filesystem::path& path, const Shape& wanted, const ImageOptions& options);
 
 }  // namespace weft::driver

@@ -133,7 +133,7 @@ class Inputs {
     learn_symbols(i);
   }
 
-  /// Sizes of given inputs decide those of the filled ones.
+  /// Sizes of given inputs fix the symbols, and so the sizes of filled inputs.
   void learn_symbols(size_t i) {
     const Dims& dims = port_shape(i).dims;
     for (size_t axis = 0; axis < dims.size() && axis < tensors_[i].dims.size(); ++axis) {
@@ -169,7 +169,7 @@ class Inputs {
     return kind;
   }
 
-  /// What decides what there is to compile cannot be any number.
+  /// Fills an input whose value decides what there is to compile; not every number is possible there.
   bool fill_static(size_t i) {
     auto known = std::ranges::find(statics_, i, &StaticInput::input);
     if (known == statics_.end()) return false;
@@ -199,7 +199,8 @@ class Inputs {
     tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
   }
 
-  /// E401 for an input that a model may declare and no machine holds; numbers are f64 before they are the input's.
+  /// Throws E401 for an input that a model may declare but no machine can hold; fills make f64 first, then the input's
+  /// type.
   static void check_room(const Port& port, std::span<const int64_t> dims) {
     int64_t bytes = 0, limit = default_memory_limit();
     bool overflows = __builtin_mul_overflow(element_count(dims), 8 + (bits(port.type.shape.dtype) + 7) / 8, &bytes);
@@ -217,7 +218,7 @@ class Inputs {
   ImageOptions image_;
   std::vector<Tensor> tensors_;
   std::vector<bool> is_given_;
-  std::map<std::string, int64_t> sizes_;  ///< of given tensors
+  std::map<std::string, int64_t> sizes_;  ///< symbols of given tensors
   std::map<std::string, int64_t> usual_;  ///< of --shape x=min..max:usual
 };
 

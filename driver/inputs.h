@@ -10,13 +10,13 @@
 #include "driver/options.h"
 #include "runtime/executable.h"
 
-/// What goes into a model: files, pictures, or made-up numbers.
+/// Inputs of a model: from files, pictures, or filled by a rule.
 namespace weft::driver {
 
 struct InputOptions {
   std::vector<std::string> files;     ///< "x=f.npy", "f.npz", "picture.png", "input_0.pb"
   std::vector<std::string> fills;     ///< "x=rand", "rand"
-  std::map<std::string, int64_t> at;  ///< symbols of sizes that stay open
+  std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;
   bool cast = false;
   ImageOptions image;
@@ -24,9 +24,9 @@ struct InputOptions {
 
 void add_input_options(CommandLine& line, InputOptions& options);
 
-/// A tensor for every input of the program: from the files first, then by the fills; what is left takes its default,
-/// else random numbers, and that is noted. Open sizes are those of given files, of --at, the usual ones of `shapes`,
-/// else the least. Throws E203, E212, E213 and E310.
+/// A tensor for every input of the program: first from files, then by fills. Inputs left over take their default, else
+/// random numbers, with a note. Open sizes are those of given files, of --at, the usual ones of `shapes`, else the
+/// least. Throws E203, E212, E213 and E310.
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 

@@ -92,7 +92,7 @@ std::string dot_quoted(std::string_view text) {
   return out + "\"";
 }
 
-/// Graphviz; constants are left out, as they are most of the nodes.
+/// Graphviz text; without constants, because most nodes are constants.
 std::string dot_text(const Program& program) {
   std::string text = cat("digraph ", dot_quoted(program.name), " {\n  node [shape=box, fontname=sans];\n");
   for (const auto& module : program.modules()) {
@@ -117,7 +117,7 @@ std::string dot_text(const Program& program) {
   return text + "}\n";
 }
 
-/// The nodes that the device does not run, and why; returns whether there are none.
+/// Prints the nodes that the device does not run, with the reason; true if there are none.
 bool print_support(const std::vector<NodeSupport>& nodes) {
   std::vector<std::vector<std::string>> rows{{"node", "why not"}};
   for (const NodeSupport& node : nodes) {

@@ -112,7 +112,7 @@ MULTIPLY_ADDS(multiply_adds, , float, same, multiply_then_add)
 #endif
 #undef MULTIPLY_ADDS
 
-/// The best rate of several short measurements, in `work()` per second: other processes only ever slow it down.
+/// The best rate of several short measurements, in `work()` per second, because other processes only ever slow it down.
 template <class Work>
 double best_rate(const Work& work) {
   double best = 0;
@@ -173,7 +173,7 @@ double cpu_seconds() {
 }
 
 int64_t peak_memory_bytes() {
-  // ru_maxrss of getrusage is the parent's peak if that held more.
+  // ru_maxrss of getrusage starts with the parent's peak, so it is not used.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmHWM:")) return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;

@@ -7,14 +7,14 @@
 #include "driver/machine.h"
 #include "runtime/executable.h"
 
-/// Measuring a program, and the figures that come of it.
+/// Measures a program and formats the figures.
 namespace weft::driver {
 
 struct MeasureOptions {
   int64_t iterations = 0;  ///< 0: as many as fit into `duration`
   double duration = 3;     ///< seconds
   double warmup = 0.3;     ///< seconds
-  bool on_device = false;  ///< GPUs: inputs and outputs stay there, the device's clock counts
+  bool on_device = false;  ///< GPUs: inputs and outputs stay there, and the device's clock counts
   std::vector<DonationRequest> donations = {};
 };
 
@@ -24,8 +24,8 @@ struct StepFigures {
   double seconds = 0;  ///< median over the runs
   double share = 0;    ///< of the whole
   int64_t flops = 0, bytes = 0;
-  double peak_gflops = 0;  ///< of the device, in the step's type
-  double roofline = 0;     ///< the least time that it takes on such a device, to the time that it took; 0: not known
+  double peak_gflops = 0;  ///< peak rate of the device for the step's type
+  double roofline = 0;     ///< least possible time on this device over the measured time; 0: not known
 };
 
 struct Measurement {

@@ -9,10 +9,11 @@ namespace weft::driver {
 
 std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 
-/// A program on a GPU with its inputs and outputs there too: runs cost no copies and are timed by the device's clock.
+/// Runs a program on a GPU with inputs and outputs in GPU memory: no copies, timed by the device's clock.
 class OnDevice {
  public:
-  /// Uploads the inputs and runs once, which binds sizes and captures the graph. Donated inputs give their place.
+  /// Uploads the inputs and runs once, which binds sizes and captures the graph. Outputs take the memory of donated
+  /// inputs.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
   /// Seconds of one run.
   double timed_run();

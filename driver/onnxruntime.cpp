@@ -17,7 +17,7 @@ extern char** environ;
 namespace weft::driver {
 namespace {
 
-// Inputs are named by their position, because names of tensors need not be names of files.
+// Inputs are named by position, because names of tensors may not be valid file names.
 constexpr const char* script = R"(
 import sys
 import numpy, onnxruntime
@@ -38,7 +38,7 @@ numpy.savez(outputs, **{str(i): value for i, value in enumerate(session.run(None
                .hint = std::move(hint)});
 }
 
-/// A folder of our own that goes with all that is in it.
+/// A private folder, removed with everything in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -57,7 +57,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Runs a program found by PATH, its words to `log`; gives its exit code, -1 if it did not start or was killed.
+/// Runs a program found by PATH and writes its output to `log`. Returns the exit code; -1 if it did not start or was
+/// killed.
 int run_program(std::vector<std::string> words, const std::filesystem::path& log) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -26,7 +26,7 @@ double parse_real(std::string_view text, std::string_view what) {
   return value;
 }
 
-/// `text` in lines of the help's right column.
+/// `text` wrapped to the right column of the help.
 std::string wrapped(std::string_view text) {
   std::string out;
   size_t column = help_column;
@@ -51,7 +51,7 @@ std::string row(const std::string& left, const std::string& right) {
 
 }  // namespace
 
-/// Its setter runs in the order given, as often as given.
+/// The setter runs once for each occurrence of the option, in the order of the command line.
 void CommandLine::declare(CLI::App& app, const Option& option) {
   std::string names = CLI::detail::join(option.names, ",");
   auto set = [&option](const std::string& text) { option.set(text); };
@@ -59,7 +59,7 @@ void CommandLine::declare(CLI::App& app, const Option& option) {
   CLI::Option* made = nullptr;
   if (option.metavar.empty()) {
     made = app.add_flag_callback(names, set_to_none)->disable_flag_override();
-  } else if (option.is_optional) {  // CLI11 has "true" where no value is
+  } else if (option.is_optional) {  // CLI11 gives "true" if there is no value
     made =
         app.add_option_function<std::string>(names, [set](const std::string& text) { set(text == "true" ? "" : text); })
             ->expected(0);
@@ -189,7 +189,7 @@ bool CommandLine::parse(std::span<const std::string> words) {
   add_general_options();
   CLI::App app(info_.purpose, cat("weft ", info_.name));
   app.set_help_flag();  // help() wraps lines and shows examples
-  app.allow_extras();   // refuse_word names what is near
+  app.allow_extras();   // refuse_word names the nearest options
   for (const Option& option : options_) {
     if (!option.is_heading) declare(app, option);
   }

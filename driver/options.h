@@ -31,7 +31,7 @@ class CommandLine {
  public:
   explicit CommandLine(CommandInfo info);
 
-  /// A heading in the help for the options that follow. Those without a help text are not shown.
+  /// Starts a heading in the help; the options that follow stand under it. Options without a help text are not shown.
   void group(std::string title);
   void flag(std::string names, bool& target, std::string help);
   void flag(std::string names, std::function<void()> set, std::string help);
@@ -42,11 +42,11 @@ class CommandLine {
   /// May be given several times.
   void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
   void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
-  /// A number that may be left out: `--name` is `--name=VALUE` with this value.
+  /// An option whose number may be left out: `--name` alone means `--name=VALUE` with `value`.
   void value_or(std::string names, std::string metavar, double& target, double value, std::string help);
   void positional(std::string metavar, std::string& target, std::string help, bool required = true);
 
-  /// False when help was asked for and printed. Throws E202 for what does not fit, with the nearest names.
+  /// False if help was requested and printed. Throws E202 for words that fit no option, with the nearest names.
   bool parse(std::span<const std::string> words);
   std::string help() const;
 

@@ -58,7 +58,7 @@ void warn_about_noise(const Measurement& m) {
              " times the median; CPU time is the surer figure"));
 }
 
-/// Steps of one kernel name together.
+/// All steps with the same kernel name.
 struct KernelRow {
   double seconds = 0, share = 0, least_seconds = 0;
   int64_t calls = 0, flops = 0, bytes = 0;
@@ -93,7 +93,7 @@ int threads_of(const ModelOptions& model) {
   return model.compile.threads > 0 ? std::min(model.compile.threads, most) : most;
 }
 
-/// The file that is of the kind of this one's ending.
+/// The member of `s` for a file with this ending.
 std::string* file_of_kind(PerfSettings& s, std::string_view file) {
   if (file.ends_with(".json")) return &s.json;
   if (file.ends_with(".csv")) return &s.csv;

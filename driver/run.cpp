@@ -110,7 +110,7 @@ void print_description(const Port& port, const Tensor& tensor) {
     print(cat("  ", statistics(tensor)));
 }
 
-/// Throws E310 when `text` names an output that is not there.
+/// Throws E310 if `text` names an output that does not exist.
 void check_output(const std::string& text, const std::vector<Port>& ports) {
   size_t equals = text.find('=');
   std::vector<std::string> names;
@@ -135,7 +135,7 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   note_written(file);
 }
 
-/// Warns of the first value that is not finite, and of no other.
+/// Warns of the first value that is not finite, and of no further one.
 class NumericsCheck {
  public:
   explicit NumericsCheck(const Executable& executable) : steps_(executable.steps()) {}

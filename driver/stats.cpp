@@ -17,7 +17,7 @@ Difference unequal(std::string reason) {
   return difference;
 }
 
-/// Sums over the elements of both.
+/// Sums over the elements of both tensors.
 struct Sums {
   double error = 0, value = 0, reference = 0, product = 0, largest = 0;
 };
@@ -56,7 +56,7 @@ Difference compare_strings(const Tensor& value, const Tensor& reference) {
   return d;
 }
 
-/// Items in pairs; the first that differ.
+/// Compares items in pairs; returns the first difference.
 Difference compare_items(const Tensor& value, const Tensor& reference, const Tolerance& tolerance) {
   if (value.kind != reference.kind || value.items->size() != reference.items->size())
     return unequal(cat("values differ: ", describe(value, 0), " and ", describe(reference, 0)));

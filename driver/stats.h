@@ -5,14 +5,14 @@
 
 #include "base/tensor.h"
 
-/// How far two tensors are apart.
+/// Differences between two tensors.
 namespace weft::driver {
 
 struct Tolerance {
   double norm = 1e-4;  ///< of ||y - r|| / ||r||
-  double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not asked for
+  double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not used
   double atol = -1;
-  /// Without rtol and atol no element may be further off than this times the largest |r|.
+  /// Without rtol and atol: the largest error of an element, as a multiple of the largest |r|.
   double peak = 1e-3;
 };
 

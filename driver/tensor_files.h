@@ -13,7 +13,7 @@ namespace weft::driver {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// The arrays of a .npz, or the one array of a .npy or .pb with an empty name. Throws E212 for files that are damaged
-/// or of no kind that is known, E106 for those that cannot be read.
+/// or of an unknown kind, E106 for files that cannot be read.
 NamedTensors read_tensors(const std::filesystem::path& path);
 
 /// Writes .npy (one tensor) or .npz. bf16 and the narrow floats, which NumPy lacks, are written as their bits.

@@ -43,7 +43,7 @@ std::string_view ink_code(Ink ink) {
   return "";
 }
 
-/// Cells that a text covers: bytes of UTF-8 that begin a character.
+/// Columns that a text takes on a terminal: its UTF-8 characters.
 size_t cells(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

@@ -8,13 +8,14 @@
 #include "base/log.h"
 #include "compile.h"
 
-/// What the command line shows: results on standard output, words on standard error, colours and progress only on a
+/// Output of the command line: results on standard output, messages on standard error; colours and progress only on a
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-/// "error", "warning", "note", "info", "debug", "trace": what is said on standard error, the library's log included.
+/// "error", "warning", "note", "info", "debug", "trace": the least important messages that are shown, the library's
+/// included.
 LogLevel parse_log_level(std::string_view text);
-/// From now on words on standard error are lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// From now on messages on standard error are lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
@@ -22,14 +23,14 @@ enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
 std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 
 void print(std::string_view text);   ///< a line on standard output
-void note(std::string_view text);    ///< a line on standard error, unless only errors are asked for
+void note(std::string_view text);    ///< a line on standard error, unless -q asks for errors only
 void detail(std::string_view text);  ///< a line on standard error with -v
-/// The error in the common form, with the line that names `weft explain`.
+/// Prints the error in the common form, with the line that names `weft explain`.
 void print_error(std::string_view message, std::string_view code);
 
-/// Writes a whole file and says so; "-" is standard output.
+/// Writes a whole file and reports it; "-" is standard output.
 void write_result_file(const std::string& file, std::string_view text);
-/// A line on standard error: what was written where.
+/// Reports on standard error which file was written, and its size.
 void note_written(const std::string& file);
 
 /// "12.3 ms", "1.20 s", "450 us"
@@ -44,7 +45,7 @@ std::string bar(double fraction, int width);
 /// Rows of cells in columns as wide as they need; columns whose cells are all numbers are right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
-/// A progress line on a terminal from the first second on, with the time that is left.
+/// A progress line on a terminal, shown from the first second on, with the remaining time.
 class ProgressLine {
  public:
   ProgressLine();

@@ -25,7 +25,7 @@ struct VerifySettings {
   bool per_instruction = false, bisect = false;
 };
 
-/// What each type of arithmetic may lose against exact arithmetic, unless the caller says.
+/// How far each type of arithmetic may be from exact arithmetic, unless the caller says.
 Tolerance default_tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
@@ -50,7 +50,7 @@ nlohmann::ordered_json to_json(const std::string& name, const Difference& d) {
           {"first_bad", d.first_bad}, {"reason", d.reason}};
 }
 
-/// Every output of the program against what it should be.
+/// Compares every output of the program with its expected value.
 class OutputCheck {
  public:
   explicit OutputCheck(const Tolerance& tolerance) : tolerance_(tolerance) {}
@@ -73,7 +73,7 @@ class OutputCheck {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-/// Values by the node that they came from; several instructions may have come from one.
+/// Values by the node that they came from; a node may have several.
 using Observed = std::multimap<std::string, Tensor>;
 
 /// The node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
@@ -87,7 +87,7 @@ Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   RunOptions options;
   options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
     Tensor copy = tensor;
-    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // the arena is written again
+    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // because the arena is overwritten
     values.emplace(node_of(name), std::move(copy));
   };
   executable.new_context()->run(inputs, options);
@@ -116,7 +116,7 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// A target lays values out as it likes (channels last): every order of the reference's axes that gives the sizes of
+/// A target may choose its layout (channels last). So every order of the reference's axes that gives the sizes of
 /// `tensor` is tried, and the same elements under other sizes.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
@@ -134,14 +134,14 @@ void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, cons
   }
 }
 
-/// Bytes as i8 that are 128 less than those of u8: what matrix units multiply in the place of u8.
+/// u8 as i8, less 128: matrix units multiply i8 in place of u8.
 Tensor as_signed(const Tensor& reference) {
   MutableTensor out = allocate_tensor(DType::i8, reference.dims);
   for (size_t i = 0; i < reference.data.size(); ++i) out.data[i] = reference.data.data()[i] ^ std::byte{0x80};
   return out.tensor;
 }
 
-/// The difference to the nearest of the node's values; nothing when none has as many elements.
+/// The difference to the nearest of the node's values; nothing if none has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
@@ -153,7 +153,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// The first step that gives a wrong value though nothing before it did.
+/// The first step with a wrong value whose predecessors are all right.
 struct Culprit {
   size_t step = 0;
   std::string value;

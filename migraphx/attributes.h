@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
-/// Attributes of operators as MIGraphX's interface writes them: JSON whose words need no quotes,
-/// "{axis: 1, mode: max}".
+/// Attributes of operators in MIGraphX's notation: JSON whose words need no quotes, "{axis: 1, mode:
+/// max}".
 namespace weft::mgx {
 
-/// As JSON proper; throws E210 for what is none even with the quotes put in.
+/// The same as proper JSON; throws E210 for text that is not JSON even with quotes added.
 std::string to_json(std::string_view relaxed);
 
-/// Reads the attributes of one operator; every one must be read before `end`, which refuses what is left.
+/// Reads the attributes of one operator. Every one must be read before `end`, which refuses the rest.
 class Attributes {
  public:
   Attributes(std::string_view op, const std::string& json);

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-/// AMD's provider of onnxruntime compiles what it takes inside an If, Loop or Scan as a model of its own when the
-/// session is made, before anybody knows whether it will run. ONNX judges only the branch that is taken; so what is
-/// wrong with such a model is told when it runs.
+/// AMD's provider of onnxruntime compiles nodes inside an If, Loop or Scan as models of their own when the session is
+/// made, before it is known whether they will run. ONNX requires only the branch that is taken to be valid. So errors
+/// in such a model are reported when it runs.
 namespace weft::mgx {
 
 struct Body {
@@ -15,8 +15,8 @@ struct Body {
   size_t results = 0;
 };
 
-/// What goes into the model and comes out, if its graph has a name that the provider gives to such models; nothing for
-/// others and for what is no model.
+/// The inputs and outputs of the model, if its graph has a name that the provider gives to such models; nothing for
+/// other bytes.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

@@ -76,7 +76,7 @@ std::vector<size_t> Builder::results() const {
 migraphx_shape Builder::shape(size_t step) const {
   const Values& values = item(values_, step);
   if (values.size() != 1) return {migraphx_shape_tuple_type, {}, {}, {}};
-  Builder copy(*this);  // a port tells ranges, which the text of a type does not
+  Builder copy(*this);  // the text of a type has no ranges, but a port does
   copy.graph_.output("y", values[0]);
   return shape_of(copy.graph_.outputs()[0]);
 }
@@ -221,7 +221,7 @@ migraphx_status migraphx_module_add_parameter(migraphx_instruction_t* out, migra
       [&] { give(out, module, {.kind = Step::Kind::parameter, .name = &given(name), .shape = given(shape)}); });
 }
 
-/// Gives a handle too, as MIGraphX does; nothing may read it.
+/// Returns a handle too, as MIGraphX does; it must not be read.
 migraphx_status migraphx_module_add_return(migraphx_instruction_t* out, migraphx_module_t module,
                                            migraphx_instructions_t args) {
   return guarded([&] {

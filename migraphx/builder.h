@@ -11,7 +11,8 @@ namespace weft::mgx {
 
 class CustomOperators;
 
-/// What was added to a module, so that it can be built again: for a copy of the program, and for each compilation.
+/// A step that was added to a module. With the steps it can be built again: for a copy of the program, and for each
+/// compilation.
 struct Step {
   enum class Kind : uint8_t { parameter, literal, allocation, operation };
   Kind kind = Kind::operation;
@@ -22,24 +23,24 @@ struct Step {
   std::vector<size_t> operands = {};
 };
 
-/// A graph with the steps that made it.
+/// A graph, and the steps that built it.
 class Builder {
  public:
   explicit Builder(std::string name) : name_(std::move(name)), graph_(name_) {}
   Builder(const Builder& other);
 
-  /// Adds to the graph at once, so that what cannot be is refused at once; gives the step's number.
+  /// Adds to the graph at once, so that errors are reported at once; returns the step's number.
   size_t add(Step step);
   void set_results(std::vector<size_t> steps);
 
   const std::string& name() const { return name_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// The steps that main returns; the last one if nothing was said.
+  /// The steps that main returns; the last step if none were named.
   std::vector<size_t> results() const;
   const Graph& graph() const { return graph_; }
   const Values& values(size_t step) const { return item(values_, step); }
   migraphx_shape shape(size_t step) const;
-  /// A new graph of the same steps, with its outputs.
+  /// Builds a new graph of the same steps, with its outputs.
   Graph build() const;
 
  private:
@@ -50,7 +51,7 @@ class Builder {
   std::vector<Values> values_ = {};
 };
 
-/// A port of a program as MIGraphX describes it: sizes that a run decides have a range.
+/// The shape of a program's port in MIGraphX's terms: sizes that a run decides have a range.
 migraphx_shape shape_of(const Port& port);
 
 }  // namespace weft::mgx
@@ -58,7 +59,7 @@ migraphx_shape shape_of(const Port& port);
 struct migraphx_module {
   explicit migraphx_module(std::string name) : builder(std::move(name)) {}
   weft::mgx::Builder builder;
-  bool is_read = false;  ///< the main module of a model that was read from a file, which takes no more
+  bool is_read = false;  ///< the main module of a model from a file; nothing can be added to it
 };
 
 struct migraphx_instruction {

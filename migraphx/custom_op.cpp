@@ -37,7 +37,7 @@ std::map<std::string, std::shared_ptr<const CustomOp>>& registry() {
   return *made;
 }
 
-/// Calls a function of the operator; what it says is the error's text.
+/// Calls a function of the operator; its message becomes the error's text.
 template <class Function>
 void call(const CustomOp& op, const char* what, const Function& function) {
   char message[1024] = {};
@@ -64,7 +64,7 @@ migraphx_argument view(const migraphx_shape& shape, void* memory) {
   return {shape, {memory, [](void*) {}}};
 }
 
-/// Runs a use; operands are not to be written to, so one that the result takes the place of is copied there first.
+/// Runs a use. Operands must not be written to, so an operand whose place the result takes is copied there first.
 void compute(const Use& use, void* const* buffers) {
   void* result = buffers[use.inputs.list.size()];
   migraphx_arguments inputs;
@@ -171,7 +171,7 @@ migraphx_status migraphx_experimental_custom_op_set_output_alias(migraphx_experi
                                                                  migraphx_experimental_custom_op_output_alias input) {
   return guarded([&] { given(obj).op.output_alias = input; });
 }
-/// Custom operators run on the host; one that wants a GPU is refused when its program is compiled for one.
+/// Custom operators run on the host. One that requires a GPU is refused when its program is compiled for a GPU.
 migraphx_status migraphx_experimental_custom_op_set_runs_on_offload_target(
     migraphx_experimental_custom_op_t obj, migraphx_experimental_custom_op_runs_on_offload_target) {
   return guarded([&] { given(obj); });

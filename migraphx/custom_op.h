@@ -12,7 +12,7 @@ namespace weft::mgx {
 
 struct CustomOp;
 
-/// Null when nothing of the name was registered.
+/// Null if no operator of this name was registered.
 std::shared_ptr<const CustomOp> find_custom_op(const std::string& name);
 Values append_custom_op(Graph& graph, const std::shared_ptr<const CustomOp>& op, const std::vector<Values>& operands);
 

@@ -12,8 +12,8 @@
 
 #include "weft/weft.hpp"
 
-/// What stands behind the opaque handles of migraphx.h that hold plain data, and the border where exceptions become
-/// statuses. Programs and modules are in program.h and builder.h.
+/// The objects behind the opaque handles of migraphx.h that hold plain data, and the functions that turn exceptions
+/// into statuses. Programs and modules are in program.h and builder.h.
 
 struct migraphx_optimals {
   std::set<size_t> values = {};
@@ -42,7 +42,7 @@ struct migraphx_shape {
   size_t elements() const;  ///< at most, of a dynamic one
   size_t bytes() const;     ///< of memory that holds it, gaps between rows included
   bool is_standard() const;
-  size_t index(size_t element) const;  ///< of the element that comes `element`th row by row
+  size_t index(size_t element) const;  ///< the index of element number `element`, counted row by row
 };
 
 struct migraphx_argument {
@@ -108,7 +108,7 @@ struct migraphx_quantize_fp8_options {
 
 namespace weft::mgx {
 
-/// A target that there is not, which has a status of its own.
+/// An unknown target, which has a status of its own.
 struct UnknownTarget : Error {
   using Error::Error;
 };
@@ -119,7 +119,7 @@ struct UnknownTarget : Error {
 /// Prints a warning, once for the process.
 void warn(const std::string& what);
 
-/// Keeps and prints the exception in flight.
+/// Keeps and prints the exception that is being handled.
 migraphx_status status_of_current_exception() noexcept;
 
 /// Runs `body` and turns what it throws into a status; every call of migraphx.h is one.
@@ -133,14 +133,14 @@ migraphx_status guarded(const Body& body) noexcept {
   }
 }
 
-/// What a pointer of the caller's points to; a null one is refused.
+/// The object that a pointer of the caller points to; a null pointer is refused.
 template <class T>
 T& given(T* pointer) {
   if (!pointer) refuse("a pointer that must be given is NULL");
   return *pointer;
 }
 
-/// Hands a copy of its own to the caller.
+/// Gives the caller a copy of its own.
 template <class T>
 void give(T** out, T value) {
   given(out);
@@ -155,11 +155,11 @@ const T& item(const std::vector<T>& list, size_t index) {
 }
 
 migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> lengths);
-/// Refuses ranges: elements have places only when sizes are fixed.
+/// Refuses ranges, because elements have places only if sizes are fixed.
 void check_fixed(const migraphx_shape& shape);
 /// Memory of its own, zeros.
 migraphx_argument make_argument(migraphx_shape shape);
-/// Element types, both ways; tuples and what Weft has not are refused.
+/// Element types, both ways; tuples and types that Weft lacks are refused.
 weft_dtype dtype_of(migraphx_shape_datatype_t type);
 migraphx_shape_datatype_t type_of(weft_dtype type);
 /// "float[1, 3, 224, 224]"
@@ -168,7 +168,7 @@ std::string name_of(migraphx_shape_datatype_t type);
 
 }  // namespace weft::mgx
 
-/// The two calls that every handle has.
+/// The two calls of every handle.
 #define WEFT_MGX_HANDLE(name)                                                                                \
   migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
     return weft::mgx::guarded([&] { delete handle; });                                                       \
@@ -176,7 +176,7 @@ std::string name_of(migraphx_shape_datatype_t type);
   migraphx_status migraphx_##name##_assign_to(migraphx_##name##_t output, const_migraphx_##name##_t input) { \
     return weft::mgx::guarded([&] { weft::mgx::given(output) = weft::mgx::given(input); });                  \
   }
-/// The call that makes an empty one.
+/// The call that makes an empty object.
 #define WEFT_MGX_CREATE(name)                                                                    \
   migraphx_status migraphx_##name##_create(migraphx_##name##_t* handle) {                        \
     return weft::mgx::guarded([&] { weft::mgx::given(handle), *handle = new migraphx_##name; }); \

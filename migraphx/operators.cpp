@@ -23,7 +23,7 @@ struct Call {
   std::span<const Values> operands;
 
   size_t count() const { return operands.size(); }
-  /// Operand `i`, which must be no tuple.
+  /// Operand `i`, which must not be a tuple.
   weft_value in(size_t i) const {
     if (i >= operands.size())
       refuse(name + " takes at least " + std::to_string(i + 1) + " operands, " + std::to_string(count()) +
@@ -74,7 +74,7 @@ Handler same(const char* fn, size_t arity) {
   };
 }
 
-/// What is true is 1 of the operands' own type in MIGraphX.
+/// In MIGraphX, true is 1 of the operands' own type.
 Handler comparison(const char* fn) {
   return [fn = std::string(fn)](Call& c) -> Values {
     c.expect(2);
@@ -293,7 +293,7 @@ Values tuple_element(Call& c) {
 
 // --- views ---------------------------------------------------------------------------------------------------------
 
-/// 0 takes the operand's size, -1 what is left.
+/// 0 copies the operand's size, -1 is the rest.
 Values reshape(Call& c) {
   ValueType type = c.type(c.in(0));
   std::vector<std::string> dims;
@@ -365,7 +365,7 @@ Values broadcast(Call& c) {
   return {c.broadcast(c.reshape(c.in(0), list_of(dims)), list_of(out))};
 }
 
-/// With a second operand its sizes are taken.
+/// A second operand gives the sizes.
 Values multibroadcast(Call& c) {
   Numbers out = c.attributes.numbers("out_lens");
   c.attributes.ignore("out_dyn_dims");
@@ -602,7 +602,7 @@ ValueType type_of(const Graph& graph, weft_value value) {
   ValueType type{.dtype = text.substr(0, open)};
   int depth = 0;
   size_t begin = open + 1;
-  for (size_t at = begin; at < text.size(); ++at) {  // commas inside min(a, b) do not part sizes
+  for (size_t at = begin; at < text.size(); ++at) {  // commas inside min(a, b) do not separate sizes
     char c = text[at];
     bool is_end = depth == 0 && (c == ',' || c == ']');
     if (is_end && at > begin) type.dims.push_back(text.substr(begin, at - begin));

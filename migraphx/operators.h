@@ -9,7 +9,7 @@
 /// MIGraphX's operators in terms of Weft's.
 namespace weft::mgx {
 
-/// The results of one instruction; several stand for a tuple.
+/// The results of one instruction; several are a tuple.
 using Values = std::vector<weft_value>;
 
 /// A type of the graph, taken apart: "f32[batch,3]".
@@ -26,8 +26,8 @@ ValueType type_of(const Graph& graph, weft_value value);
 std::string list_of(const std::vector<std::string>& items);
 std::string list_of(const std::vector<int64_t>& items);
 
-/// Appends operator `name` of MIGraphX to the graph. Throws E214 for a name that is not known, with those that are
-/// nearest; E210 for operands or attributes that do not fit.
+/// Appends MIGraphX's operator `name` to the graph. Throws E218 for an unknown name, with the nearest ones; E210 for
+/// operands or attributes that do not fit.
 Values append_operator(Graph& graph, const std::string& name, const std::string& attributes,
                        std::span<const Values> operands);
 

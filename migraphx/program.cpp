@@ -11,7 +11,7 @@ namespace {
 
 const std::string output_prefix = "main:#output_";
 
-/// The memory of an argument as a tensor, rows brought together where it has gaps.
+/// The memory of an argument as a tensor; rows with gaps between them are copied together.
 Tensor tensor_of(const migraphx_argument& argument) {
   const migraphx_shape& shape = argument.shape;
   check_fixed(shape);
@@ -34,7 +34,7 @@ Tensor as_port(const Port& port, const migraphx_argument& argument) {
   return tensor;
 }
 
-/// What a program that was not asked to copy gives results in: memory of the GPU where the arguments lie.
+/// Results of a program that was not asked to copy them: in GPU memory, like its arguments.
 struct GpuResults {
   std::string gpu;
   std::vector<std::shared_ptr<void>> memory;
@@ -77,7 +77,7 @@ migraphx_argument owned(Tensor tensor) {
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
 }
 
-/// A result that was written to the caller's memory: as the caller describes it where that is what it is.
+/// A result in the caller's memory, with the caller's shape if that fits.
 migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
   std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
   migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);
@@ -130,7 +130,7 @@ std::string Compiled::amd_gpu() const {
   return device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
 }
 
-/// AMD's GPUs are the ones that programs for MIGraphX have memory of.
+/// Programs for MIGraphX hold memory of AMD's GPUs only.
 std::string Compiled::gpu() const { return gives_outputs_ ? amd_gpu() : std::string(); }
 
 void Compiled::wait_for(void* stream) const {
@@ -200,8 +200,8 @@ weft::Graph migraphx_program::graph() const {
 
 namespace {
 
-/// What was written for an AMD GPU runs on the best that there is; without GPUs that is the CPU. Where arguments are
-/// memory of a GPU, the program cannot go elsewhere.
+/// A target for an AMD GPU means the best device: without GPUs, the CPU. If arguments are memory of a GPU, the program
+/// must run there.
 std::string device_for(const std::string& target, bool has_host_memory) {
   if (target != "gpu") return target;
   const char* first = weft_gpu(0);
@@ -239,7 +239,7 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// Of a refused body they have no elements: whoever has arguments of other sizes parses it again for these.
+/// The parameters of a refused body have no elements; a caller with arguments of other sizes parses the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
   if (refusal) {

@@ -12,10 +12,10 @@
 #include "migraphx/handles.h"
 
 /// A program is a recipe (a model in a file or in memory, or a module built by hand; its precision) and, once compiled,
-/// what Weft made of it. A copy repeats the recipe and shares what was compiled.
+/// Weft's program. A copy repeats the recipe and shares the compiled program.
 namespace weft::mgx {
 
-/// A model as it came, read again for each graph that is made of it. Weights are not copied.
+/// A model in its original form, read again for each graph. Weights are not copied.
 struct Source {
   std::string path = {};                          ///< of a model in a file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
@@ -24,7 +24,7 @@ struct Source {
   Graph read() const;
 };
 
-/// What is wrong with a body of control flow that was compiled before anybody knew whether it would run (body.h).
+/// An error in a body of control flow that was compiled before it was known whether it would run (body.h).
 struct Refusal {
   Error error;
   Body body;
@@ -35,15 +35,15 @@ class Compiled {
  public:
   Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
 
-  /// Outputs that the caller gives memory for, as parameters "main:#output_0" of the program.
+  /// Outputs for which the caller gives memory, as parameters "main:#output_0" of the program.
   bool gives_outputs() const { return gives_outputs_; }
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
   /// With a stream (null: the driver's default one), a program over memory of an AMD GPU queues its work there and
-  /// returns. Any other run has ended when this returns; it begins when what the stream holds has ended.
+  /// returns. Any other run begins after the stream's earlier work, and has ended when this returns.
   migraphx_arguments run(const migraphx_program_parameters& parameters, std::optional<void*> stream = {}) const;
-  /// Waits for all that runs have queued.
+  /// Waits for all work that runs have queued.
   void finish() const { served_.finish(); }
   /// "amd:0", or "" where no AMD GPU runs the program.
   std::string amd_gpu() const;
@@ -61,7 +61,7 @@ class Compiled {
 
 }  // namespace weft::mgx
 
-/// Of a program: what runs, and its stream, the driver's default one.
+/// The context of a program: its executable, and its stream, the driver's default one.
 struct migraphx_context {
   void* queue = nullptr;
   std::shared_ptr<weft::mgx::Compiled> made = {};
@@ -84,9 +84,9 @@ struct migraphx_program {
   std::optional<weft::mgx::Source> source = {};
   std::vector<std::unique_ptr<migraphx_module>> modules = {};  ///< main comes first
   weft_precision precision = WEFT_PRECISION_F32;
-  int products = 0;                           ///< that run in 8 bits, as weft_graph_quantize numbers them
-  std::vector<weft::Tensor> magnitudes = {};  ///< of what they multiply
+  int products = 0;                           ///< that run in 8 bits, with the numbers of weft_graph_quantize
+  std::vector<weft::Tensor> magnitudes = {};  ///< of the products' operands
   std::shared_ptr<weft::mgx::Compiled> made = {};
-  std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by whoever needs what was compiled
+  std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by every call that needs the compiled program
   mutable migraphx_context context = {};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precision less than f32: what the quantize functions of migraphx.h ask for.
+// Precision below f32: the quantize functions of migraphx.h.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -32,7 +32,7 @@ void check_names(const migraphx_quantize_op_names& names) {
     not_supported("half precision is for matrix products and convolutions together", "name both, or 'all'");
 }
 
-/// The greatest of each element, over all runs.
+/// Keeps the largest value of each element over all runs.
 void keep_greatest(std::vector<weft::Tensor>& most, const std::vector<weft::Tensor>& now) {
   if (most.empty()) {
     most = now;
@@ -56,8 +56,8 @@ std::vector<weft::Tensor> tensors_of(const std::vector<migraphx_argument>& argum
   return tensors;
 }
 
-/// AMD's provider of onnxruntime gives examples for models of free sizes only; for others, what a calibration table
-/// says.
+/// AMD's provider of onnxruntime gives examples only for models with open sizes; for others it gives numbers of a
+/// calibration table.
 void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
   for (const weft::Port& port : graph.inputs())
     if (!sample.map.contains(port.name))
@@ -65,7 +65,7 @@ void check_sample(const weft::Graph& graph, const migraphx_program_parameters& s
              "ranges from a table are none; Weft's own provider of onnxruntime reads tables");
 }
 
-/// Runs the program, with magnitudes for results, on every sample.
+/// Runs the program on every sample, with magnitudes as results.
 std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
                                   const std::vector<migraphx_program_parameters>& samples) {
   weft::Graph graph = program.graph();
@@ -130,7 +130,7 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
   });
 }
 
-/// Names without domains, as MIGraphX gives them, each once.
+/// Operator names without domains, as in MIGraphX, each once.
 static const std::vector<std::string>& onnx_operators() {
   static const std::vector<std::string> names = [] {
     std::set<std::string, std::less<>> bare;

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-/// The tables of functions that onnxruntime hands to the plug-in, and the border where exceptions become statuses.
+/// The function tables of onnxruntime, and the functions that turn exceptions into statuses.
 namespace weft::ort {
 
 /// Set once, when the library is registered.
 struct Api {
   const OrtApi* ort = nullptr;
   const OrtEpApi* ep = nullptr;
-  uint32_t version = 0;  ///< the lesser of the headers' and the runtime's; every struct says it
+  uint32_t version = 0;  ///< the lower one of headers and runtime; every struct states it
 };
 extern Api api;
 
@@ -24,7 +24,7 @@ constexpr uint32_t oldest_version = 24;
 /// Fills `api`; a status when the runtime is too old.
 OrtStatus* connect(const OrtApiBase& base);
 
-/// A status of onnxruntime's, thrown.
+/// A status of onnxruntime, as an exception.
 class Failure : public std::exception {
  public:
   explicit Failure(OrtStatus* status);
@@ -40,7 +40,7 @@ inline void ok(OrtStatus* status) {
   if (status) throw Failure(status);
 }
 
-/// The status of the exception in flight; `within` says what was being done.
+/// The status of the exception that is being handled; `within` names the activity.
 OrtStatus* status_of_current_exception(const char* within) noexcept;
 
 /// Runs `body` and turns what it throws into a status: no exception may leave the library.
@@ -71,7 +71,7 @@ using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
 using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
-/// A list that two calls give: its length, then its elements.
+/// A list that onnxruntime gives in two calls: its length, then its elements.
 template <class T, class Count, class Fill, class Handle>
 std::vector<T> list(Count count, Fill fill, const Handle* handle) {
   size_t size = 0;

@@ -14,11 +14,11 @@
 namespace weft::ort {
 namespace {
 
-/// Cost next to nothing wherever they run.
+/// Operators that cost next to nothing on any device.
 constexpr std::array<std::string_view, 10> trifles = {"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten",
                                                       "Cast",     "Shape",   "Size",    "Constant",  "ConstantOfShape"};
 
-/// From 1.27 on a fused node has the values that its bodies read from outside among its inputs.
+/// From 1.27 on, the inputs of a fused node include the outer values that its bodies read.
 constexpr uint32_t whole_nodes_version = 27;
 
 class Search {
@@ -56,7 +56,7 @@ class Search {
     return std::ranges::any_of(node.implicit, [&](const std::string& name) { return !graph_.is_constant(name); });
   }
 
-  /// False when a node was refused on the way, so that the parts are others now.
+  /// False if a node was refused meanwhile, so that the parts have changed.
   bool try_parts(std::vector<Part>& parts) {
     std::vector<bool> is_ours;
     for (const std::string& reason : reasons_) is_ours.push_back(reason.empty());
@@ -74,7 +74,7 @@ class Search {
     return true;
   }
 
-  /// The program of a part. Values of the graph's own inputs may decide what there is to compile, but for conditions: a
+  /// The program of a part. Values of the graph's own inputs may decide what there is to compile, except conditions: a
   /// branch that does not compile is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
@@ -89,7 +89,7 @@ class Search {
     if (reasons_[node].empty()) reasons_[node] = reason.empty() ? "refused" : reason;
   }
 
-  /// Refuses the nodes whose values cannot cross the border.
+  /// Refuses nodes whose values onnxruntime cannot pass to or from a plug-in.
   bool refuse_ports(const std::vector<size_t>& part, const Boundary& boundary) {
     bool found = false;
     auto check = [&](const std::vector<std::string>& ports, bool is_input) {
@@ -125,8 +125,8 @@ class Search {
     if (culprits.empty()) refuse(find_culprit(part), reason);
   }
 
-  /// Nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". Inside a body the number counts there, so
-  /// the name decides.
+  /// Nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". Inside a body the number counts the body's
+  /// nodes, so there the name decides.
   std::vector<size_t> named_nodes(const std::vector<size_t>& part, std::string_view text) const {
     std::vector<size_t> found;
     for (size_t at = text.find("node "); at != text.npos; at = text.find("node ", at + 1)) {
@@ -142,7 +142,7 @@ class Search {
     return found;
   }
 
-  /// The number is right unless nodes were put between, the name unless two nodes share it.
+  /// Found by number unless nodes were inserted, by name unless two nodes share it.
   std::optional<size_t> node_called(const std::vector<size_t>& part, size_t number, std::string_view name) const {
     if (number < part.size() && writer_.written_name(part[number]) == name) return part[number];
     auto found = std::ranges::find_if(part, [&](size_t node) { return writer_.written_name(node) == name; });
@@ -167,8 +167,8 @@ class Search {
     return false;
   }
 
-  /// For messages that name no node: the halves are tried, down to one node. When both halves compile, the border
-  /// between them is where to cut.
+  /// For messages that name no node: bisects the part down to one node. If both halves compile, the part is cut between
+  /// them.
   size_t find_culprit(std::vector<size_t> part) {
     while (part.size() > 1) {
       std::vector<size_t> first(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2));
@@ -205,7 +205,7 @@ class Search {
   ModelWriter writer_;
   ProgramStore& programs_;
   std::vector<std::vector<size_t>> reads_;
-  std::vector<std::string> reasons_;  // why a node is refused; "" while it is not
+  std::vector<std::string> reasons_;  // why a node is refused; "" if it is not
 };
 
 }  // namespace

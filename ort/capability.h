@@ -7,7 +7,7 @@
 #include "ort/graph.h"
 #include "ort/program_store.h"
 
-/// Which nodes of a graph Weft takes: those that it has compiled.
+/// Finds the nodes of a graph that Weft runs: those that it has compiled.
 namespace weft::ort {
 
 struct Part {
@@ -25,11 +25,11 @@ struct Capability {
   std::vector<Refusal> refusals;  ///< by node
 };
 
-/// Compiles the graph whole; where the compiler refuses a node, without that node, in as few convex parts as there can
-/// be, until every part compiles. A part that is left with nothing but views and casts is not worth a call of its own.
+/// Compiles the whole graph. If the compiler refuses a node, the others are compiled in as few convex parts as
+/// possible, until every part compiles. A part with only views and casts is not worth a call.
 Capability find_capability(const GraphView& graph, ProgramStore& programs);
 
-/// "3 x NonZero: ...": the refusals with equal operators and reasons gathered, a line each.
+/// "3 x NonZero: ...": the refusals, a line for all with the same operator and reason.
 std::string describe(const GraphView& graph, const std::vector<Refusal>& refusals);
 
 }  // namespace weft::ort

@@ -23,7 +23,7 @@ struct Outputs {
   OrtKernelContext* kernel;
   const std::vector<size_t>& places;
   std::vector<void*> memory;
-  std::exception_ptr failure = nullptr;  // what went wrong in the callback
+  std::exception_ptr failure = nullptr;  // an exception of the callback
 
   void* make(size_t index, const int64_t* dims, size_t rank) {
     OrtValue* value = nullptr;
@@ -32,8 +32,8 @@ struct Outputs {
     return memory[index];
   }
 
-  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache: the run
-  /// updates it in place where it can, and copies the input aside where it must.
+  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache. The run
+  /// updates it in place if possible, and copies the input first if necessary.
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
     alignas(64) static char nothing;  // the address of an empty output may be null
     void* data = make(index, dims, rank);
@@ -58,7 +58,7 @@ struct Outputs {
     ok(api.ort->FillStringTensor(value, texts.data(), texts.size()));
   }
 
-  /// Nearly always the result is there already.
+  /// The result is nearly always there already.
   void deliver(size_t index, const Tensor& result) {
     if (result.dtype() == WEFT_STRING) return write_strings(index, result);
     if (!memory[index]) make(index, result.dims().data(), result.dims().size());

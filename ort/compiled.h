@@ -16,11 +16,11 @@ namespace weft::ort {
 struct Device;
 class Memory;
 
-/// Where inputs and outputs of a program lie.
+/// Where inputs and outputs of a program are.
 struct RunPlace {
   const Device* gpu = nullptr;            ///< null: in the host's memory
-  bool waits_for_default_stream = false;  ///< the user's stream is that: what is queued there comes first
-  void* stream = nullptr;                 ///< the user's, on which runs are queued; null: they end with the call
+  bool waits_for_default_stream = false;  ///< the user's stream is the default one: runs wait for the work queued there
+  void* stream = nullptr;                 ///< the user's, on which runs are queued; null: runs end with the call
 };
 
 /// A compiled part of a graph. Runs at once in as many threads as call: each takes a context and gives it back.
@@ -32,16 +32,17 @@ class Compiled {
  public:
   /// Compiles the same part again with its inputs' sizes as given, "x=2,3".
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
-  /// `memory` is whatever the program's memory comes from; null: the library's own.
+  /// `memory` provides the program's memory; null: the library's own.
   Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
-  /// From the first run on, looks for faster kernels beside the runs; the program that `tune` makes takes its place.
+  /// Looks for faster kernels from the first run on, while runs go on. The program that `tune` makes then replaces this
+  /// one.
   void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
-  /// Where the program's inputs and outputs lie among those of a fused node, by name.
+  /// The position of the program's inputs and outputs among those of a fused node, by name.
   struct Binding {
     std::vector<size_t> inputs, outputs;
   };
-  /// Throws E310 when the node lacks an input or has an output that the program does not compute.
+  /// Throws E310 if the node lacks an input, or has an output that the program does not compute.
   Binding bind(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) const;
   void run(OrtKernelContext* kernel, const Binding& binding) const;
   const Program& program() const { return served_.program(); }
@@ -49,7 +50,7 @@ class Compiled {
  private:
   void run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const;
   std::shared_ptr<const Compiled> variant_for_sizes(const std::vector<Tensor>& inputs) const;
-  /// The program, or the one that tuning has found to be better.
+  /// Runs the program, or the faster one that tuning has found.
   std::vector<Tensor> run_best(const std::vector<Tensor>& inputs, const RunOptions& options) const;
 
   std::shared_ptr<Memory> memory_;  // outlives the program

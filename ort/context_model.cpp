@@ -57,14 +57,14 @@ fs::path path_of_model(const OrtGraph* graph) {
   return path ? path : "";
 }
 
-/// Where onnxruntime will write the model: made from the source's name unless it was told.
+/// The path at which onnxruntime will write the model: made from the source's name unless the options give it.
 fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& options) {
   if (!options.model_path.empty()) return options.model_path;
   fs::path source = path_of_model(graph);
   return source.parent_path() / (source.stem().string() + "_ctx.onnx");
 }
 
-/// A model is not trusted: the program must lie beside it.
+/// A model is not trusted, so the program must lie beside it.
 fs::path beside(const fs::path& folder, const std::string& name) {
   fs::path path(name);
   if (path.empty() || path.has_parent_path() || path.is_absolute() || name == "..")
@@ -78,7 +78,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A file that is gone when this is.
+/// A file that is removed with this object.
 class TemporaryFile {
  public:
   TemporaryFile() {

@@ -61,7 +61,8 @@ ProviderSettings read_settings(const std::string& name, const Device& device, co
   return settings;
 }
 
-/// An application that names no device gets all of the name's: the first is it, unless device_id asks for another.
+/// An application that names no device gets all devices of the name. The first one is used, unless device_id asks for
+/// another.
 const Device& chosen_device(std::span<const OrtKeyValuePairs* const> offered, const std::string& id) {
   const char* first = nullptr;
   for (const OrtKeyValuePairs* metadata : offered) {
@@ -83,7 +84,7 @@ std::string asked_id(const OrtSessionOptions* session, const std::string& name) 
 
 }  // namespace
 
-/// Python runs a session without its provider on the CPU unless it was told not to.
+/// onnxruntime's Python runs a session without its provider on the CPU, unless it was told not to.
 OrtEp* Factory::create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
                        const OrtLogger* logger) const {
   try {
@@ -104,7 +105,7 @@ const DeviceMemory* Factory::memory_of(const Device& device) const {
   return number < memory_.size() ? &memory_[number] : nullptr;
 }
 
-/// A GPU is told by its maker, and by its place among the maker's; a processor by being one.
+/// A GPU is identified by its vendor and its place among the vendor's GPUs; a processor by its type.
 const OrtHardwareDevice* Factory::hardware_of(const Device& device,
                                               std::span<const OrtHardwareDevice* const> hardware) {
   auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
@@ -144,10 +145,10 @@ Factory::~Factory() {
   for (OrtHardwareDevice* hardware : made_) api.ep->ReleaseHardwareDevice(hardware);
 }
 
-/// The cpu target works in the host's memory, and needs allocators and copies only where an application expects them.
+/// The cpu target works in host memory. It needs allocators and copies only if an application expects them.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
-    // onnxruntime-genai takes memory of AMD's only under that name, whoever made the GPU.
+    // onnxruntime-genai accepts only AMD's memory under that name, whichever vendor made the GPU.
     for (const Device& device : devices())
       memory_.emplace_back(device, name_ == "AMDGPUExecutionProvider" ? amd_vendor : device.vendor());
   }

@@ -12,8 +12,8 @@
 
 namespace weft::ort {
 
-/// One engine behind all. The first three are the names that users of AMD's providers write; onnxruntime for Python
-/// keeps the name of the first for itself, so that a session by name needs the fourth (docs/onnxruntime.md).
+/// One engine behind all names. The first three are those of AMD's providers. onnxruntime for Python reserves the first
+/// name for itself, so a session by name needs the fourth (docs/onnxruntime.md).
 constexpr std::array<std::string_view, 4> provider_names = {"MIGraphXExecutionProvider", "ROCMExecutionProvider",
                                                             "AMDGPUExecutionProvider", "WeftExecutionProvider"};
 
@@ -35,7 +35,7 @@ class Factory : public OrtEpFactory {
   const DeviceMemory* memory_of(const Device& device) const;
 
   std::string name_;
-  /// Of each device; on the cpu only behind the name that onnxruntime-genai knows, which needs it.
+  /// The memory of each device. On the CPU it is offered only under the name that onnxruntime-genai knows.
   std::vector<DeviceMemory> memory_;
   std::vector<OrtHardwareDevice*> made_;  // GPUs that onnxruntime does not see
 };

@@ -19,7 +19,8 @@ struct Queue {
   }
 };
 
-/// Something that another stream waits for: the host waits in its place, as there is only one stream that is not empty.
+/// A point in the work that another stream waits for. The host waits instead, because there is only one non-empty
+/// stream.
 class Notification : public OrtSyncNotificationImpl {
  public:
   explicit Notification(const Queue& queue) : OrtSyncNotificationImpl{}, queue_(queue) {
@@ -87,7 +88,7 @@ class CopyKernel : public OrtKernelImpl {
   }
 };
 
-/// Every element type that onnxruntime has a tensor of; texts stay with the host.
+/// Every element type of onnxruntime's tensors except strings, which stay with the host.
 std::vector<const OrtDataType*> copied_types() {
   std::vector<const OrtDataType*> types;
   for (int number = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; number <= ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4; ++number) {

@@ -5,12 +5,12 @@
 #include "ort/api.h"
 #include "ort/device.h"
 
-/// What a session on a GPU gives onnxruntime besides compiled parts: its stream, and the kernels of the copies that
-/// onnxruntime puts where values pass between the GPU and another provider.
+/// The parts of a GPU session besides compiled programs: its stream, and the kernels of the copies that onnxruntime
+/// inserts between the GPU and other providers.
 namespace weft::ort {
 
-/// The stream that work is queued on: the user's. Null: runs and copies have happened when their calls return, and the
-/// stream has nothing to wait for. Deleted by its Release.
+/// The stream on which work is queued: the user's. Null: runs and copies end with their calls, and the stream has
+/// nothing to wait for. Deleted by its Release.
 OrtSyncStreamImpl* make_stream(const Device& device, void* users);
 
 /// Of the provider called `provider`; released with OrtEpApi::ReleaseKernelRegistry.

@@ -54,14 +54,14 @@ std::vector<std::pair<std::string, int64_t>> read_opsets(const OrtGraph* graph) 
   return opsets;
 }
 
-/// By their number in onnxruntime; -1 where Weft has none.
+/// By their number in onnxruntime; -1 for types that Weft lacks.
 constexpr int dtypes[] = {
     -1,       WEFT_F32,    WEFT_U8,     WEFT_I8,       WEFT_U16,        WEFT_I16,    WEFT_I32,
     WEFT_I64, WEFT_STRING, WEFT_BOOL,   WEFT_F16,      WEFT_F64,        WEFT_U32,    WEFT_U64,
     WEFT_C64, WEFT_C128,   WEFT_BF16,   WEFT_F8E4M3FN, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ,
     WEFT_U4,  WEFT_I4,     WEFT_F4E2M1, WEFT_U2,       WEFT_I2,         WEFT_F8E8M0};
 
-/// onnxruntime numbers the types after f4e2m1 otherwise than onnx.proto does: f8e8m0, u2, i2 there.
+/// onnxruntime numbers the types after f4e2m1 differently from onnx.proto: f8e8m0, u2, i2.
 constexpr int proto_types_from_24[] = {25, 26, 24};
 
 Tensor string_tensor(const OrtValue* value, std::span<const int64_t> dims) {
@@ -86,10 +86,10 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
-/// Smaller ones are not worth a mapping.
+/// Smaller constants are not worth a mapping.
 constexpr size_t least_mapped = 65536;
 
-/// Type and sizes; none for a value that is no tensor or whose sizes are not all known.
+/// Type and sizes; nothing for a value that is not a tensor or whose sizes are not all known.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
@@ -105,7 +105,7 @@ std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const Ort
   return std::pair(dtype_of(element), dims);
 }
 
-/// Items are values that onnxruntime makes for the asking.
+/// onnxruntime makes a value for each item on request.
 Tensor container_of(const OrtValue* value, weft_kind kind) {
   OrtAllocator* allocator = nullptr;
   ok(api.ort->GetAllocatorWithDefaultOptions(&allocator));
@@ -169,10 +169,10 @@ std::optional<StoredConstant> GraphView::stored_constant(const std::string& valu
                         .dims = shape->second};
   try {
     size_t bytes = stored.map().bytes().size(), said = api.ort->ExternalInitializerInfo_GetByteSize(info);
-    bool is_same = said == 0 || said == bytes;  // models need not say it
+    bool is_same = said == 0 || said == bytes;  // models need not state it
     return is_same && bytes >= least_mapped ? std::optional(stored) : std::nullopt;
   } catch (const Error&) {
-    return std::nullopt;  // onnxruntime has it, or says what is wrong
+    return std::nullopt;  // onnxruntime has it, or reports the error
   }
 }
 

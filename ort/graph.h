@@ -14,14 +14,14 @@
 
 #include "weft/weft.hpp"
 
-/// What onnxruntime shows of a graph, read once into plain data. The handles inside live as long as the call that gave
-/// the graph.
+/// A graph of onnxruntime, read once into plain data. The handles inside live as long as the call that gave the
+/// graph.
 namespace weft::ort {
 
 struct NodeView {
   const OrtNode* handle = nullptr;
   std::string name = {}, op = {}, domain = {};
-  std::string provider = {};             ///< that has the node already
+  std::string provider = {};             ///< the provider that has taken the node already
   std::vector<std::string> inputs = {};  ///< "" for one that is left out
   std::vector<std::string> outputs = {};
   std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read
@@ -52,17 +52,17 @@ struct GraphView {
   bool is_constant(const std::string& value) const;
   /// The tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
-  /// Where a large constant lies that onnxruntime has left in a file; nothing for others.
+  /// The place of a large constant that onnxruntime has left in a file; nothing for others.
   std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 
 GraphView read_graph(const OrtGraph* graph);
 
-/// One node as a graph of its own, of the same model as `graph`: what an If is tested with before its bodies are left
+/// One node as a graph of its own, in the same model as `graph`. An If is tested with it before its bodies are left
 /// alone.
 GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 
-/// The graph that a node lies in; null for that of a node whose body is being looked at.
+/// The graph of a node; null while the body of a node is being examined.
 const OrtGraph* graph_of(const OrtNode* node);
 std::string name_of(const OrtValueInfo* value);
 const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null where it is not known
@@ -74,8 +74,8 @@ std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node)
 /// Nodes of the graph and of the bodies inside.
 size_t count_nodes(const GraphView& graph);
 
-/// A tensor of onnxruntime's as one of Weft's, without copying (strings are copied). Throws E149 for element types that
-/// Weft has not.
+/// A tensor of onnxruntime as one of Weft, without copying (strings are copied). Throws E149 for element types that
+/// Weft lacks.
 Tensor view_of(const OrtValue* value);
 
 /// The same for a sequence, optional or map too, whose items are copied; `is_optional`: the input may hold nothing.

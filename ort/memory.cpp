@@ -39,8 +39,8 @@ Memory::~Memory() {
   if (empty_cache_) empty_cache_();
 }
 
-/// The user's functions know no alignment, and their memory may be out of the host's reach: where it began is noted
-/// here.
+/// The user's functions take no alignment, and the host may be unable to access their memory. So the start of each
+/// block is noted here.
 void* Memory::take_users(size_t bytes, size_t alignment) {
   void* base = external_allocate_(bytes + alignment);
   if (!base) return nullptr;

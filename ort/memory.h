@@ -14,8 +14,8 @@
 namespace weft::ort {
 
 /// The memory of a session on its device: packed weights and working memory of its programs, on a GPU inputs and
-/// outputs too; from the library, the driver or the user's functions, within the session's limit. On the cpu results
-/// are onnxruntime's.
+/// outputs too. It comes from the library, the driver or the user's functions, within the session's limit. On the CPU,
+/// onnxruntime owns the results.
 class Memory {
  public:
   Memory(const Options& options, const Device& device);
@@ -24,7 +24,7 @@ class Memory {
 
   /// Lives as long as this.
   const weft_allocator* allocator() const { return &allocator_; }
-  /// Null when there is none, or when the limit is reached.
+  /// Null if there is no memory, or if the limit is reached.
   void* allocate(size_t bytes, size_t alignment);
   void release(void* data, size_t bytes, size_t alignment);
 
@@ -40,18 +40,18 @@ class Memory {
   int64_t limit_;
   std::mutex mutex_;
   int64_t used_ = 0;
-  std::unordered_map<void*, void*> bases_;  // what the user's functions gave, by the aligned address in it
+  std::unordered_map<void*, void*> bases_;  // blocks of the user's functions, by the aligned address inside
 };
 
-/// Pieces of a GPU's memory that are used again and again: onnxruntime asks for each input and output of each run, and
-/// where they lie decides whether the captured work of a run fits the next one.
+/// Pieces of a GPU's memory that are used again and again. onnxruntime asks for each input and output of each run, and
+/// a captured graph can be replayed only if their addresses come again.
 class Pool {
  public:
   Pool(std::shared_ptr<Memory> memory, ArenaStrategy strategy) : memory_(std::move(memory)), strategy_(strategy) {}
   Pool(const Pool&) = delete;
   ~Pool() { trim(); }
 
-  /// Null when there is none.
+  /// Null if there is no memory.
   void* allocate(size_t bytes);
   void release(void* data);
 

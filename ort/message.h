@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-/// Writes protobuf messages, which is all that it takes to write ONNX: `Message().text(4, "Relu").text(1, "x")`. The
+/// Writes protobuf messages, which is all that writing ONNX needs: `Message().text(4, "Relu").text(1, "x")`. The
 /// numbers are those of onnx.proto.
 namespace weft::ort {
 

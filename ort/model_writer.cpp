@@ -26,7 +26,7 @@ constexpr int64_t ir_version = 10;
 Message tensor_type(const OrtTensorTypeAndShapeInfo* info) {
   ONNXTensorElementDataType element{};
   ok(api.ort->GetTensorElementType(info, &element));
-  dtype_of(element);  // refuses what Weft has not
+  dtype_of(element);  // refuses types that Weft lacks
   Message type = Message().number(1, proto_type_of(element));
   if (!api.ort->TensorTypeAndShape_HasShape(info)) return type;
   size_t rank = 0;
@@ -93,7 +93,7 @@ Message value_info(const OrtValueInfo* value) {
   return info ? message.message(2, type_of(info)) : message;
 }
 
-/// Null for what is no tensor.
+/// Null for a value that is not a tensor.
 const OrtTensorTypeAndShapeInfo* tensor_info(const OrtValueInfo* value) {
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
@@ -145,7 +145,7 @@ Message tensor_message(const OrtValue* value, const std::string& name) {
 template <class T>
 std::vector<T> read_attribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
   size_t bytes = 0;
-  api.ort->ReleaseStatus(api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails, and says how many
+  api.ort->ReleaseStatus(api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails, but returns the size
   std::vector<T> values(bytes / sizeof(T));
   if (bytes > 0) ok(api.ort->ReadOpAttr(attribute, type, values.data(), bytes, &bytes));
   return values;
@@ -242,7 +242,7 @@ class QuantizingWriter {
   QuantizingWriter(const GraphView& graph, const Quantization& to, Message& out, std::vector<Constant>& constants)
       : graph_(graph), to_(to), out_(out), constants_(constants) {}
 
-  /// Lets the node read quantised operands; false when it stays as it is.
+  /// Gives the node quantised operands; false if it stays as it is.
   bool rewrite(NodeView& node) {
     if (!to_.is_wanted() || !node.domain.empty() || node.inputs.size() < 2) return false;
     if (node.op != "Conv" && node.op != "MatMul" && node.op != "Gemm") return false;
@@ -311,8 +311,8 @@ class QuantizingWriter {
     return Message().text(1, name).number(20, 2).number(3, value);
   }
 
-  /// The greatest magnitude of the value over the greatest number of the type: from the table, or found by the run. A
-  /// value that is 0 everywhere is not divided by 0.
+  /// The largest magnitude of the value divided by the largest number of the type: from the table, or computed by the
+  /// run. A value that is all 0 is not divided by 0.
   std::string scale_of(const std::string& value, const std::string& name) {
     auto known = to_.scales.find(value);
     if (known != to_.scales.end()) return add_number(name, known->second * (127.0f / to_.greatest()));

@@ -8,17 +8,17 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// From a part of onnxruntime's graph to an ONNX model that Weft compiles. Weights are not written: they are inputs of
-/// the model, which the compiler is told to fix to the tensors that onnxruntime holds.
+/// Writes a part of onnxruntime's graph as an ONNX model that Weft compiles. Weights are not written: they are inputs
+/// of the model, and the compiler fixes them to the tensors that onnxruntime holds.
 namespace weft::ort {
 
 struct Constant {
   std::string name;
   Tensor given = {};
   bool is_lent = false;                       ///< onnxruntime's memory, which lives as long as the graph
-  std::optional<StoredConstant> stored = {};  ///< instead
+  std::optional<StoredConstant> stored = {};  ///< instead of `given`
 
-  /// Anew from its file each time, so that pages that were looked at do not stay in memory.
+  /// Mapped anew each time, so that pages that were read do not stay in memory.
   Tensor tensor() const { return stored ? stored->map() : given; }
 };
 
@@ -26,29 +26,29 @@ struct ModelText {
   std::string bytes = {};                ///< a ModelProto
   std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
   std::vector<std::string> inputs = {}, outputs = {};
-  std::vector<std::string> static_inputs = {};  ///< whose values may decide what there is to compile
+  std::vector<std::string> static_inputs = {};  ///< inputs whose values may decide what there is to compile
   bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 
-/// The values that a part of a graph reads and does not make, constants left out; and those that something outside of
+/// The values that a part of a graph reads but does not make, without constants; and the values that something outside
 /// the part, or the graph's caller, reads.
 struct Boundary {
   std::vector<std::string> inputs, outputs;
 };
 
-/// The node's own name; made of its op and number where it has none.
+/// The node's own name; without one, its operator and number.
 std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Convolutions and matrix products whose operands have a scale, or get one by the run, are written quantised.
+  /// Convolutions and matrix products are written quantised if their operands have a scale, or get one in the run.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
-  /// Why node number `node` cannot be written at all; "" when it can.
+  /// Why node number `node` cannot be written at all; "" if it can.
   const std::string& fault(size_t node) const { return faults_[node]; }
-  /// What the node is called in the model, and so in Weft's messages.
+  /// The node's name in the model, and so in Weft's messages.
   std::string written_name(size_t node) const { return name_or_number(graph_.nodes[node], node); }
-  /// Why `value` can be no input or output of a program; "" when it can.
+  /// Why `value` cannot be an input or output of a program; "" if it can.
   std::string port_fault(const std::string& value, bool is_input) const;
   bool is_condition(const std::string& value) const;  ///< a tensor of bool
   Boundary boundary(std::span<const size_t> part) const;

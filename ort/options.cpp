@@ -142,7 +142,7 @@ void check_memory(const Options& o) {
     refuse("E502", "an external allocator needs both functions", "set external_alloc and external_free");
 }
 
-/// Options of the ROCm provider that mean nothing alone.
+/// Notes options of the ROCm provider that have no effect alone.
 void note_tuning(Options& o) {
   if (o.tunable_op_tuning_enable && !o.tunable_op_enable)
     o.notes.push_back("option tunable_op_tuning_enable changes nothing: tunable_op_enable is not set");
@@ -217,7 +217,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
   return options;
 }
 
-/// Variables of AMD's providers for what Weft has no option for.
+/// Variables of AMD's providers without an option of Weft.
 static const std::vector<std::string> idle = {
     "ORT_MIGRAPHX_ALLOCATOR_POOL",         "ORT_MIGRAPHX_ALLOW_CROSS_BATCH_OPS", "ORT_MIGRAPHX_BATCH_SHAPE_PROFILE",
     "ORT_MIGRAPHX_BORROW_OUTPUTS",         "ORT_MIGRAPHX_COMPILE_TARGET",        "ORT_MIGRAPHX_DUMP_EP_CONTEXT_MODEL",

@@ -23,7 +23,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Says what was measured, if anything was.
+/// Logs the measurements, if there were any.
 Program compile_and_say(const std::string& model, CompileOptions options, const Log& log) {
   size_t rounds = 0;
   options.progress = [&](std::string_view phase, size_t round, size_t) { rounds = phase == "tune" ? round : rounds; };
@@ -32,7 +32,7 @@ Program compile_and_say(const std::string& model, CompileOptions options, const 
   return program;
 }
 
-/// The programs of a model that runs in several parts lie beside each other.
+/// If a model runs in several parts, their programs lie beside each other.
 std::string numbered(const std::string& path, int number) {
   return number == 0 ? path : path + "." + std::to_string(number);
 }
@@ -79,8 +79,8 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
   return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
-/// onnxruntime's tensors are gone when the call has ended that showed them: either the program lets go of them, or they
-/// are copied. Texts are read once.
+/// onnxruntime's tensors live only as long as the call that shows them. So either the program releases them, or they
+/// are copied. Strings are read once.
 std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_kept) const {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const Constant& constant : model.constants) {
@@ -113,8 +113,8 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   bool lets_go = !is_saved_ && is_once && !is_tuned_later;
   CompileOptions options = compile_options();
   options.constants = weights(model, !lets_go);
-  if (!is_saved_) options.static_inputs = model.static_inputs;  // a saved program holds no value of a run
-  options.static_inputs.emplace_back();                         // which is no input: an empty list would mean any
+  if (!is_saved_) options.static_inputs = model.static_inputs;  // a saved program cannot depend on a value of a run
+  options.static_inputs.emplace_back();                         // not an input: an empty list would mean any
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
   Program program = compile_and_say(bytes, options, log_);
@@ -123,7 +123,7 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   auto again = [bytes, options](const std::vector<std::string>& shapes) {
     CompileOptions exact = options;
     exact.shapes = shapes;
-    exact.tune_seconds = 0;  // a run is waiting for it
+    exact.tune_seconds = 0;  // because a run waits for it
     return weft::compile(bytes_of(bytes), exact);
   };
   auto made = is_once ? make(std::move(program)) : make(std::move(program), again);

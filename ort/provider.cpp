@@ -13,14 +13,14 @@
 namespace weft::ort {
 namespace {
 
-/// From 1.27 on onnxruntime says when a session is ready.
+/// From 1.27 on, onnxruntime reports when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// onnxruntime has let go of the weights that are in our programs, but they were many pieces of a few MiB, which glibc
-/// keeps for later as long as something above them is in use.
+/// onnxruntime has freed the weights that are in our programs. They were many pieces of a few MiB, which glibc keeps as
+/// long as something above them is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
-/// A compiled part in its place in the session's graph.
+/// A compiled part as a node of the session's graph.
 class FusedNode : public OrtNodeComputeInfo {
  public:
   FusedNode(std::shared_ptr<Compiled> program, Compiled::Binding binding)
@@ -58,7 +58,7 @@ std::vector<size_t> all_nodes(const GraphView& graph) {
   return numbers;
 }
 
-/// Those that a provider asked before has not taken.
+/// The nodes that no earlier provider has taken.
 std::vector<size_t> free_nodes(const GraphView& graph) {
   std::vector<size_t> numbers = all_nodes(graph);
   std::erase_if(numbers, [&](size_t node) { return !graph.nodes[node].provider.empty(); });
@@ -73,7 +73,7 @@ std::string operators_text(const GraphView& graph) {
   return text;
 }
 
-/// Limits and allocators of the user's; on a GPU inputs and outputs count too.
+/// Applies the user's limits and allocators; on a GPU inputs and outputs count too.
 std::shared_ptr<Memory> session_memory(const Options& o, const Device& device) {
   bool is_asked_for = o.memory_limit() > 0 || o.allocate() != 0 || o.empty_cache() != 0;
   return is_asked_for ? std::make_shared<Memory>(o, device) : nullptr;
@@ -124,7 +124,7 @@ Provider::~Provider() {
   if (copies_) api.ep->ReleaseKernelRegistry(copies_);
 }
 
-/// Inputs and outputs lie on the device, in pieces of the session's own.
+/// Inputs and outputs lie on the device, in pieces from the session's own pool.
 void Provider::set_up_gpu() {
   auto memory = memory_ ? memory_ : std::make_shared<Memory>(Options{}, settings_.device);
   pool_ = std::make_shared<Pool>(std::move(memory), settings_.options.arena_extend_strategy);
@@ -149,7 +149,7 @@ void Provider::set_up_gpu() {
 #endif
 }
 
-/// Trials that nobody uses hold memory.
+/// Drops trials that are not used, which hold memory.
 void Provider::end_initialisation() {
   programs_.clear();
   return_free_memory();
@@ -162,7 +162,8 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
     log_.warning("operators of the model:" + operators_text(graph));
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
-    // onnxruntime goes on without a provider that fails here, but not without one that fails to compile what it took.
+    // onnxruntime continues without a provider that fails here, but not without one that fails to compile nodes that it
+    // took.
     strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
     return claim(graph, free_nodes(graph), support);
   }
@@ -177,12 +178,12 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
 void Provider::claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const {
   std::vector<const OrtNode*> handles;
   for (size_t node : nodes) handles.push_back(graph.nodes[node].handle);
-  // The program has the weights: onnxruntime need not keep them for it.
+  // The program holds the weights, so onnxruntime need not keep them.
   OrtNodeFusionOptions options{.ort_version_supported = api.version, .drop_constant_initializers = true};
   ok(api.ep->EpGraphSupportInfo_AddNodesToFuse(support, handles.data(), handles.size(), &options));
 }
 
-/// An EPContext model holds nothing else for us.
+/// An EPContext model contains nothing else for Weft.
 bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const {
   bool found = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -193,8 +194,8 @@ bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo
   return found;
 }
 
-/// onnxruntime asks for inner graphs first. Whoever wants an If, Loop or Scan as a whole must leave its bodies alone; a
-/// SequenceMap is taken apart by onnxruntime itself.
+/// onnxruntime asks for inner graphs first. A provider that takes an If, Loop or Scan as a whole must not take nodes of
+/// its bodies. onnxruntime itself takes a SequenceMap apart.
 bool Provider::runs_as_part_of_a_node(const GraphView& body) {
   for (const OrtNode* node = body.parent; node;) {
     if (op_of(node) == "SequenceMap") return true;

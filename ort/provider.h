@@ -16,12 +16,12 @@
 
 namespace weft::ort {
 
-/// What a session says about EPContext models: `ep.context_*` of its configuration.
+/// A session's settings for EPContext models: `ep.context_*` of its configuration.
 struct ContextOptions {
   bool is_enabled = false;
   bool is_embedded = false;
-  std::string model_path = {};  ///< of the EPContext model to be written, or that is read out of memory
-  std::string prefix = {};      ///< of the names of its nodes
+  std::string model_path = {};  ///< of the EPContext model that is written, or read from memory
+  std::string prefix = {};      ///< prefix of its nodes' names
 };
 
 struct ProviderSettings {
@@ -55,12 +55,12 @@ class Provider : public OrtEp {
   ProviderSettings settings_;
   const DeviceMemory* device_memory_;
   Log log_;
-  std::shared_ptr<Memory> memory_;  // null: programs take theirs from the library
+  std::shared_ptr<Memory> memory_;  // null: the library provides the programs' memory
   std::shared_ptr<Pool> pool_;      // of inputs and outputs on a GPU
   OrtKernelRegistry* copies_ = nullptr;
   ProgramStore programs_;
   std::string strict_failure_;
-  std::string reported_;  // the last summary, not to say it twice
+  std::string reported_;  // the last summary, so that it is not logged twice
 };
 
 }  // namespace weft::ort

@@ -10,18 +10,18 @@
 /// Products in 8 bits, whole numbers or floats: symmetric, activations by tensor, weights by channel.
 namespace weft::ort {
 
-/// Value of the graph -> what one step of int8 stands for: its largest magnitude / 127.
+/// For each value of the graph the value of one step of int8: its largest magnitude / 127.
 using Scales = std::map<std::string, float>;
 
-/// What products and convolutions of an f32 model multiply.
+/// The types of operands in products and convolutions of an f32 model.
 struct Quantization {
-  weft_dtype type = WEFT_F32;  ///< WEFT_I8 or WEFT_F8E4M3FN; f32: what they did before
+  weft_dtype type = WEFT_F32;  ///< WEFT_I8 or WEFT_F8E4M3FN; f32: not quantised
   Scales scales = {};          ///< of the calibration table
 
   bool is_wanted() const { return type != WEFT_F32; }
-  /// fp8 has a range of its own around each number: what the table lacks can be scaled by the run.
+  /// fp8 has a wide range, so a value without an entry in the table can be scaled by the magnitude of each run.
   bool may_scale_in_runs() const { return type == WEFT_F8E4M3FN; }
-  /// The greatest number of the type.
+  /// The largest number of the type.
   float greatest() const { return type == WEFT_I8 ? 127.0f : 448.0f; }
 };
 

@@ -9,12 +9,12 @@
 
 namespace weft::ort {
 
-/// Programs that were compiled for something that only a run tells, by a text that says what; the newest 32. Whoever
-/// runs one that had to make room holds it.
+/// Programs that were compiled for values which only a run knows, by a text that describes these; the newest 32. A
+/// caller that runs one keeps it alive even if it is dropped here.
 template <class T>
 class Variants {
  public:
-  /// What was made for `key`, by `make()` if it is not there yet; others who want one wait.
+  /// The entry for `key`, made by `make()` if it is missing; other threads that want it wait.
   template <class Make>
   std::shared_ptr<const T> get(const std::string& key, const Make& make) {
     std::lock_guard lock(mutex_);

@@ -118,7 +118,7 @@ def page(weft):
         text += "\n".join(rows(operators, known)) + "\n"
     assert not by_domain, f"domains without a title: {list(by_domain)}"
     listed = {(domain, name) for domain, name, _ in weft_operators(weft)}
-    text += "\n## Not there\n\n"
+    text += "\n## Missing operators\n\n"
     for domain in "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training":
         missing = sorted(name for (own, name), versions in known.items()
                          if own == domain and (own, name) not in listed and is_basic(versions[-1]))

@@ -61,7 +61,8 @@ void give_graph(weft_graph** out, Imported imported) {
   *out = made.release();
 }
 
-/// A program to add to: one that is made anew for each value of static inputs is none.
+/// The program of a graph to which instructions can be added. A model that is read again for each value of static
+/// inputs has none.
 Program& open_program(const weft_graph* graph) {
   Program& program = program_of(graph);
   if (graph->model)
@@ -70,13 +71,13 @@ Program& open_program(const weft_graph* graph) {
   return program;
 }
 
-/// Does the same to the program of every value of static inputs.
+/// Edits the program of the graph, and of every value of static inputs.
 void edit(weft_graph& graph, const std::function<void(Program&)>& change) {
   change(program_of(&graph));
   if (graph.model) graph.model->add_edit(change);
 }
 
-/// Ports stay where they are until there are others.
+/// Returned ports stay valid until the graph's ports change.
 void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
                std::span<const StaticInput> statics = {}) {
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };
@@ -196,7 +197,7 @@ weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_val
     for (size_t i = 0; i < input_count; ++i) operands.push_back(value_of(*graph, inputs[i]));
     std::string_view text = &required(op, "op");
     if (const CustomOperator* custom = find_custom(*graph, text)) {
-      // Behind the name stand attributes as for any operator.
+      // Attributes follow the name, as for any operator.
       std::string rest = cat("custom", text.substr(custom->name.size()));
       OpText parsed = parse_op_text(rest);
       std::vector<std::string> attributes;
@@ -266,7 +267,7 @@ weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* o
   return guarded([&] {
     required(program, "program");
     program_of(graph);
-    CompileOptions asked = to_compile_options(options);  // before the graph is used up
+    CompileOptions asked = to_compile_options(options);  // read before the graph is used up
     graph->instructions.clear();
     graph->results.clear();
     *program = new weft_program(compile({std::move(graph->program), std::move(graph->model)}, asked));

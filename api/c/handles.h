@@ -13,7 +13,7 @@
 #include "compile/specialise.h"
 #include "weft/weft.h"
 
-/// What stands behind the opaque handles of weft.h, and the border where exceptions become statuses.
+/// The objects behind the opaque handles of weft.h, and the functions that turn exceptions into statuses.
 
 struct weft_status {
   weft::ErrorInfo info;
@@ -26,7 +26,7 @@ struct weft_tensor {
 };
 
 namespace weft {
-/// A port with the texts and sizes that weft_port points to.
+/// A port, with the texts and sizes that weft_port points to.
 struct PortText {
   bool is_static = false;
   std::string type;
@@ -34,7 +34,7 @@ struct PortText {
   std::vector<weft_dim> dims;
 };
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics = {});
-/// Throws E210 for an index that is none.
+/// Throws E210 for an index without a port.
 void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out);
 }  // namespace weft
 
@@ -53,11 +53,11 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;  // where inputs are static: `program` is what a likely value of them gives
-  std::vector<weft::Instruction*> instructions;  // by the number in weft_value
+  std::shared_ptr<weft::StaticModel> model;      // if inputs are static: `program` is the one for likely values
+  std::vector<weft::Instruction*> instructions;  // by the `instruction` of weft_value
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
-  /// What weft_port points to.
+  /// The data that weft_port points to.
   struct Ports {
     std::vector<weft::Port> ports = {};
     std::vector<weft::PortText> texts = {};
@@ -68,11 +68,11 @@ struct weft_graph {
 namespace weft {
 
 weft_status* status_of(const Error& error);
-/// The status of the exception in flight.
+/// The status of the exception that is being handled.
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
-/// Runs `body` and turns what it throws into a status; every call of weft.h that can fail is one.
+/// Runs `body` and turns an exception into a status; every function of weft.h that can fail uses it.
 template <class Body>
 weft_status* guarded(const Body& body) noexcept {
   try {
@@ -83,20 +83,20 @@ weft_status* guarded(const Body& body) noexcept {
   }
 }
 
-/// The model that the caller gives, copied unless it is lent.
+/// The bytes of a model, copied unless the caller lends them.
 Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options);
 
-/// Of its external weights; "" for none.
+/// The folder of external weights; "" for none.
 std::string given_folder(const weft_compile_options* options);
 
-/// A pointer that the caller must give.
+/// Refuses a pointer that must not be NULL (E210).
 template <class T>
 T& required(T* pointer, const char* name) {
   if (!pointer) usage_error("E210", cat("argument '", name, "' is NULL"));
   return *pointer;
 }
 
-/// The size that a caller's struct says it has.
+/// The size that the caller's struct states.
 template <class T>
 size_t given_size(const T& given) {
   if (given.struct_size < sizeof(size_t) || given.struct_size > 64 * 1024)
@@ -105,7 +105,7 @@ size_t given_size(const T& given) {
   return given.struct_size;
 }
 
-/// A copy of the caller's struct as this version knows it: members that the caller's version lacks keep their defaults,
+/// A copy of the caller's struct in this version's layout. Members that the caller's version lacks keep their defaults;
 /// members that only the caller's version has must be 0.
 template <class T>
 T known_part(const T* given, const T& defaults) {
@@ -121,20 +121,20 @@ T known_part(const T* given, const T& defaults) {
   return options;
 }
 
-/// Fills as much of the caller's struct as it has.
+/// Fills the members that the caller's struct has.
 template <class T>
 void fill(T* out, T filled) {
   filled.struct_size = given_size(*out);
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
 
-/// The time that many seconds from now; E210 unless they are finite and at least 0.
+/// Now plus `seconds`; E210 unless they are finite and at least 0.
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
-/// Hands malloc'ed text to the caller.
+/// Gives the caller a malloc'ed copy of the text.
 void give_text(char** out, const char* name, const std::string& text);
 
-/// Throws E210 without a name or rule.
+/// Throws E210 for an operator without a name or a rule.
 CustomOperator to_operator(const weft_operator& given);
 HostExecutor to_executor(const weft_executor& given);
 CompileOptions to_compile_options(const weft_compile_options* given);

@@ -7,7 +7,7 @@
 
 #include "compile.h"
 
-/// Options as people write them, for the command line and for the interfaces that pass them as text.
+/// Parses options as people write them, for the command line and for interfaces that pass options as text.
 namespace weft {
 
 /// Sizes of inputs, in the form of any of the tools that people come from; `..` gives a range, `?` leaves a size as the
@@ -30,8 +30,8 @@ DonationRequest parse_donation(std::string_view text);
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);
 
-/// "4GiB", "512 MB", "64k", "1048576": bytes; k, M and G alone are powers of 1024, as are KiB and its kind, KB and its
-/// kind powers of 1000. `what` names the option in the error. Throws E203.
+/// "4GiB", "512 MB", "64k", "1048576": bytes. k, M, G and KiB, MiB, GiB are powers of 1024; KB, MB, GB are powers of
+/// 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
 /// A whole number; `what` names the option in the error. Throws E203.

@@ -29,7 +29,7 @@ PortText describe_port(const Port& port) {
 
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics) {
   std::vector<PortText> texts;
-  texts.reserve(ports.size());  // the dims point into their neighbours: nothing may move
+  texts.reserve(ports.size());  // no reallocation: the dims point into these elements
   for (const Port& port : ports) texts.push_back(describe_port(port));
   for (const StaticInput& input : statics) texts[input.input].is_static = true;
   return texts;
@@ -64,7 +64,7 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
 }
 
-/// What was compiled of constants in files that have changed meanwhile is refused.
+/// Refuses a program if files of its constants have changed meanwhile.
 std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
   for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
   return executable;
@@ -128,7 +128,7 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
     options.donations.push_back(parse_donation(text));
   if (c.operator_count > 0) required(c.operators, "operators");
-  // They lie as far apart as the caller's version of the struct is large.
+  // The structs are as far apart as the caller's version of the struct is large.
   for (size_t i = 0; i < c.operator_count; ++i) {
     const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
     options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));

@@ -8,11 +8,11 @@ namespace weft {
 
 using Json = nlohmann::ordered_json;
 
-/// What `weft_program_report` says: device, inputs, outputs, metadata, compile phases and kernels, and every step.
-/// Bytes that are not UTF-8 in a model's names are escaped.
+/// The JSON of `weft_program_report`: device, inputs, outputs, metadata, compile phases and kernels, and every step.
+/// Bytes of a model's names that are not UTF-8 are escaped.
 Json describe(const Executable& executable);
 
-/// What `weft_support` says.
+/// The JSON of `weft_support`.
 Json describe(const std::vector<NodeSupport>& nodes);
 
 }  // namespace weft

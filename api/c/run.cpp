@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-/// A tensor without memory for an input that is left out.
+/// The caller's tensor; a tensor without memory for an input that is left out.
 Tensor input_or_nothing(const weft_tensor* given, const Port& port, size_t index) {
   if (given) return given->tensor;
   if (!port.default_value)
@@ -40,7 +40,7 @@ std::vector<std::span<std::byte>> output_memory(const weft_run_options& options,
   return memory;
 }
 
-/// The caller's functions as the library calls them.
+/// The caller's run options in the library's form.
 RunOptions to_run_options(const weft_run_options& c, const Executable& executable) {
   RunOptions options;
   if (c.on_device < 0 || c.on_device > 2) usage_error("E210", cat("on_device is ", c.on_device));
@@ -115,7 +115,7 @@ weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, s
     auto tensors = gather_inputs(executable, inputs, input_count);
     std::vector<std::unique_ptr<weft_tensor>> handles;
     for (Tensor& result : context->context->run(tensors, options)) {
-      bool is_shared = executable.device().starts_with("ref");  // it hands out inputs and constants as they are
+      bool is_shared = executable.device().starts_with("ref");  // ref returns inputs and constants without a copy
       handles.push_back(std::make_unique<weft_tensor>(weft_tensor{std::move(result), is_shared}));
     }
     for (size_t i = 0; i < count; ++i) outputs[i] = handles[i].release();

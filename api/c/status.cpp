@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// What is left to say when there is no memory to say it with.
+// The status for a failed allocation, which must not allocate.
 weft_status out_of_memory{{.kind = ErrorKind::resource, .code = "E400", .what = "out of memory"},
                           "error[E400]: out of memory"};
 

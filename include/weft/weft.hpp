@@ -341,7 +341,7 @@ Program make_program(const CompileOptions& options, const Compile& compile) {
 }
 }  // namespace detail
 
-/// Compiles a model file (.onnx), or takes a saved program (.weft).
+/// Compiles a model file, or takes a saved program (.weft): see weft_compile.
 inline Program compile(const std::string& path, const CompileOptions& options = {}) {
   return detail::make_program(options, [&](auto o, auto out) { return weft_compile(path.c_str(), o, out); });
 }
@@ -375,7 +375,7 @@ class Graph {
     return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
   }
 
-  /// A model (.onnx) as it was read.
+  /// A model before any pass: see weft_graph_read.
   static Graph read(const std::string& path, const CompileOptions& options = {}) {
     detail::CompileOptionsView view(options);
     return Graph(

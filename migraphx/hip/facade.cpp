@@ -23,7 +23,7 @@
 
 namespace {
 
-/// hipError_t, as far as it is given.
+/// Those members of hipError_t that occur.
 enum Error : int {
   success = 0,
   invalid_value = 1,
@@ -45,7 +45,7 @@ struct Block {
   bool is_host = false;  ///< of hipHostMalloc
 };
 
-/// Every block that was given away, so that a wrong address is an error rather than a crash.
+/// Every block that was allocated, so that a wrong address is an error rather than a crash.
 class Memory {
  public:
   Error take(void** out, size_t bytes, bool is_host) {
@@ -111,7 +111,7 @@ Error make(T** out, T value = {}) {
   return *out ? success : out_of_memory;
 }
 
-/// The chip that the one device claims to be: WEFT_HIP_CHIP, else what it is.
+/// The chip that the one device claims to be: WEFT_HIP_CHIP, else its own name.
 std::string chip_name() {
   char* asked = weft_environment("WEFT_HIP_CHIP");
   std::string name = asked && *asked ? asked : "weft-cpu";
@@ -124,7 +124,7 @@ size_t host_memory() {
   return pages > 0 && size > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(size) : size_t{1} << 30;
 }
 
-/// hipDeviceProp_t as ROCm 6.0 to 7.2 have it, 1,472 bytes: the fields that mean something of a CPU, by their place.
+/// hipDeviceProp_t of ROCm 6.0 to 7.2, 1,472 bytes: the fields that are meaningful for a CPU, by their offset.
 struct Properties {
   char bytes[1472];
   template <class T>

@@ -26,7 +26,7 @@ enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operat
 
 constexpr int extra = 5;  // not part of any x86-64 level
 
-/// Where cpuid tells of a feature, and the x86-64 level that implies it.
+/// How cpuid reports a feature, and the x86-64 level that implies it.
 struct Feature {
   const char* name;
   uint32_t leaf, subleaf;
@@ -222,7 +222,7 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// What the kernel of the system tells of the processor, in the order of the names.
+/// The processor's features by the operating system, in the order of the names.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
   std::string text;
@@ -254,7 +254,7 @@ const Chip& host_chip() {
   return chip;
 }
 
-/// "x86-64-v4+avx512vnni": a level, and what else the chip has.
+/// "x86-64-v4+avx512vnni": a level, and further features.
 static Chip chip_with_features(const std::string& name, size_t plus) {
   Chip chip{.arch = name.substr(0, plus)};
   if (level_of(chip.arch) == 0) refuse(name, "is of no known family");

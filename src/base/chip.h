@@ -31,10 +31,10 @@ std::string to_string(const Chip& chip);
 /// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.
 bool has_feature(const Chip& chip, const std::string& feature);
 
-/// True when a processor `machine` has all that code for the CPU `code` uses; other chips must be equal.
+/// True when the CPU `machine` has every feature that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
 
-/// How much of a CPU its code uses: of several that run here the one that uses most is taken.
+/// How many of a CPU's features its code uses. Of several codes that run here, the one with the largest reach is taken.
 int reach(const Chip& chip);
 
 }  // namespace weft

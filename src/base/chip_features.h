@@ -7,13 +7,13 @@
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// What a chip has, which chips.def tells by its name.
+/// The features of a chip; chips.def lists them by the chip's name.
 namespace weft {
 
 /// "cpu", "amd", "nvidia"
 std::string_view vendor_name(ChipKind kind);
 
-/// The matrix unit of a GPU, by how kernels/matrix_core.h uses it.
+/// The matrix unit of a GPU, named after the way kernels/matrix_core.h uses it.
 enum class MatrixUnit : uint8_t {
   none,        ///< products run on the vector units
   mfma,        ///< CDNA 2
@@ -32,35 +32,35 @@ struct GpuFamily {
   /// Four waves multiply from shared memory, and blocks of a cluster read each other's (kernels/wgmma.h).
   bool warp_groups = false;
   int hip_units = 1;    ///< compute units that HIP counts as one
-  int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once: more would leave a SIMD with two waves
-  int short_rows = 8;   ///< rows of 16 bits that an attention of few rows keeps in registers
-  int short_keys = 64;  ///< keys of 16 bits that an attention takes at a time: more would spill
+  int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once; more would leave only two waves for a SIMD
+  int short_rows = 8;   ///< rows of 16 bits that attention of few rows keeps in registers
+  int short_keys = 64;  ///< keys of 16 bits that attention takes at a time; more would spill
 };
 
 struct GpuModel : GpuFamily {
   std::string_view arch;
-  int compute_units;       ///< of its usual model
+  int compute_units;       ///< of the usual model of this chip
   bool is_tested;          ///< tests compile or run kernels for it
-  std::string_view lacks;  ///< what Weft does not use of it, as a sentence; "" if nothing
+  std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
-/// Throws E204 for a chip that the compiler does not know, with those of its family that it does.
+/// Throws E204 for a chip that the compiler does not know; the error lists the known chips of its family.
 const GpuModel& gpu_model(std::string_view arch);
-/// For an NVIDIA device of this compute capability (90 is 9.0), with all features if there is such a form. One that is
-/// newer than all that Weft compiles for runs code for the newest. E204 for others.
+/// The chip of an NVIDIA device with this compute capability (90 is 9.0), in the form with all features if there is
+/// one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
 Chip nvidia_chip(int capability);
 /// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
 std::vector<std::string> tested_chips(std::string_view vendor);
-/// Macros that tell kernels for a GPU what it has: "WEFT_WARP_GROUPS=1".
+/// The macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
 std::vector<std::string> kernel_macros(const Chip& chip);
 
-/// True if the CPU has products of this type with sums in f32; else values are widened first.
+/// True if the CPU multiplies this type with sums in f32; otherwise values are widened first.
 bool multiplies(DType type, const Chip& chip);
 /// True if the CPU has products of u8 by i8 with sums in i32 (VNNI).
 bool multiplies_bytes(const Chip& chip);
-/// True if the CPU's matrix unit has them (AMX).
+/// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// The name by which chip_named gives this chip, but for the processor that it is tuned for.
+/// The name by which chip_named finds this chip; it leaves out the processor to tune for.
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

@@ -57,7 +57,7 @@ class Dim {
   /// True when every value is a multiple of `divisor`.
   bool is_multiple_of(int64_t divisor) const;
 
-  /// Canonical form is unique, so this is "the same expression"; see known_equal for proofs.
+  /// Compares expressions. The canonical form is unique; known_equal proves more.
   bool operator==(const Dim& other) const;
 
   friend Dim operator+(const Dim& a, const Dim& b);
@@ -86,15 +86,15 @@ Dim max(const Dim& a, const Dim& b);
 inline Dim& operator+=(Dim& a, const Dim& b) { return a = a + b; }
 inline Dim& operator*=(Dim& a, const Dim& b) { return a = a * b; }
 
-/// a / b when that is an integer for all sizes, provably.
+/// a / b if it is provably an integer for all sizes.
 std::optional<Dim> exact_divide(const Dim& a, const Dim& b);
 
 bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
-/// A symbol's name as it stands in texts, in quotes and with escapes where it is not letters, digits and "_.$:"; and
-/// the name again.
+/// A symbol's name as it stands in a program's text: in quotes and with escapes unless it consists of letters, digits
+/// and "_.$:"; and back.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 
@@ -104,11 +104,11 @@ std::string to_string(const Dim& dim);
 /// name. Throws E190 with the place in the text.
 Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
-/// Throws E151: a tensor of this rank has no dimension of that number.
+/// Throws E151: a tensor of this rank has no dimension with that number.
 [[noreturn]] void no_such_dimension(size_t index, size_t rank);
 
-/// Sizes of a tensor, outermost first. Which of them an operator needs follows from the model, so asking for one that
-/// is not there is an error of the model, never a read outside the list.
+/// Sizes of a tensor, outermost first. The model decides which of them an operator asks for. So asking for one that
+/// does not exist is an error of the model, never a read outside the list.
 class Dims : public std::vector<Dim> {
  public:
   using std::vector<Dim>::vector;

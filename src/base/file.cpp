@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// Names in the folder of a missing file that are near to it.
+/// Names of files in the folder that are similar to the missing one.
 std::string near_files(const std::filesystem::path& path) {
   std::vector<std::string> names;
   std::error_code failed;
@@ -44,7 +44,8 @@ struct NewFile {
 
 std::string name_of_descriptor(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// Without a name until it is whole, where there are such files: who is killed while writing leaves nothing behind.
+/// A file without a name until it is complete, where the system has such files: a writer that is killed leaves nothing
+/// behind.
 NewFile open_new(const std::filesystem::path& path, const std::string& temporary) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   Descriptor nameless(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -58,7 +59,7 @@ bool give_name(int fd, const std::string& name) {
   return ::linkat(AT_FDCWD, name_of_descriptor(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-/// A device or pipe, which is written to and never replaced.
+/// A device or pipe: it is written to, never replaced.
 bool is_special(const std::filesystem::path& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);

@@ -32,9 +32,9 @@ class Bytes {
   /// Lets the system take back the memory of whole pages of a mapped file; they are read again when they are needed.
   /// Nothing for other bytes.
   void drop_pages() const;
-  /// Throws E106 when these lie in a mapped file that somebody has changed since it was mapped.
+  /// Throws E106 if the bytes lie in a mapped file that has changed since it was mapped.
   void check_file() const;
-  /// These bytes, or a checked copy in memory when they lie in a mapped file, whose pages are dropped.
+  /// These bytes. If they lie in a mapped file: a checked copy in memory, and the file's pages are dropped.
   Bytes in_memory() const;
 
  private:

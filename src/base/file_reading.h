@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// While one lives, on any thread, pages that are no longer in a mapped file read as zeros instead of ending the
-/// process: SIGBUS has a handler, which passes on what is not about such a page to the handler before it. When the last
-/// one ends, that one is back.
+/// While a guard lives, on any thread, missing pages of a mapped file read as zeros instead of ending the process. A
+/// handler of SIGBUS does this. It passes every SIGBUS about other memory to the previous handler. The last guard
+/// restores that one.
 class FileGuard {
  public:
   FileGuard();
@@ -16,17 +16,17 @@ class FileGuard {
   FileGuard(const FileGuard&) = delete;
 };
 
-/// Whether a read of the mapped file that `byte` lies in met a page that the file no longer has.
+/// Whether a read of the mapped file that holds `byte` met a page that the file no longer has.
 bool is_cut(const std::byte* byte);
 
-/// Stands around whatever reads mapped files, which other processes may change meanwhile.
+/// Surrounds code that reads mapped files, which other processes may change at the same time.
 class FileReading {
  public:
   FileReading();
   ~FileReading();
   FileReading(const FileReading&) = delete;
 
-  /// Throws E106 when a file that this thread has mapped since has been changed.
+  /// Throws E106 if a file that this thread has mapped since then has changed.
   void check() const;
   /// A file was mapped by this thread.
   static void add(const Bytes& file);
@@ -37,8 +37,8 @@ class FileReading {
   std::vector<Bytes> files_;
 };
 
-/// The result of `work`, which maps and reads files; E106 when one of them was changed meanwhile, whatever else came of
-/// that.
+/// The result of `work`, which maps and reads files. Throws E106 if one of them changed meanwhile, whatever `work`
+/// returned.
 template <class Work>
 auto reading_files(const Work& work) {
   FileReading reading;

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What an embedding program may give in place of the library's own: memory and threads. Plain functions, because they
+/// Memory and threads that an embedding program provides in place of the library's own. Plain functions, because they
 /// come through the C interface.
 namespace weft {
 
-/// Where weights, working memory and results lie; for a GPU, memory of that device. Without functions: the library's
+/// Memory for weights, working memory and results; for a GPU, memory of that device. Without functions: the library's
 /// own.
 struct HostAllocator {
   /// `alignment` is a power of 2; null when there is no memory. From any thread.
@@ -16,19 +16,19 @@ struct HostAllocator {
   void* user = nullptr;
 };
 
-/// No machine has more; a greater number was never meant.
+/// No machine has more threads; a greater number is a mistake.
 inline constexpr int most_threads = 4096;
 
-/// Who runs the pieces of a kernel. Without a function: the library's pool.
+/// Runs the pieces of a kernel. Without a function: the library's pool.
 struct HostExecutor {
-  int width = 0;  ///< as many pieces as are worth running at once
+  int width = 0;  ///< how many pieces are worth running at once
   /// Calls `body(context, i)` once for each i in [0, count), in any order, on any threads, one after another if need
   /// be; returns when all have returned. `count` is at most `width`. From any thread.
   void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context) = nullptr;
   void* user = nullptr;
 };
 
-/// How a program is hosted.
+/// Memory, threads and limits of a program.
 struct Host {
   int threads = 1;  ///< of the library's pool, unless an executor is given
   HostAllocator allocator = {};

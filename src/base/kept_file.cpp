@@ -14,7 +14,7 @@ namespace {
 
 class KeptFile;
 
-/// The mappings of this process by where they begin.
+/// The mappings of this process, by their first address.
 struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, const KeptFile*> all;
@@ -25,7 +25,7 @@ Mappings& mappings() {
   return known;
 }
 
-/// A mapping, listed for as long as somebody has a part of it.
+/// A mapping; it stays in the list as long as any part of it is in use.
 class KeptFile {
  public:
   explicit KeptFile(Bytes file) : file_(std::move(file)) {
@@ -46,7 +46,7 @@ class KeptFile {
   Bytes file_;
 };
 
-/// The mapping that `data` lies in, or null; for who holds the lock.
+/// The mapping that holds `data`, or null. The caller holds the lock.
 const KeptFile* find_kept(std::span<const std::byte> data) {
   auto after = mappings().all.upper_bound(data.data());
   if (data.empty() || after == mappings().all.begin()) return nullptr;

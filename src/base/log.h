@@ -9,8 +9,8 @@ namespace weft {
 
 enum class LogLevel : uint8_t { error, warning, note, info, debug, trace };
 
-/// Receives every message; the default, and an empty one, writes to standard error. Set once by the embedder, before
-/// other calls.
+/// Receives every message; the default, also for an empty function, writes to standard error. Set once by the embedder,
+/// before other calls.
 using Logger = std::function<void(LogLevel, std::string_view)>;
 void set_logger(Logger logger);
 /// Messages above this level are dropped before they are built; the default is `warning`.

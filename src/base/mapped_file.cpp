@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped files, and what happens when somebody shortens one (file_reading.h).
+// Mapped files, and the handling of files that are shortened meanwhile (file_reading.h).
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,16 +26,17 @@ uintptr_t page_size() {
   return size;
 }
 
-/// Addresses of a mapped file. The signal handler walks them at any time, so they are used again and never freed.
+/// The addresses of a mapped file. The signal handler may walk the ranges at any time, so they are reused and never
+/// freed.
 struct Range {
-  std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: free
-  std::atomic<bool> is_cut{false};          // the handler has put zeros in the place of pages
+  std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: unused
+  std::atomic<bool> is_cut{false};          // the handler has put zeros in place of pages
   Range* next = nullptr;
 };
 
 std::atomic<Range*> all_ranges{nullptr};
 std::atomic<bool> is_any_cut{false};
-std::mutex mutex;  // of whoever changes ranges or handlers
+std::mutex mutex;  // held while ranges or handlers change
 
 Range* take_range(uintptr_t begin, uintptr_t end) {
   std::scoped_lock lock(mutex);
@@ -64,7 +65,7 @@ struct sigaction handler_before{};
 bool is_handler_set = false;
 int guards = 0;
 
-/// Only calls that a signal handler may make, and mmap, which is no more than a system call.
+/// Uses only calls that are allowed in a signal handler, and mmap, which is a plain system call.
 bool put_zeros(uintptr_t address) {
   Range* range = range_of(address);
   if (!range) return false;
@@ -83,7 +84,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
   struct sigaction end{};
   end.sa_handler = SIG_DFL;
   ::sigaction(number, &end, nullptr);
-  if (!is_fault) ::raise(number);  // a fault comes again by itself
+  if (!is_fault) ::raise(number);  // a fault is raised again by itself
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
@@ -95,7 +96,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 void set_handler() {
   std::scoped_lock lock(mutex);
-  page_size();  // not first in the handler
+  page_size();  // initialised here rather than inside the handler
   if (guards++ > 0 || is_handler_set) return;
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
@@ -104,7 +105,7 @@ void set_handler() {
   is_handler_set = ::sigaction(SIGBUS, &action, &handler_before) == 0;
 }
 
-/// A handler that was set over this one meanwhile stays, and this one below it.
+/// A handler that was installed over this one meanwhile stays, and so does this one below it.
 void remove_handler() {
   std::scoped_lock lock(mutex);
   if (--guards > 0 || !is_handler_set) return;
@@ -139,7 +140,7 @@ class MappedFile {
   }
   size_t size() const { return static_cast<size_t>(info_.st_size); }
 
-  /// A file that was moved away, or removed, is taken to be as it was.
+  /// A file that was moved away or removed counts as unchanged.
   void check() const {
     struct stat now{};
     bool is_there = ::stat(path_.c_str(), &now) == 0 && now.st_ino == info_.st_ino && now.st_dev == info_.st_dev;
@@ -161,7 +162,7 @@ class MappedFile {
   Range* range_;
 };
 
-/// Tells bytes of mapped files from others, by `std::get_deleter`.
+/// Marks bytes of mapped files; found by `std::get_deleter`.
 struct FileOwner {
   std::shared_ptr<const MappedFile> file;
   void operator()(const void*) { file.reset(); }
@@ -212,7 +213,7 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // On huge pages, as all weights that runs read, and piece by piece, so that no two copies are held.
+  // Copies to huge pages, like all weights that runs read, and piece by piece, so that two whole copies never exist.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
                                    [](std::byte* p) { ::operator delete(p, huge_page); });

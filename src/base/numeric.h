@@ -9,7 +9,7 @@
 /// target and for constants. Kernels have their own vector forms (kernels/vec.h), which tests compare with these.
 namespace weft {
 
-/// The whole part of a number, the nearest that there is for one beyond 64 bits; 0 for NaN.
+/// The integer part of a number; the nearest 64-bit integer if it is beyond their range; 0 for NaN.
 int64_t to_int64(double value);
 
 /// A binary floating-point format of at most 16 bits.

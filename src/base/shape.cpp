@@ -67,7 +67,7 @@ Type as_element(const Type& type) {
 
 namespace {
 
-/// Sizes of elements of both kinds.
+/// The sizes that elements of both shapes share; others are placeholders.
 Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

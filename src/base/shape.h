@@ -52,13 +52,13 @@ inline bool is_placeholder(const Symbol& symbol) {
   return symbol.name == any_size || symbol.name == any_rank || symbol.name == no_element;
 }
 Dim placeholder(std::string_view name);
-/// Dims that are just this placeholder.
+/// Whether dims are just this placeholder.
 bool is_placeholder(const Dims& dims, std::string_view name);
-/// A type as containers say it of their elements: sizes that are no numbers are `_`.
+/// A type as containers state it for their elements: sizes that are not numbers become `_`.
 Type as_element(const Type& type);
-/// The least type that holds the elements of both; nothing when there is none (other kinds or element types).
+/// The narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
 std::optional<Type> common_element(const Type& a, const Type& b);
-/// True when the type, and those inside it, hold no numbers of another kind: what differs are sizes only.
+/// True when the two types, and the types inside them, differ in sizes only.
 bool same_but_sizes(const Type& a, const Type& b);
 
 }  // namespace weft

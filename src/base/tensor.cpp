@@ -124,7 +124,7 @@ MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims) {
   std::shared_ptr<std::byte> owner(
       static_cast<std::byte*>(::operator new(std::max<size_t>(size, 1), std::align_val_t{64})),
       [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); });
-  if (bits(dtype) < 8) std::memset(owner.get(), 0, size);  // the padding bits of packed types
+  if (bits(dtype) < 8) std::memset(owner.get(), 0, size);  // clears the padding bits of packed types
   Tensor tensor{
       .dtype = dtype, .dims = std::move(dims), .data = Bytes(std::span<const std::byte>(owner.get(), size), owner)};
   return {std::move(tensor), owner.get()};

@@ -33,7 +33,7 @@ void append(std::string& out, T value) {
   out.append(digits, end);
 }
 
-/// Anything with a `std::string to_string(x)` beside its type.
+/// Any type with a `std::string to_string(x)` beside it.
 template <class T>
   requires(!std::is_arithmetic_v<T>) && requires(const T& x) {
     { to_string(x) } -> std::convertible_to<std::string>;
@@ -67,8 +67,8 @@ std::string cat(const Args&... args) {
 /// be shown on a terminal.
 std::string printable(std::string_view text);
 
-/// The entries of `names` nearest to `name` by edit distance, best first, at most `limit`; only those near enough to be
-/// a likely slip.
+/// The entries of `names` nearest to `name` by edit distance, best first, at most `limit`; only those that are a likely
+/// typing mistake away.
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
 
 /// Splits at each `separator`; the empty text gives no pieces.

@@ -8,21 +8,21 @@
 
 namespace weft {
 
-/// Looks whether a run or a compile should end early: its deadline passed, or its caller wants no answer any more.
-/// Asked by all threads of the work between pieces of it. `stop` has to outlive it.
+/// Tells whether a run or a compile should end early: its deadline has passed, or its caller asks it to stop. All
+/// threads ask it between pieces of work. `stop` must outlive it.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   Watch(const Deadline& deadline, const std::function<bool()>& stop) : deadline_(deadline), stop_(stop) {}
 
   bool is_needed() const { return deadline_ || stop_; }
-  /// True from the first time on that there is a reason to end.
+  /// True from the moment on that there is a reason to stop.
   bool is_over();
-  /// Throws E403 or E404 when there is a reason to end, `where` being the node that was not done.
+  /// Throws E403 or E404 if there is a reason to stop; `where` is the node that was not finished.
   void check(const std::string& where) {
     if (is_needed() && is_over()) end(where);
   }
-  /// The same when somebody saw a reason already and may have left work out.
+  /// The same if any thread has seen a reason to stop and may have skipped work.
   void check_whole(const std::string& where) const {
     if (reason_ != none) end(where);
   }
@@ -36,22 +36,22 @@ class Watch {
   std::atomic<int> reason_{none};
 };
 
-/// While it lives, the work of this thread heeds `watch` (null: none), however far below its caller it is done.
+/// While it lives, all work of this thread observes `watch` (null: none), at any call depth.
 class WatchScope {
  public:
   explicit WatchScope(Watch* watch);
   ~WatchScope();
   WatchScope(const WatchScope&) = delete;
 
-  /// That of this thread, when it has to be heeded; else null.
+  /// The watch of this thread if it must be observed, otherwise null.
   static Watch* current();
 
  private:
   Watch* outer_;
 };
 
-/// Throws E403 or E404 when this thread's work is to end. Costs next to nothing: it stands in every loop of a compile,
-/// or of the reference, that may go on for more than some milliseconds.
+/// Throws E403 or E404 if this thread's work must end. It costs next to nothing; every loop of a compile or of the
+/// reference that may take more than a few milliseconds calls it.
 inline void heed_watch() {
   if (Watch* watch = WatchScope::current()) watch->check({});
 }

@@ -18,7 +18,7 @@ struct Wide {
   // The elements, row-major: one of the two, shared between copies.
   std::shared_ptr<const std::vector<double>> reals = nullptr;
   std::shared_ptr<const std::vector<int64_t>> integers = nullptr;
-  std::shared_ptr<const Tensor> container = nullptr;  ///< a sequence, optional or map, in its place
+  std::shared_ptr<const Tensor> container = nullptr;  ///< a sequence, optional or map, instead of elements
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   int64_t elements() const { return element_count(dims); }

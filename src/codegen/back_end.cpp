@@ -36,7 +36,7 @@ std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
 void set_amd_launch(llvm::Function& kernel, const KernelSource& source) {
   kernel.addFnAttr("amdgpu-flat-work-group-size", cat(source.work_group, ",", source.work_group));
   kernel.addFnAttr("uniform-work-group-size", "true");
-  // With room for a single wave, LLVM keeps the sums of CDNA's matrix unit in registers of their own and copies them.
+  // LLVM reserves separate registers for the sums of CDNA's matrix unit if only one wave fits, and then copies them.
   kernel.addFnAttr("amdgpu-waves-per-eu", cat(std::max(source.occupancy, 2)));
 }
 
@@ -71,7 +71,7 @@ bool is_ours_alone(const llvm::GlobalValue& value) {
   return !value.isDeclaration() && !value.hasAppendingLinkage() && value.isDiscardableIfUnused();
 }
 
-/// Merged PTX has one name space, so a kernel's private names carry its own.
+/// Merged PTX has one name space, so a kernel's private names get its own name as a suffix.
 void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!is_ours_alone(value)) return;
   if (auto* object = llvm::dyn_cast<llvm::GlobalObject>(&value)) object->setComdat(nullptr);
@@ -84,7 +84,7 @@ bool is_cpu(const llvm::TargetMachine& machine) {
   return machine.getTargetTriple().isX86() || machine.getTargetTriple().isAArch64();
 }
 
-/// Of libc a kernel may only call what moves memory; GPU code calls nothing.
+/// Kernels on CPUs may call only libc's memory functions; GPU code calls nothing.
 llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   llvm::TargetLibraryInfoImpl info(machine.getTargetTriple());
   info.disableAllFunctions();
@@ -94,9 +94,9 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   return info;
 }
 
-/// For CPU kernels, which are vectors already and mark what must be inlined and unrolled: one pass of each kind that
-/// pays, in about half the time of O3 and with fewer spills than O3 leaves (its early LICM and IndVars lengthen live
-/// ranges of addresses).
+/// For CPU kernels. These use vectors already and mark code to be inlined or unrolled. This pipeline has one pass of
+/// each kind that pays. It takes about half the time of O3 and spills less, because O3's early LICM and IndVars
+/// lengthen the live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"

@@ -11,12 +11,12 @@
 
 namespace weft::codegen {
 
-/// Gives what is no entry internal linkage, with names that are unique among a program's kernels, and sets the launch
-/// attributes of GPU kernels (clang 19 refuses to spell AMD's in plain C++, and without them code spills).
+/// Makes everything but the entries internal, with names that are unique in a program. Sets the launch attributes of
+/// GPU kernels; clang 19 accepts AMD's only here, and without them code spills.
 void prepare(llvm::Module& module, const KernelSource& source, const Chip& chip);
 
-/// GPUs: LLVM's O3 pipeline without its vectorisers. CPUs: a shorter one, or O3 with them if the source asks for that.
-/// Then the sanitizer's instrumentation, on x86.
+/// GPUs: LLVM's O3 pipeline without its vectorisers. CPUs: a shorter one, or O3 with vectorisers if the source asks for
+/// them. Then the sanitizer's instrumentation, on x86.
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, const KernelSource& source);
 
 /// IR -> relocatable object, or PTX text for NVIDIA. Errors go to the context's diagnostic handler.

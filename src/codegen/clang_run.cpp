@@ -20,8 +20,8 @@ void add(Arguments& list, std::initializer_list<std::string> more) {
 }
 
 void add_language(Arguments& list, const KernelSource& source) {
-  // What we leave out matters: no -ffast-math, so NaN and infinity keep their meaning; cc1 has errno, traps,
-  // exceptions and unwind tables off unless asked. Integers wrap around, as every framework's do.
+  // Some flags are left out on purpose: without -ffast-math, NaN and infinity keep their meaning. cc1 has errno, traps,
+  // exceptions and unwind tables off by default. Integers wrap around, as in every framework.
   add(list, {"-x", "c++", "-std=c++20", "-O3", "-disable-llvm-passes", "-ffreestanding", "-fno-builtin", "-fwrapv"});
   add(list, {"-ffp-contract=fast", "-fno-rtti", "-fno-threadsafe-statics", "-nostdsysteminc", "-nobuiltininc"});
   add(list, {"-I/weft/kernels", "-I/weft", "-mrelocation-model", "pic", "-pic-level", "2", "-emit-llvm-only"});
@@ -37,7 +37,7 @@ void add_target(Arguments& list, const KernelSource& source, const Chip& chip) {
   for (const std::string& macro : kernel_macros(chip)) add(list, {"-D" + macro});
   switch (chip.kind) {
     case ChipKind::x86:
-      // Kernels choose their vector width by the features; clang's own caution about 512 bits would split them.
+      // Kernels choose their vector width by the chip's features; clang would split 512-bit vectors by default.
       add(list, {"-tune-cpu", chip.tune.empty() ? "generic" : chip.tune, "-mprefer-vector-width=512"});
       if (source.sanitizer == Sanitizer::address) add(list, {"-fsanitize=address"});
       if (source.sanitizer == Sanitizer::thread) add(list, {"-fsanitize=thread"});
@@ -67,7 +67,7 @@ std::vector<std::string> clang_arguments(const KernelSource& source, const Chip&
 
 bool run_clang(clang::FrontendAction& action, const std::vector<std::string>& arguments, const std::string& input,
                const Files& files, std::string& diagnostics) {
-  std::vector<const char*> pointers;  // the invocation keeps pointers into these strings
+  std::vector<const char*> pointers;  // the invocation points into these strings
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   pointers.push_back(input.c_str());
 

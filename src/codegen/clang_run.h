@@ -10,14 +10,15 @@
 
 namespace weft::codegen {
 
-/// The files that clang sees: the embedded headers under /weft and what is added. No other file exists for it.
+/// The files that clang sees: the embedded headers under /weft, and added ones. No other file exists for it.
 using Files = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
 Files embedded_file_system();
 
-/// clang's own (cc1) arguments for a source and chip, without the input; equal for all that may share one prelude.
+/// clang's own (cc1) arguments for a source and chip, without the input. Sources with equal arguments may share a
+/// prelude.
 std::vector<std::string> clang_arguments(const KernelSource& source, const Chip& chip);
 
-/// Runs `action` on `input`; false when there were errors. What clang says is added to `diagnostics`.
+/// Runs `action` on `input`; false if there were errors. clang's messages are appended to `diagnostics`.
 bool run_clang(clang::FrontendAction& action, const std::vector<std::string>& arguments, const std::string& input,
                const Files& files, std::string& diagnostics);
 

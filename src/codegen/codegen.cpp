@@ -21,7 +21,7 @@
 namespace weft::codegen {
 namespace {
 
-/// Processor time of this thread: a compile runs on one thread, and machines are shared.
+/// Processor time of this thread, because a compile runs on one thread and machines are shared.
 class Stopwatch {
  public:
   /// Milliseconds since the last call or construction.
@@ -40,7 +40,7 @@ class Stopwatch {
   double last_ = now();
 };
 
-/// Collects what the back end reports; LLVM's own handler would end the process on an error.
+/// Collects the back end's messages; LLVM's own handler would end the process on an error.
 class Reports : public llvm::DiagnosticHandler {
  public:
   explicit Reports(std::string& text) : text_(text) {}
@@ -107,7 +107,8 @@ std::string make_identity() {
   return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
 }
 
-/// None for a source that includes nothing, and where warnings are wanted: those of the headers would not come again.
+/// The prelude of a source. None for a source without includes, nor if warnings are wanted, because a prelude shows
+/// those of headers only once.
 Prelude prelude_of(const KernelSource& source, const Chip& chip) {
   if (source.warnings || source.code.find("#include") == source.code.npos) return nullptr;
   std::string why;
@@ -144,7 +145,7 @@ class Clang : public Codegen {
     std::string text, message;
     if (chip.kind == ChipKind::nvidia) {
       text.assign(reinterpret_cast<const char*>(object.data()), object.size());
-      std::ranges::replace(text, '\0', '\n');  // what ends each module
+      std::ranges::replace(text, '\0', '\n');  // the end of each module
       return text;
     }
     if (!run_guarded([&] { text = disassemble_object(object, chip); }, message)) return message;

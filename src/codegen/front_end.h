@@ -11,8 +11,8 @@
 
 namespace weft::codegen {
 
-/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null when it has errors; `diagnostics` holds what clang
-/// said. `prelude` may be null.
+/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null if there are errors; `diagnostics` holds clang's
+/// messages. `prelude` may be null.
 std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, const Prelude& prelude,
                                     llvm::LLVMContext& context, std::string& diagnostics);
 

@@ -15,7 +15,7 @@
 namespace weft::codegen {
 namespace {
 
-constexpr unsigned stack_bytes = 64u << 20;  // address space; pages are used as the stack grows
+constexpr unsigned stack_bytes = 64u << 20;  // of address space; pages are allocated as the stack grows
 constexpr size_t signal_stack_bytes = 64u << 10;
 constexpr std::array crash_signals = {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
@@ -41,7 +41,7 @@ void handle_signals_on_own_stack() {
   }
 }
 
-/// LLVM takes SIGBUS too, which other threads need for the files that they read (base/file_reading.h).
+/// LLVM's handlers take SIGBUS too, but other threads need it for mapped files (base/file_reading.h).
 class KeepBusHandler {
  public:
   KeepBusHandler() { ::sigaction(SIGBUS, nullptr, &action_); }
@@ -52,7 +52,7 @@ class KeepBusHandler {
   struct sigaction action_{};
 };
 
-/// LLVM's crash handlers are the whole process's, so they stay only while something compiles.
+/// LLVM's crash handlers are process-wide, so they are installed only while something compiles.
 class CrashHandlers {
  public:
   CrashHandlers() {
@@ -116,7 +116,7 @@ bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
   std::string fatal, thrown;
   llvm::CrashRecoveryContext outer;
   int crash_code = 0;
-  // The outer context only brings the large stack; the inner one is entered with the signal stack in place.
+  // The outer context only provides the large stack; the inner one is entered with the signal stack in place.
   outer.RunSafelyOnThread(
       [&] {
         SignalStack signal_stack;
@@ -129,7 +129,7 @@ bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
             thrown = error.what();
           }
         });
-        // A crashed context is never destroyed: that would run destructors of clang's objects over frames that are
+        // A crashed context is leaked. Destroying it would run destructors of clang's objects over frames that are
         // gone.
         if (!finished) crash_code = std::max(guard.release()->RetCode, 1);
         fatal_message = nullptr;

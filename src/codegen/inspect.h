@@ -11,8 +11,8 @@ namespace weft::codegen {
 /// The kernels' entries in the notes of an AMD object or code object; empty when there are none.
 std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 
-/// Functions that the object calls and that nothing will provide: kernels have no libc and no libm. Memory functions
-/// and the sanitizers' are allowed on x86.
+/// Functions that the object calls and nobody provides: kernels have no libc and no libm. On x86, memory functions and
+/// those of sanitizers are allowed.
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
 /// Instructions of every code section, of each object of an AMD image, with the symbols as headings, in LLVM's own

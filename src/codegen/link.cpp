@@ -24,7 +24,7 @@ namespace weft::codegen {
 namespace {
 
 std::mutex lld_mutex;
-bool lld_is_broken = false;  // guarded by lld_mutex: a crash inside lld leaves its global state in pieces
+bool lld_is_broken = false;  // guarded by lld_mutex: a crash inside lld leaves its global state broken
 
 void close_quietly(int fd) {
   if (fd >= 0) ::close(fd);
@@ -32,7 +32,7 @@ void close_quietly(int fd) {
 
 std::string path_of(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// An input of lld, which only takes paths: a file without a name on disk.
+/// An input of lld, which takes only paths: an anonymous file in memory.
 class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("weft", MFD_CLOEXEC)) {}
@@ -57,15 +57,15 @@ bool MemoryFile::write(std::span<const std::byte> data) {
   return fd_ >= 0;
 }
 
-/// The output of lld: a pipe with a thread at its end. Beside a regular file lld would want to make a temporary one and
-/// rename it; to a pipe it just writes.
+/// The output of lld: a pipe with a reading thread. lld would write a regular file through a temporary one and rename
+/// it; a pipe is written to directly.
 class OutputPipe {
  public:
   OutputPipe() {
     if (::pipe2(ends_.data(), O_CLOEXEC) != 0) return;
     try {
       reader_ = std::thread([this] { drain(); });
-    } catch (const std::system_error&) {  // no thread to be had: not good()
+    } catch (const std::system_error&) {  // no thread available: good() is false
       for (int end : ends_) close_quietly(end);
     }
   }
@@ -75,7 +75,7 @@ class OutputPipe {
 
   bool good() const { return reader_.joinable(); }
   std::string path() const { return path_of(ends_[1]); }
-  /// What was written, after the writer has closed its end.
+  /// The bytes written, after the writer has closed its end.
   std::vector<std::byte> finish();
 
  private:
@@ -137,7 +137,7 @@ std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool 
   return list;
 }
 
-/// True when lld says so; what it printed is in `text`.
+/// True if lld succeeds; its messages are in `text`.
 bool run_lld(const std::vector<std::string>& list, std::string& text) {
   std::vector<const char*> pointers;
   for (const auto& argument : list) pointers.push_back(argument.c_str());

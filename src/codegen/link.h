@@ -7,12 +7,12 @@
 
 namespace weft::codegen {
 
-/// Runs lld on objects in memory; see Codegen::link. lld holds global state: one call at a time, under a lock.
+/// Runs lld on objects in memory; see Codegen::link. lld has global state, so a lock admits one call at a time.
 CodegenResult link_elf(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                        std::span<const std::string> exported);
 
-/// A code object for each AMD object, one after another on multiples of 64 bytes. Linked into one they would keep one
-/// note of metadata each, of which HIP reads the first only.
+/// Makes a code object of each AMD object, one after another on multiples of 64 bytes. Linked into one, each would keep
+/// its own metadata note, and HIP reads only the first.
 CodegenResult link_each(std::span<const std::span<const std::byte>> objects, const Chip& chip);
 
 /// PTX modules one after another, each ended by a zero byte: the driver can then compile them at the same time.

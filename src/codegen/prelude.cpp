@@ -19,7 +19,7 @@ namespace {
 constexpr const char* source_path = "/weft/prelude.h";
 constexpr const char* compiled_path = "/weft/prelude.pch";
 
-/// `#include` of every kernel header; each guards what is not for the chip at hand.
+/// An `#include` for every kernel header; each header guards its own chip-specific parts.
 const std::string& source_text() {
   static const std::string text = [] {
     std::string lines;

@@ -15,13 +15,13 @@ void initialise_targets();
 /// "x86_64-unknown-linux-gnu" and so on.
 const char* triple_of(ChipKind kind);
 
-/// The processor that LLVM is told.
+/// The processor name for LLVM.
 const std::string& processor_of(const Chip& chip);
 
-/// The features that LLVM is told: the chip's own, with this library's defaults where it names none.
+/// The feature string for LLVM: the chip's own, with this library's defaults if it names none.
 std::string features_of(const Chip& chip);
 
-/// Null with `why` filled when LLVM knows no such target or processor.
+/// Null, with the reason in `why`, if LLVM does not know the target or processor.
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::string& why);
 
 }  // namespace weft::codegen

@@ -5,8 +5,8 @@
 #include "compile.h"
 #include "frontends/onnx/import/import.h"
 
-/// Models of which sizes decide the ranks of values: Squeeze without axes, an If whose branches have different ranks.
-/// The program of each answer is compiled at the first run whose sizes give it, and kept.
+/// Models in which sizes decide the ranks of values: Squeeze without axes, an If whose branches have different ranks.
+/// The program for each set of answers is compiled at the first run that needs it, and kept.
 namespace weft {
 
 /// `first` is the program that `decisions` were made for; `options` say how the others are read and compiled.

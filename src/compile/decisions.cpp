@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides between candidates while lowering: what was measured on this machine, or is to be measured now.
+// Chooses between candidates while lowering: by measurements of this machine, kept or made now.
 #include <algorithm>
 
 #include "compile/stages.h"

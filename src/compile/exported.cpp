@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of torch.export as the frontend takes it, with what the caller asks of its sizes.
+// Imports a program of torch.export, with the caller's requests about sizes.
 #include <algorithm>
 
 #include "base/error.h"
@@ -30,7 +30,8 @@ void require_input(const std::string& name, const std::vector<std::string>& name
   refuse(cat(given, " given for '", printable(name), "', which is no input"), cat("the inputs are ", names));
 }
 
-/// Sizes that the caller fixes or bounds: of an axis that is a symbol, within its range; others must be as exported.
+/// Applies sizes that the caller fixes or bounds. They must lie within the range of a symbol; other axes must be as
+/// exported.
 void request_sizes(const ShapeRequest& request, const torch::ExportedProgram& exported, torch::ImportOptions& out) {
   Dims dims = torch::declared_type(exported, request.input).shape.dims;
   std::string name = cat("input '", printable(request.input), "'");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as the frontend takes it, with what the caller asks of its sizes.
+// Imports an ONNX model, with the caller's requests about sizes.
 #include "frontends/onnx/import/import.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
                .hint = cat("the inputs are ", names)});
 }
 
-/// One input's request as the importer takes it. A size that the model names is bounded by its name, so that it holds
-/// wherever the name is used.
+/// One input's request in the importer's form. A size that the model names is bounded by its name, so the bound holds
+/// everywhere.
 void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {
@@ -51,7 +51,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
   out.shapes[request.input] = dims;
 }
 
-/// A scalar or a list, as the model declares the input.
+/// A scalar or a list, of the type that the model declares for the input.
 Tensor constant_of(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
@@ -87,7 +87,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 
 namespace {
 
-/// One as ONNX would declare it, for what callers ask of sizes.
+/// Declares an input as ONNX would, to check requests about its sizes.
 void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> type,
              const std::optional<std::vector<int64_t>>& sizes) {
   onnx::ValueInfo& input = graph.inputs.emplace_back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved programs: which of their chips runs here, and what happens when none does.
+// Saved programs: chooses the code that runs here, or compiles the program inside.
 #include "runtime/saved.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-/// What was settled when the program was compiled.
+/// Refuses options that were fixed when the program was compiled.
 void refuse_late_options(const CompileOptions& options) {
   const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
                      : options.precision != Precision::f32               ? "precision"

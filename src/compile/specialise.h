@@ -7,9 +7,9 @@
 
 #include "compile.h"
 
-/// Models of which the values of some inputs decide what there is to compile: axes, steps, the condition of branches of
-/// different ranks. Such an input is static: the model is compiled for each value that it has in a run, at the first
-/// run that has it, and what was compiled is kept.
+/// Models in which the values of some inputs decide what there is to compile: axes, steps, the condition of branches of
+/// different ranks. Such an input is static. The model is compiled for each value at the first run that has it, and the
+/// program is kept.
 namespace weft {
 
 namespace onnx {
@@ -18,7 +18,7 @@ struct SizeDecisions;
 struct StaticNeeds;
 }  // namespace onnx
 
-/// A model with static inputs. Immutable once it is compiled, but for `detach`.
+/// A model with static inputs. Immutable after compiling, except for `detach`.
 class StaticModel {
  public:
   /// `options` say how the model is read.
@@ -28,7 +28,7 @@ class StaticModel {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<StaticInput>& statics() const { return statics_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// As the model declares them; of the ranks in the likely program where it does not.
+  /// Outputs as the model declares them; if it declares no rank, with the ranks of the likely program.
   std::vector<Port> outputs(const Program* likely) const;
   std::vector<Tensor> likely_values() const;
   /// The options with these values of the static inputs, in their order.
@@ -36,9 +36,9 @@ class StaticModel {
   /// The model with these values of its static inputs, in their order, and the edits made since.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
-  /// The same for likely values, where some make a program; null: none does.
+  /// The same for likely values; null if none of them makes a program.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
-  /// Nothing is wrong with the model but what the values of a run may mend.
+  /// True if other values of the static inputs may correct every error found so far.
   bool may_wait() const { return may_wait_; }
   /// Changes every program that is made from now on.
   void add_edit(std::function<void(Program&)> edit) { edits_.push_back(std::move(edit)); }
@@ -60,25 +60,25 @@ class StaticModel {
   std::vector<std::function<void(Program&)>> edits_ = {};
 };
 
-/// What a model is before a run.
+/// A model before its first run.
 struct Imported {
-  std::unique_ptr<Program> program = {};    ///< of a static model that for likely values; null: none of them makes one
+  std::unique_ptr<Program> program = {};    ///< if static: for likely values; null: none of them makes one
   std::shared_ptr<StaticModel> model = {};  ///< null: nothing is static
 };
 
-/// Reads a model. With CompileOptions::static_inputs given, a model of which no likely value makes a program is
+/// Reads a model. If CompileOptions::static_inputs is given, a model for which no likely value makes a program is
 /// refused.
 Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOptions& options,
                        onnx::SizeDecisions* decisions = nullptr);
 
-/// A model in a file or in memory (external data is looked for in `folder`), or the program in a saved one.
+/// Reads a model from a file or from memory (external data is looked for in `folder`), or the program in a saved one.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder);
-/// Compiles it, with options that do not say how it is read (E502).
+/// Compiles it; refuses options about reading the model (E502).
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
-/// Runs a static model on the device of the options, which also said how it is read if `is_whole`. Throws what the
-/// device cannot do of the likely program.
+/// Runs a static model on the device of the options. With `is_whole` these options also say how to read the model.
+/// Throws if the device cannot run the likely program.
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report);
 

@@ -26,9 +26,9 @@ Values concat_text(Operands in);
 Values split_text(const HostCall& call, Operands in);
 Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
-/// The text of element `index`: numbers as onnxruntime writes them: 8 digits, INF, -INF and NaN.
+/// The string of element `index`. Numbers are written as in onnxruntime: 8 digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
-/// E303 when the text is none.
+/// Throws E303 for a string that is not a number.
 double number_of(const std::string& text);
 
 // maps.cpp

@@ -32,7 +32,7 @@ std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
   return find_each(to_int64s(keys), to_int64s(wanted));
 }
 
-/// Elements of `values` at these places as [1, n] of `type`; 0 or "" at -1.
+/// Elements of `values` at these places as [1, n] of `type`; 0 or "" for place -1.
 Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
   std::vector<int64_t> dims = {1, std::ssize(places)};
   if (type == DType::string) {

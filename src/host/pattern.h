@@ -7,8 +7,8 @@
 
 namespace weft::host {
 
-/// A regular expression that whole texts are matched with, in time proportional to their length: Thompson's simulation
-/// of all ways at once ("Regular expression search algorithm", 1968), so no pattern makes it hang.
+/// A regular expression for matching whole strings, in time proportional to their length. It simulates all ways at once
+/// (K. Thompson, "Regular expression search algorithm", 1968), so no pattern makes it hang.
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
 /// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Texts are UTF-8. What RE2 has
@@ -17,15 +17,15 @@ namespace weft::host {
 class Pattern {
  public:
   explicit Pattern(std::string_view text);
-  /// True when the whole text matches.
+  /// True if the whole string matches.
   bool matches(std::string_view text) const { return longest(text, 0) == text.size(); }
-  /// Length of the longest match that begins at byte `at`; npos: none does.
+  /// Length of the longest match that begins at byte `at`; npos if there is none.
   size_t longest(std::string_view text, size_t at) const;
 
   struct Range {
     uint32_t first, last;
   };
-  /// Characters, or those that are not in the ranges.
+  /// Characters in the ranges, or those outside them.
   struct Set {
     std::vector<Range> ranges = {};
     bool is_negated = false, ignores_case = false;
@@ -34,7 +34,7 @@ class Pattern {
   enum class Op : uint8_t { set, split, jump, begin, end, line_begin, line_end, boundary, no_boundary, done };
   struct Instruction {
     Op op;
-    uint32_t to = 0, other = 0;  ///< where to go on; of a set its number
+    uint32_t to = 0, other = 0;  ///< next instruction; for a set, its number
   };
 
  private:

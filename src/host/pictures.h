@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-/// Pictures as files hold them: JPEG, PNG, WebP, JPEG 2000, BMP, PNM and TIFF without compression.
+/// Decodes picture files: JPEG, PNG, WebP, JPEG 2000, BMP, PNM and TIFF without compression.
 namespace weft::host {
 
 /// Rows of interleaved bytes from the top, red first; one channel is grey.
@@ -15,12 +15,12 @@ struct Picture {
   std::vector<uint8_t> pixels = {};
 };
 
-/// By its first bytes.
+/// Tells by the first bytes.
 bool is_picture(std::span<const std::byte> file);
-/// The picture in a file's bytes, as RGB; transparent parts are white. Throws E212 when they are of no kind that is
-/// read, damaged, of more than 2^28 pixels, or of more than 2^24 and more than 2^13 for each byte.
+/// Decodes a picture as RGB; transparent parts become white. Throws E212 if it is of an unknown kind, damaged, or too
+/// large: above 2^28 pixels, or above 2^24 and above 2^13 for each byte of the file.
 Picture decode_picture(std::span<const std::byte> file);
-/// Its brightness, by the weights of ITU-R 601 in 16 bits.
+/// The picture's brightness, by the weights of ITU-R 601 in 16 bits.
 Picture grey(const Picture& picture);
 
 }  // namespace weft::host

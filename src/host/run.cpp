@@ -41,7 +41,7 @@ bool takes_operands(HostFn fn, size_t count) {
 
 namespace {
 
-/// A damaged plan may hold any call; the functions rely on kinds.
+/// Checks the kinds of operands, on which the functions rely; a damaged plan may hold any call.
 void check_operands(HostFn fn, std::span<const Tensor> in) {
   std::string_view wanted = operands_of(fn);
   bool fits = takes_operands(fn, in.size());

@@ -9,18 +9,18 @@
 
 namespace weft {
 
-/// The operands of a function, a letter each: c a container, t a tensor of texts, n one of numbers, x either, v
-/// anything. Those after ? may be left out; * repeats the one before.
+/// The operands of a function, one letter each: c a container, t a tensor of strings, n one of numbers, x either, v
+/// anything. Operands after ? are optional; * repeats the one before.
 std::string_view operands_of(HostFn fn);
 /// True when a function takes this many operands.
 bool takes_operands(HostFn fn, size_t count);
 
-/// What a call gives for these operands. The same on every target: texts, sequences, optionals and maps are the host's.
-/// Throws E301 for an item that is not there, E303 for a text that is no number, E312 for items whose sizes or ranks do
-/// not fit. A sequence that nobody else holds is changed where it is: hand over what is not read again.
+/// The results of a call, the same on every target. Throws E301 for an item that does not exist, E303 for a string that
+/// is not a number, E312 for items whose sizes or ranks do not fit. A sequence without other owners is changed in
+/// place, so move operands that are not read again.
 std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in);
 
-/// Throws E122 for a pattern that host/pattern.h does not take (lookaround, back references).
+/// Throws E122 for patterns that host/pattern.h does not support (lookaround, back references).
 void check_pattern(const std::string& pattern);
 
 }  // namespace weft

@@ -55,7 +55,7 @@ std::string in_case(const std::string& text, Case to) {
 
 // --- splitting -------------------------------------------------------------------------------------------------------
 
-/// Between runs of white space; after `most` splits the rest stays whole.
+/// Splits at runs of white space; after `most` splits the rest stays whole.
 std::vector<std::string> words(std::string_view text, int64_t most) {
   constexpr std::string_view space = " \t\n\r\f\v";
   std::vector<std::string> found;
@@ -87,7 +87,7 @@ int64_t characters(std::string_view text) {
   return count;
 }
 
-/// Calls `visit` with the place and length of each longest match that is not empty, from left to right.
+/// Calls `visit` with position and length of each longest non-empty match, from left to right.
 template <class Visit>
 void for_each_match(const Pattern& pattern, std::string_view text, const Visit& visit) {
   for (size_t at = 0; at < text.size();) {
@@ -98,7 +98,7 @@ void for_each_match(const Pattern& pattern, std::string_view text, const Visit& 
   }
 }
 
-/// What lies between the matches of each pattern, one after the other.
+/// The pieces between matches of the patterns, which are applied one after the other.
 std::vector<std::string> between(const std::vector<Pattern>& separators, const std::string& text) {
   std::vector<std::string> parts = {text};
   for (const Pattern& separator : separators) {
@@ -126,7 +126,7 @@ std::vector<std::string> single_characters(std::string_view text) {
   return all;
 }
 
-/// Rows of texts as a tensor, the shorter ones filled up.
+/// Rows of strings as a tensor; shorter rows are filled up.
 Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t> dims, const std::string& filler) {
   size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());
@@ -199,8 +199,8 @@ Values concat_text(Operands in) {
   return each_text(in[0], [&](const std::string& text) { return text + texts(in[1])[at++]; });
 }
 
-/// `split_text` by patterns; numbers: any, whether ends are marked, the least characters of a token, whether the
-/// pattern is one of tokens or of what lies between them; texts: what fills up, then the patterns.
+/// `split_text` by patterns. `numbers`: any value, whether ends are marked, the least characters of a token, whether
+/// patterns match tokens or the text between them. `texts`: the fill, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;
@@ -242,7 +242,7 @@ Values split_text(const HostCall& call, Operands in) {
 
 Values normalize_text(const HostCall& call, Operands in) {
   auto to = static_cast<Case>(call.numbers.at(0));
-  // Without regard to case, stopwords are compared in one case.
+  // Case-insensitive: stopwords are compared in one case.
   Case compared = call.numbers.at(1) ? Case::keep : to == Case::keep ? Case::lower : to;
   std::unordered_set<std::string> stopwords;
   for (const std::string& word : call.texts) stopwords.insert(in_case(word, compared));

@@ -7,7 +7,7 @@
 
 namespace weft::host {
 
-/// The first character of UTF-8 text, and how many bytes it takes; WEOF for a byte that begins none, which takes 1.
+/// The first character of UTF-8 text, and its length in bytes; WEOF and length 1 for a byte that starts no character.
 std::pair<wint_t, size_t> decode_utf8(std::string_view text);
 void append_utf8(std::string& out, wint_t code);
 

@@ -14,7 +14,7 @@ namespace {
 
 thread_local GuardCollector* collector = nullptr;
 
-/// A model's sizes may be any list; much here takes the square of its length.
+/// A model's sizes may be lists of any length; some code here takes the square of the length.
 void check_rank(const Type& type) {
   constexpr int64_t most = 256;
   if (!type.is_tensor() || type.shape.rank() <= most) return;
@@ -171,18 +171,18 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // mostly the last reader: dead code goes from the end
+  for (const Value& input : instruction.inputs) {  // mostly the last reader: dead code is removed from the end
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }
   instruction.inputs.clear();
-  if (instruction.is<Constant>()) instruction.op = Constant{};  // lets go of its data
+  if (instruction.is<Constant>()) instruction.op = Constant{};  // releases its data
   if (instruction.is<Parameter>())
     std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
   unlink(instruction);
 }
 
-/// Removes those of `setters`, which nothing reads, whose symbols are in no size either.
+/// Removes those of `setters` whose results nothing reads and whose symbols occur in no size.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };
@@ -205,7 +205,7 @@ size_t Module::remove_dead() {
   std::vector<bool> needed(id_limit());
   for (const Result& result : results_) needed[result.value.def->id] = true;
   size_t before = size_;
-  std::vector<Instruction*> setters;  // whose results nothing reads, last first
+  std::vector<Instruction*> setters;  // instructions whose results nothing reads, last first
   for (Instruction* at = last_; at;) {
     Instruction* previous = at->previous;
     bool keep = needed[at->id] || !at->users.empty() || at->is<Parameter>() || at->op.info().has_side_effects;
@@ -277,7 +277,7 @@ Dim Program::symbol(Symbol symbol) {
 Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
   auto name = [&](size_t number) { return number == 0 ? std::string(stem) : cat(stem, "_", number - 1); };
   auto is_taken = [&](size_t number) { return symbols_.contains(name(number)); };
-  size_t taken = 0, free = 0;  // names are given one after the other, so the first free one is found by halving
+  size_t taken = 0, free = 0;  // names are given in order, so the first free one is found by bisection
   while (is_taken(free)) taken = free, free = free * 2 + 1;
   while (free - taken > 1) {
     size_t middle = taken + (free - taken) / 2;

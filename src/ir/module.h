@@ -127,8 +127,8 @@ class Module {
   void set_results(std::vector<Result> results);
 
   /// Adds an instruction at the current place (the end, unless a pass chose one) or before `place`, with inferred
-  /// types. An error of the shape rule is thrown with `source` as its place. Without a source the current one
-  /// (SourceScope) is taken.
+  /// types. An error of the shape rule is thrown with `source` as its place. An empty source means the current one
+  /// (SourceScope).
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
@@ -137,7 +137,7 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction that nothing reads.
   void erase(Instruction& instruction);
-  /// Removes every instruction whose results are not needed, nor the sizes that it gives values to; returns how many.
+  /// Removes every instruction whose results nothing needs and that sets no size in use; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   /// Moves `instruction` to stand just before `place`.
@@ -167,7 +167,7 @@ class Module {
   size_t size_ = 0;
   std::vector<Value> parameters_;
   std::vector<Result> results_;
-  std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // of each value among the results
+  std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // places of each value among the results
 };
 
 /// Sets the source of new instructions while it lives.
@@ -184,7 +184,7 @@ class SourceScope {
   std::string old_;
 };
 
-/// New instructions stand before `place` and take its source while this lives: how passes write a replacement.
+/// While this lives, new instructions stand before `place` and take its source. Passes write replacements this way.
 class ReplaceScope {
  public:
   ReplaceScope(Module& module, Instruction& place)
@@ -207,14 +207,14 @@ class Program {
 
   Module& main() { return *modules_.front(); }
   const Module& main() const { return *modules_.front(); }
-  Module& add_module(std::string name);  ///< the name gets a number if it is taken
-  /// Removes bodies that no instruction runs any more, and what they required of sizes.
+  Module& add_module(std::string name);  ///< numbered if the name is taken
+  /// Removes bodies that no instruction runs any more, and their guards.
   void remove_unused_modules();
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
   /// The symbol called `name`: declared before, or new with these bounds.
   Dim symbol(Symbol symbol);
-  /// A symbol with a name of its own, for sizes that a model leaves open: "d0", "d1" ...
+  /// A symbol with a new name, for sizes that a model leaves open: "d0", "d1" ...
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
   const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
 
@@ -222,10 +222,10 @@ class Program {
   const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard);
 
-  /// Puts other sizes in the place of symbols, in all operators, types and guards.
+  /// Replaces symbols by other sizes in all operators, types and guards.
   void replace_symbols(const std::function<Dim(const Symbol&)>& replace);
 
-  /// Back to this many modules and guards: what was added since is forgotten. Nothing else may refer to it.
+  /// Restores this number of modules and guards; later ones are dropped. Nothing else may refer to them.
   struct Mark {
     size_t modules = 0, guards = 0;
   };
@@ -233,7 +233,7 @@ class Program {
   void forget_since(Mark mark);
 
   std::string name;                             ///< of the model, for messages
-  std::map<std::string, Tensor> defaults;       ///< of main's parameters that a caller may leave out, never folded
+  std::map<std::string, Tensor> defaults;       ///< defaults of main's parameters; never folded
   std::map<std::string, std::string> metadata;  ///< of the model
 
  private:
@@ -242,8 +242,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// Shape rules have no program at hand: conditions that they cannot prove become guards of the module whose collector
-/// is the innermost on this thread (Module::append sets one). Outside any an unproved condition is an error.
+/// Shape rules do not see the program. Conditions that they cannot prove become guards of the module whose collector is
+/// the innermost on this thread (Module::append sets one). Without a collector, an unproved condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

@@ -43,12 +43,12 @@ struct Field {
 template <class T, class Value>
 Field(const char*, Value T::*) -> Field<T, Value>;
 
-/// What parsing an operator's fields needs from outside.
+/// The context for parsing an operator's fields.
 struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
   std::function<Tensor(std::string_view)> blob_of;  ///< a large constant by its name `@...`
 };
-/// What printing needs: where large constants go; null prints only their hash.
+/// The context for printing: where large constants go. Null prints only their hash.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };
@@ -58,12 +58,12 @@ struct Attribute {
   std::string text;
 };
 
-/// The table of functions that `Op` calls; made once for each operator by op_info<T>().
+/// The functions that `Op` calls; op_info<T>() makes one table for each operator.
 struct OpInfo {
   std::string_view name;
   /// Result types from operand types; throws an Error without place for operands that do not fit.
   Types (*infer)(const Op&, Operands);
-  /// The meaning, in wide types; null when the reference interpreter runs the operator itself (control flow).
+  /// The meaning, in wide types. Null if the reference interpreter runs the operator itself (control flow).
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);

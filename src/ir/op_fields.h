@@ -19,7 +19,7 @@ concept NamedEnum = std::is_enum_v<T> && requires(T value) {
 inline std::string print(bool value, const PrintContext&) { return value ? "true" : "false"; }
 inline std::string print(int64_t value, const PrintContext&) { return cat(value); }
 inline std::string print(double value, const PrintContext&) { return cat(value); }
-std::string print(const std::string& value, const PrintContext&);  ///< quoted
+std::string print(const std::string& value, const PrintContext&);  ///< in quotes
 inline std::string print(DType value, const PrintContext&) { return cat(value); }
 inline std::string print(const Dim& value, const PrintContext&) { return cat(value); }
 std::string print(const Tensor& value, const PrintContext&);

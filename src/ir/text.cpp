@@ -208,7 +208,7 @@ class Cursor {
   size_t number_;
 };
 
-/// The texts live as long as the line.
+/// The attributes refer to the line's text.
 std::vector<Attribute> parse_attributes(Cursor& cursor) {
   std::vector<Attribute> attributes;
   if (!cursor.take("{")) return attributes;

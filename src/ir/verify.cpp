@@ -27,7 +27,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
   }
 }
 
-/// A rewrite may know a size better than the rule does, so expressions only have to be possibly equal.
+/// A rewrite may know a size better than the rule does, so expressions need only be possibly equal.
 bool compatible(const Type& a, const Type& b) {
   if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;
@@ -48,7 +48,7 @@ void verify_types(const Instruction& i, std::string_view after) {
   if (!std::ranges::equal(inferred, i.types, compatible)) breach(after, i, "types that the rule does not give");
 }
 
-/// How many results each body gives, and what it takes.
+/// Checks the numbers of parameters and results of each body.
 void verify_bodies(const Instruction& i, std::string_view after) {
   size_t wanted = i.is<If>() ? 2 : i.is<Loop>() ? 1 : 0;
   if (i.modules.size() != wanted) breach(after, i, cat(i.modules.size(), " bodies instead of ", wanted));
@@ -66,7 +66,7 @@ void verify_bodies(const Instruction& i, std::string_view after) {
   }
 }
 
-/// Every run-time symbol gets its value before anything depends on it.
+/// Checks that every run-time symbol gets its value before anything depends on it.
 class SymbolOrder {
  public:
   SymbolOrder(const Program& program, std::string_view after) : after_(after) {

@@ -4,12 +4,12 @@
 
 namespace weft {
 
-/// Neighbouring axes of a result that a loop may walk as one, or a single axis that needs its own coordinate.
+/// Neighbouring axes of a result that one loop walks, or a single axis that needs its own coordinate.
 struct AxisGroup {
   size_t begin = 0, end = 0;  ///< axes [begin, end)
   Dim size = 1;
   Dim stride = 0;         ///< of the group's innermost axis in the operand
-  bool is_alone = false;  ///< its coordinate means something else in the operand
+  bool is_alone = false;  ///< its coordinate has another meaning in the operand
 };
 
 /// Groups the axes of `dims`; `alone` marks those that stay by themselves, `strides` are the operand's. A tensor of
@@ -27,19 +27,19 @@ std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& gro
 class Lowering;
 struct Region;
 
-/// What a region stores of what comes before its anchor, and the rest.
+/// The stored results of a region, split into those computed before its anchor and the rest.
 struct Outputs {
   std::vector<Value> before, after;
 };
 Outputs split_outputs(const Region& region);
 
-/// Whether lanes along the last coordinate are neighbours in all views that are touched.
+/// Whether neighbouring lanes along the last coordinate are neighbours in all views that are touched.
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 
-/// What a region computes after its anchor is taken away and given back as a loop of its own (empty: it stays), where
-/// neighbouring lanes of the walk are not neighbours in all views that it touches: several axes walked as one, and an
-/// operand that repeats along some of them.
+/// Takes the epilogue out of a region and returns it as a region of its own, if neighbouring lanes of the anchor's walk
+/// are not neighbours in all views of the epilogue: several axes are walked as one, and an operand repeats along some
+/// of them. Empty: it stays.
 Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// A tensor around one axis: [outer, n, inner].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the embedder: source in the kernel language, or a function of the host.
+// Custom operators: source in the kernel language, or a function of the host.
 #include <cctype>
 
 #include "base/error.h"
@@ -45,7 +45,7 @@ Arguments arguments(Lowering& lowering, const Region& region, KernelBuilder& ker
   return arguments;
 }
 
-/// Lanes of all operands, converted to the type that they compute in, through the function, and back.
+/// Loads lanes of all operands, converts them to their compute type, calls the function, and converts back.
 void emit_pointwise(Lowering& lowering, const Region& region, KernelBuilder& kernel, const Custom& op) {
   const Instruction& i = *region.anchor;
   if (i.types.size() != 1) internal_error(cat(op.op, " is pointwise and has ", i.types.size(), " results"));

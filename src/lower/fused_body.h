@@ -10,14 +10,14 @@
 
 namespace weft {
 
-/// How a kernel family walks the result: each coordinate that it hands to the store lambda covers some axes. A
+/// How a kernel family walks the result: each coordinate that it passes to the store lambda covers some axes. A
 /// pointwise loop has one coordinate for each axis; a matrix product has (batch, row, column).
 struct Iteration {
   Dims dims;                        ///< axes of the region
   std::vector<size_t> group_begin;  ///< the first axis of each coordinate, rising from 0; coordinates cover all axes
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the last coordinate is a multiple of the lanes
-  bool loads_early = false;              ///< what is the same everywhere is loaded when the kernel begins
+  bool loads_early = false;              ///< values that are the same everywhere are loaded when the kernel begins
 };
 
 /// Writes the elementwise part of a region: loads of what comes from outside, one statement for each instruction, and
@@ -32,15 +32,15 @@ class FusedBody {
   using ViewOf = std::function<View(Value)>;
   using NarrowViewOf = std::function<View(Value, double less)>;
 
-  /// `load_view` gives the view of a value from outside, `store_view` the one that an output is written to; both have
-  /// the iteration's axes.
+  /// `load_view` gives the view of a value from outside, `store_view` the view for an output; both have the iteration's
+  /// axes.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
-  /// Sums of f64 that are only rounded to few integers may be computed in f32 first, and again in f64 where that leaves
-  /// a doubt: before plan(). `narrow_view` gives constants of f64, less a number, as f32. The statements must be those
-  /// of a function.
+  /// Sums of f64 that are only rounded to small integers may be computed in f32 first, and again in f64 in case of
+  /// doubt. Call it before plan(). `narrow_view` gives constants of f64, less a number, as f32. The statements must be
+  /// those of a function.
   void look_first(NarrowViewOf narrow_view);
-  /// Everything that is loaded is made this much less: before emit().
+  /// Subtracts this number from everything that is loaded. Call it before emit().
   void subtract(double less) { less_ = less; }
   /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no
   /// instruction does.
@@ -56,7 +56,7 @@ class FusedBody {
   /// The variable that holds a value in its own compute type, after emit or define.
   std::string variable(Value value);
 
-  /// Buffers that may be the same memory as the one that is stored to: read at just the places where it is written.
+  /// Buffers that may share the result's memory, because they are read only at the places that are written.
   std::vector<int> in_place() const;
 
   /// The merged axes: for a pointwise loop the kernel's own loops. Valid after plan().
@@ -102,9 +102,9 @@ class FusedBody {
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;               // the constants of f64 among them, for a first look in f32
-  std::map<const Instruction*, double> lowered_;  // sums that a first look makes this much less, and then rounds
-  bool quick_ = false;                            // which is being written
+  std::vector<Access> quick_loads_;               // f64 constants among them, for the quick form in f32
+  std::map<const Instruction*, double> lowered_;  // sums from which the quick form first subtracts this number
+  bool quick_ = false;                            // whether the quick form is being written
   double less_ = 0;
   Dims axes_;
   std::vector<std::string> axis_names_;
@@ -115,8 +115,8 @@ class FusedBody {
 /// The number that every element of a value has, seen through views; nothing if they differ or are not known.
 std::optional<double> splat_of(Value value);
 
-/// The same for numbers that are written into a kernel's text: the plain ones (0, 1, 0.5, 127, infinity ...). Others,
-/// such as scales, are read from memory, so that kernels that differ in nothing else are the same kernel.
+/// The same for numbers that are written into a kernel's text: simple ones (0, 1, 0.5, 127, infinity ...). Others, such
+/// as scales, are read from memory, so that kernels which differ only in them are the same.
 std::optional<double> literal_of(Value value);
 
 /// C++ text of a number of this type: `f32(0x1.8p+0)`, `i64(3)`.

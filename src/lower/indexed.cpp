@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Indices may cover less of the other axes than x, never more.
+/// Checks that indices cover at most as much of the other axes as x does.
 void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {
@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Statements that add up `from`, the offset of the coordinates that `index` + 0 .. count hold, or make it -1.
+/// Writes statements that add up `from`, the offset of the coordinates in `index` + 0 .. count, or make it -1.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {
@@ -58,7 +58,7 @@ void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t cou
   kernel.line("  if (!inside) from = -1;");
 }
 
-/// The result begins as a copy of x, which may have been computed there.
+/// The result starts as a copy of x, unless x was computed in its place.
 View copied_operand(Lowering& lowering, const Region& region) {
   Value result{region.anchor, 0}, x = region.anchor->inputs[0];
   if (lowering.has_view(result) && lowering.has_view(x) &&
@@ -121,7 +121,7 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
-/// Updates meet only along `axis`: lines run in parallel, each in the order of its indices.
+/// Updates overlap only along `axis`: lines run in parallel, each in the order of its indices.
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
@@ -141,7 +141,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
 }
 
-/// Any two updates may meet, so tasks share out the columns of the slices.
+/// Any two updates may overlap, so each task takes some columns of all slices.
 void lower_scatter_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   View indices = lowering.contiguous_view_of(i.inputs[1]), updates = lowering.contiguous_view_of(i.inputs[2]);

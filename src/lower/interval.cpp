@@ -27,7 +27,7 @@ bool is_view(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
 }
 
-/// The greatest of some elements: no window lies outside the image as a whole.
+/// Max pooling returns one of its inputs, because no window lies completely outside the image.
 bool picks_elements(const Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->round_up) return false;

@@ -13,15 +13,15 @@ struct Interval {
   double size() const { return std::max(-low, high); }
 };
 
-/// What the elements of a value can be, from the few operators that stand between a quantisation and a product; `depth`
-/// is how many of them are looked through.
+/// Bounds of the elements of a value, found through the few operators between a quantisation and a product; at most
+/// `depth` of them.
 Interval interval_of(Value value, int depth = 12);
 
-/// The greatest weight and the greatest sum of the weights of one output channel, as absolute numbers.
+/// The largest absolute weight, and the largest sum of absolute weights of an output channel.
 struct WeightBounds {
   double element, output;
 };
-/// Of [out, in, kernel...]; what is no plain constant is bounded by its type.
+/// Bounds of weights [out, in, kernel...]; if they are not a plain constant, by their type.
 WeightBounds weight_bounds(Value weight);
 
 }  // namespace weft

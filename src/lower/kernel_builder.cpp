@@ -119,7 +119,7 @@ bool KernelBuilder::uses(int buffer) const {
   return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
 }
 
-/// A kernel that took 16 bits for 32 would read past the end of the buffer, and what it read would be garbage.
+/// A kernel that took 16-bit elements for 32-bit ones would read garbage past the end of the buffer.
 void KernelBuilder::check_types(const PlanDraft& plan) const {
   for (const Argument& argument : buffers_) {
     DType stored = plan.buffers[static_cast<size_t>(argument.buffer)].shape.dtype;

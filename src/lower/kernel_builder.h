@@ -16,15 +16,15 @@ std::string kernel_type(DType type);
 /// itself.
 DType compute_type(DType type);
 
-/// C++ text that converts what `text` loads, elements of `from`, to `to`.
+/// C++ text that converts elements of `from`, which `text` loads, to `to`.
 std::string converted(const std::string& text, DType from, DType to);
 
-/// Several elements to a byte; programs may read such inputs and constants, which are unpacked first.
+/// Types with several elements in a byte. Programs may have such inputs and constants; they are unpacked first.
 inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8 && type != DType::boolean; }
 
-/// A plan while lowering writes it, with tables to find again what stands in it once only.
+/// A plan under construction, with tables for entries that must not occur twice.
 struct PlanDraft : Plan {
-  /// The number of a kernel, whose text `code` makes when its name is new.
+  /// The number of a kernel; `code` makes its text if the name is new.
   template <class Code>
   int kernel_number(PlanKernel kernel, const Code& code) {
     auto [entry, is_new] = kernel_numbers_.try_emplace(kernel.name, static_cast<int>(kernels.size()));
@@ -38,7 +38,7 @@ struct PlanDraft : Plan {
 
  private:
   std::unordered_map<std::string, int> kernel_numbers_;
-  std::unordered_map<std::string, std::vector<int>> size_numbers_;  // by text, which unlike sizes can share
+  std::unordered_map<std::string, std::vector<int>> size_numbers_;  // by text
 };
 
 /// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
@@ -57,20 +57,20 @@ class KernelBuilder {
   std::string buffer(int buffer, DType type, bool written);
   /// A variable that holds a size; 0 and 1 come as literals, so that code can depend on them.
   std::string size(const Dim& dim);
-  /// The same without literals, for what only numbers depend on: offsets, the geometry of windows.
+  /// The same without literals, for sizes that affect only numbers: offsets, the geometry of windows.
   std::string number(const Dim& dim);
 
   void set_header(std::string header) { header_ = std::move(header); }
   /// Functions of a header that are compiled once for all kernels that use them: "Micro<MacF32, native_tile>". CPUs.
   void share(const std::string& header, const std::string& functions);
-  /// Declarations before the kernel.
+  /// Sets declarations before the kernel.
   void set_prelude(std::string text) { prelude_ = std::move(text); }
   /// A statement of the kernel's body.
   template <class... Args>
   void line(const Args&... args) {
     body_ += cat("  ", args..., "\n");
   }
-  /// Puts other words in the place of those that a line has.
+  /// Replaces a text in the lines so far.
   void replace(std::string_view from, std::string_view to);
   /// The name of a constant with this value, made when the kernel begins.
   std::string once(const std::string& expression);
@@ -78,7 +78,7 @@ class KernelBuilder {
   void before_wait(const std::string& statement) {
     if (ahead_.find(statement) == ahead_.npos) ahead_ += cat("  ", statement, "\n");
   }
-  /// A word for the kernel's readable name.
+  /// Adds a word to the kernel's readable name.
   void name_part(std::string_view word);
   /// Expressions over sizes for the plan function: tasks, and bytes of scratch that a thread needs.
   void set_tasks(std::string tasks, std::string scratch_bytes = "0");
@@ -87,22 +87,22 @@ class KernelBuilder {
 
   /// GPUs: blocks that should fit on a compute unit at once, which limits registers.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
-  /// The kernel waits for the launch before it itself (kernels/device.h: WEFT_KERNEL_AHEAD), not at its beginning.
+  /// The kernel itself waits for the previous launch (kernels/device.h: WEFT_KERNEL_AHEAD), not its first statement.
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }
-  /// The launch, for functions of kernels/ that look at an index and note one out of range.
+  /// The launch argument, for kernel functions that check an index and note one out of range.
   const char* launch_noting_faults() {
     notes_faults_ = true;
     return "WEFT_LAUNCH";
   }
 
-  /// Buffers that may be the same memory as the result (PlanStep::in_place).
+  /// Buffers that may share the result's memory (PlanStep::in_place).
   void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
   /// True when a line so far reads or writes this buffer.
   bool uses(int buffer) const;
 
-  /// Adds the kernel to the plan unless an equal one is there, and gives the launch.
+  /// Adds the kernel to the plan unless an equal one exists; returns the launch.
   PlanStep finish(PlanDraft& plan, const std::string& stem);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that care for the order of elements along one axis: arg-reduce, scan, top-k.
+// Kernels that depend on the order of elements along one axis: arg-reduce, scan, top-k.
 #include "lower/axes.h"
 #include "lower/lowering.h"
 #include "lower/rows.h"
@@ -13,7 +13,7 @@ struct Along {
   View x;
   AroundAxis around;
   std::string outer, n, inner, data;
-  bool is_last;  ///< the axis is the last one that is longer than 1
+  bool is_last;  ///< all axes after it have size 1
 };
 
 Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, int64_t axis) {
@@ -73,7 +73,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");
 }
 
-/// f32 is summed in f64: a long row loses nothing then.
+/// f32 is summed in f64, so a long row loses no precision.
 void lower_scan(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Scan>();

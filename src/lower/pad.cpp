@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-/// The one axis that is longer at its end, where nothing else is padded or cut.
+/// The one axis that is padded at its end only, if nothing else is padded or cut.
 std::optional<size_t> grown_axis(const Pad& op, const Dims& from) {
   std::optional<size_t> axis;
   for (size_t a = 0; a < op.after.size(); ++a) {
@@ -25,7 +25,8 @@ View repeated(View scalar, const Dims& dims) {
   return scalar;
 }
 
-/// The operand, then the fill behind it. When no room is asked for at run time, the operand may be there already.
+/// Writes the operand, then the fill after it. If the run allocates no larger memory, the operand may be in place
+/// already.
 void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& whole) {
   View from = lowering.view_of(i.inputs[0]), fill = lowering.view_of(i.inputs[1]);
   lowering.copy_view(from, part_of(whole, axis, 0, from.dims[axis]), i.inputs[0], "the inside of a padding");
@@ -35,7 +36,7 @@ void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& who
   lowering.copy_view(repeated(fill, room.dims), room, i.inputs[1], "the fill of a padding");
 }
 
-/// The fill first, then the operand over it; what negative padding cuts off is left out.
+/// Writes the fill first, then the operand over it, without the part that negative padding cuts off.
 void pad_with_constant(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();
@@ -52,7 +53,7 @@ void pad_with_constant(Lowering& lowering, const Region& region) {
   lowering.copy_view(from, to, i.inputs[0], "the inside of a padding");
 }
 
-/// Where the operand is read along one group of axes; `empty` becomes true where there is nothing to read.
+/// Writes the operand's index along one group of axes; `empty` becomes true if there is nothing to read.
 void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std::vector<AxisGroup>& groups, size_t g) {
   size_t axis = groups[g].begin;
   std::string at = cat("at[", g, "] - ", kernel.size(op.before[axis])), size = kernel.size(x.dims[axis]);

@@ -6,8 +6,8 @@
 namespace weft {
 namespace {
 
-/// Lanes of a pointwise loop: on a CPU one register of the widest element that it computes with, two for f32 and
-/// narrower; on a GPU what a thread moves at once.
+/// Lanes of a pointwise loop. On a CPU: one register of the widest type that it computes with, two for f32 and
+/// narrower. On a GPU: what a thread loads at once.
 int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instructions, DType type) {
   auto width = [&](DType t) { return bits(lowering.on_gpu() ? lowering.stored_type(t) : compute_type(t)); };
   int widest = width(type);
@@ -18,14 +18,13 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
   return lowering.lanes_for(widest);
 }
 
-/// Chunks of lanes that a thread of a GPU takes at once: several where there are enough for all, so that more loads are
-/// on their way.
+/// Chunks of lanes for each thread of a GPU: several if all threads still have work, so that more loads are in flight.
 int chunks_at_once(const Lowering& lowering, const Dim& chunks) {
   constexpr int64_t enough = 1 << 19;
   return lowering.on_gpu() && chunks.is_constant() && chunks.value() >= enough ? 4 : 1;
 }
 
-/// Writes the loop around a body whose axes are planned.
+/// Writes the loop around a body with planned axes.
 void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body, int lanes) {
   size_t rank = body.axes().size();
   std::string sizes;
@@ -59,8 +58,8 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
   lowering.add_step(std::move(step), "elementwise instructions in one loop");
 }
 
-/// A copy whose last axis is short runs along the axes before it if the source is contiguous there, as channels-first
-/// pictures are: vector loads and strided stores.
+/// If the last axis of a copy is short, the loop runs along the axes before it, provided that the source is contiguous
+/// there (channels-first pictures): vector loads and strided stores.
 static void turn_short_axis(View& from, View& to, int lanes) {
   size_t rank = to.dims.size();
   if (rank < 2) return;

@@ -30,21 +30,21 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// `combine(acc, x)`: x has been raised to the power p already.
+/// The text of `combine(acc, x)`; x is already raised to the power p.
 const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
 
 std::string power_text(const std::string& x, const std::string& type, double exponent) {
   return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
 }
 
-/// What is combined: elements, or for Lp their powers.
+/// The text of the combined elements; for Lp their powers.
 std::string element_text(const Pool& op, const std::string& type) {
   if (op.fn != PoolFn::lp) return "x";
   if (op.p == 1) return "fn::op_abs(x)";
   return op.p == 2 ? "x * x" : power_text("fn::op_abs(x)", type, static_cast<double>(op.p));
 }
 
-/// The result of a window from what was combined.
+/// The text of a window's result from the combined elements.
 std::string result_text(const Pool& op, const std::string& type) {
   if (op.fn == PoolFn::average) return cat("sum / splat<", type, ", W>(", type, "(count))");
   if (op.fn != PoolFn::lp || op.p == 1) return "sum";

@@ -6,16 +6,16 @@
 
 namespace weft {
 
-/// Instructions that become one kernel. The anchor (a dot, convolution, reduction ...) does the main work; elementwise
-/// instructions before it (`prologue`, of the anchor's first operand; of a product of few rows also a norm) and after
-/// it (`epilogue`) ride along. Without an anchor all is `epilogue`: a pointwise loop.
+/// Instructions that become one kernel. The anchor (a dot, convolution, reduction ...) does the main work. Elementwise
+/// instructions before it (`prologue`, of the anchor's first operand; for a GEMV also a norm) and after it (`epilogue`)
+/// are fused. Without an anchor all are `epilogue`: a pointwise loop.
 struct Region {
   Instruction* anchor = nullptr;
-  Instruction* twin = nullptr;  ///< a second dot of the same rows, whose result the epilogue reads too (few_rows.h)
+  Instruction* twin = nullptr;  ///< a second dot of the same rows, whose result the epilogue reads too (gpu/gemv.h)
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< of the results
-  std::vector<Value> outputs = {};  ///< values that others read
+  std::vector<Value> outputs = {};  ///< values that other regions read
 };
 
 /// In the order in which the kernel computes them.
@@ -27,9 +27,9 @@ void for_each_member(const Region& region, const Visit& visit) {
   for (Instruction* i : region.epilogue) visit(*i);
 }
 
-/// Elementwise instructions: each result element needs just the operands' elements at the same place.
+/// Elementwise instructions: a result element needs only the operands' elements at the same place.
 bool is_pointwise(const Instruction& instruction);
-/// Parameters and constants, and operators that only say where elements are: they need no kernel of their own.
+/// Parameters, constants and views, which need no kernel of their own.
 bool is_leaf(const Instruction& instruction);
 
 /// Groups the instructions of a module greedily, in order: an elementwise instruction joins the latest region that

@@ -12,7 +12,7 @@ namespace {
 
 bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
-/// Axes that keep their size read the same place.
+/// Whether the axis is resized; an axis that keeps its size reads the same place.
 bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   if (i.inputs.size() > 1) return true;
@@ -20,7 +20,7 @@ bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   return !same || is_crop(op);
 }
 
-/// Taps that a result coordinate reads at most.
+/// The most taps that a result coordinate reads.
 Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];
@@ -119,8 +119,8 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 
 }  // namespace
 
-/// One loop over the result: tables say what is read along resized axes; lanes run along the last axis, one by one if
-/// it is resized itself.
+/// One loop over the result. Tables give the taps along resized axes; lanes run along the last axis, one by one if it
+/// is resized.
 void lower_resize(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

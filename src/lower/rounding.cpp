@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The greatest number of a constant of f64, as an absolute number; infinity for other values.
+/// The largest absolute number of an f64 constant; infinity for other values.
 double constant_size(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
@@ -23,8 +23,8 @@ double constant_size(Value value) {
   return most;
 }
 
-/// The greatest size of a sum of integers times constants in f64, in which nothing can be infinite or NaN; infinity for
-/// other values.
+/// The largest magnitude of a sum of integers times constants in f64, without infinities or NaN; infinity for other
+/// values.
 double magnitude(Value value, int depth = 8) {
   if (depth == 0 || value.dtype() != DType::f64) return INFINITY;
   if (value.def->is<Convert>()) {
@@ -41,7 +41,7 @@ double magnitude(Value value, int depth = 8) {
   return constant_size(value);
 }
 
-/// A sum whose terms but one (`open`, an integer of many bits times a constant) are bounded.
+/// A sum in which all terms but one are bounded; `open` is an integer of many bits times a constant.
 struct Sum {
   double bounded = 0;
   int open = 0;
@@ -102,8 +102,8 @@ double quick_rounding_error(Value x, Value low, Value high) {
   auto least = splat_of(low), greatest = splat_of(high);
   auto sum = terms_of(x);
   if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
-  // Conversions, products and sums each round parts of at most `size`, where a result within the limits matters; beyond
-  // them it is clamped. That is four times 2^-24 of it, and twice more where the error is taken off and added.
+  // Conversions, products and sums each round parts of at most `size`, if the result lies within the limits; others are
+  // clamped. That is four times 2^-24 of it, and twice more for subtracting and adding the error.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? error : 0;

@@ -5,7 +5,7 @@
 #include "lower/kernel_builder.h"
 #include "ops/reduce.h"
 
-/// What the texts of kernels over rows and columns share (rows.cpp, ordered.cpp).
+/// Texts that kernels over rows and columns share (rows.cpp, ordered.cpp).
 namespace weft {
 
 class Lowering;
@@ -21,12 +21,12 @@ struct KeptRow {
   int held = 0;                        ///< pieces of a row that a thread keeps; 0: none
   const char* fill = "any";            ///< how the last of them is filled
 };
-/// In pieces of `lanes`; nothing is kept on a CPU, of rows of unknown length and of long ones.
+/// In pieces of `lanes`. Nothing is kept on a CPU, nor for rows that are long or of unknown length.
 KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);
-/// The text of the `Team` argument of row kernels and those after it, with the comma before it: on a GPU a wave for
-/// rows that are known to be short, else a block; nothing on a CPU.
+/// The text of the `Team` argument of row kernels and of the arguments after it, with a leading comma: on a GPU a wave
+/// for rows known to be short, else a block; empty on a CPU.
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
-/// How kernels over rows are launched: tasks::row_tasks on a CPU, a team for each row on a GPU.
+/// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, a team for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch = "0", const KeptRow& kept = {});
 /// Lanes of one register of this type on a GPU, as a number.

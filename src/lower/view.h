@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Where a value's elements lie: element (i0, i1, ...) of `dims` is element offset + sum(i * strides) of a buffer.
+/// The place of a value's elements: element (i0, i1, ...) of `dims` is element offset + sum(i * strides) of a buffer.
 /// Reshapes, transposes, broadcasts and slices only change the view.
 struct View {
   int buffer = -1;
@@ -28,9 +28,8 @@ bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 
-/// The distance from each element to the next over axes [begin, end) walked as one; nothing where it is not the same
-/// everywhere. Axes of size 1 have no say: nobody steps along them, so their strides may be anything. 0 where there is
-/// one element.
+/// The distance between neighbouring elements over axes [begin, end) walked as one; nothing if it varies. Axes of size
+/// 1 do not count: nobody steps along them, so their strides are arbitrary. 0 for a single element.
 std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
 /// The same elements with axes in another order: axis i was axis order[i].
@@ -40,7 +39,7 @@ View permuted(const View& view, const std::vector<size_t>& order);
 /// that no strides can express: the value must then be copied.
 std::optional<View> apply_view(const View& view, const Instruction& op);
 
-/// Whether the operator is one that apply_view may express.
+/// Whether apply_view may express the operator.
 bool is_view_op(const Op& op);
 
 /// Merges neighbouring axes wherever every one of `strides` allows it: `dims` and each list shrink together. Axes of

@@ -6,8 +6,8 @@ namespace weft {
 
 class Lowering;
 
-/// Geometry of a convolution or pooling over channels-last tensors: what ConvSizes (kernels/window.h) holds, as sizes.
-/// Spatial lists have one entry for each spatial axis (1 to 3).
+/// Geometry of a convolution or pooling over channels-last tensors: the members of ConvSizes (kernels/window.h) as
+/// symbolic sizes. Spatial lists have one entry for each spatial axis (1 to 3).
 struct Window {
   Dim batch, groups = 1, channels_in, channels_out = 1;  ///< channels of one group
   Dims in, out, kernel, stride, dilation, pad;
@@ -25,14 +25,14 @@ Dim pixel_stride(const View& x);
 
 /// Refuses more than three spatial axes (E402).
 void check_spatial_rank(size_t spatial, std::string_view op);
-/// Text of three run-time sizes, ones in front: `{1, s4, s5}`; `fill` stands in front of pads.
+/// Text of three run-time sizes, padded with ones in front: `{1, s4, s5}`; `fill` pads the pads.
 std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill = "1");
 /// Text of the ConvSizes initialiser: `{.batch = s0, ...}`.
 std::string window_text(KernelBuilder& kernel, const Window& window);
 /// Text of the number of output pixels of all images, and of the taps: products of sizes.
 std::string rows_text(KernelBuilder& kernel, const Window& window);
 std::string taps_text(KernelBuilder& kernel, const Window& window);
-/// How a kernel made of for_pixels (kernels/window.h) is launched.
+/// Sets the launch of a kernel that uses for_pixels (kernels/window.h).
 void set_pixel_grid(const Lowering& lowering, KernelBuilder& kernel, const Window& window, const Dim& channels);
 
 }  // namespace weft

@@ -32,7 +32,7 @@ struct BlockDot {
   bool operator==(const BlockDot&) const = default;
 };
 
-/// Where the operands of a BlockDot stand; 0 where there is none.
+/// The positions of a BlockDot's operands; 0 for a missing one.
 struct BlockDotOperands {
   size_t zero = 0, row_scale = 0, row_sum = 0;
   /// `has_bytes`: the rows are in 8 bits.

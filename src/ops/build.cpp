@@ -27,7 +27,8 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  // Of sizes that must be equal go on with the plainest, so that a clamp such as min(512, seq) does not spread.
+  // Of sizes that must be equal, the simplest is used from here on, so that a clamp such as min(512, seq) does not
+  // spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 
@@ -118,7 +119,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// The contents of a result computed by `op` on known operand contents; nothing where that is not decided.
+/// The contents of a result of `op` on known operand contents; nothing if they are not decided.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -250,7 +251,7 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
 
 namespace {
 
-/// The reader of `value` that gives the same elements as i64, or as a vector.
+/// An instruction that reads `value` and gives its elements as i64, or as a vector.
 template <class T>
 Value reader_of(Value value, const Type& type) {
   for (Instruction* user : value.def->users) {
@@ -260,7 +261,7 @@ Value reader_of(Value value, const Type& type) {
   return {};
 }
 
-/// The value as an i64 vector, the same one each time.
+/// The value as an i64 vector; always the same instruction.
 Value as_vector(Module& module, Value value) {
   Shape shape{DType::i64, value.dims()};
   if (value.dtype() != DType::i64) {
@@ -300,7 +301,7 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
 
 }  // namespace
 
-/// How sizes are computed is looked into so far: a model may have any number of nodes in a row.
+/// Limit on the steps of a size computation that are followed; a model may have any number of nodes in a row.
 constexpr int deepest = 64;
 
 static Dims sizes_in(Module& module, Value value, int64_t least, int depth) {

@@ -20,7 +20,7 @@ Value sizes(Module& module, Dims dims);                    ///< i64[rank], a pla
 
 /// NumPy's broadcasting of several shapes. Sizes that may or may not be equal are required to be (a guard).
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what);
-Value broadcast(Module& module, Value x, const Dims& dims);  ///< x itself when it has these sizes
+Value broadcast(Module& module, Value x, const Dims& dims);  ///< x itself if it has these sizes
 
 /// fn of operands that are broadcast against each other.
 Value apply(Module& module, Fn fn, std::span<const Value> operands);
@@ -30,8 +30,8 @@ inline Value apply(Module& module, Fn fn, std::initializer_list<Value> operands)
 /// fn(x, number): the number takes x's type.
 Value apply(Module& module, Fn fn, Value x, double y);
 
-Value convert(Module& module, Value x, DType to);                            ///< x itself when it has that type
-Value reshape(Module& module, Value x, Dims dims);                           ///< x itself when it has these sizes
+Value convert(Module& module, Value x, DType to);                            ///< x itself if it has that type
+Value reshape(Module& module, Value x, Dims dims);                           ///< x itself if it has these sizes
 Value transpose(Module& module, Value x, std::vector<int64_t> permutation);  ///< x itself for the identity
 Value reduce(Module& module, ReduceFn fn, Value x, std::vector<int64_t> axes, bool keep);
 /// Elements [start, start + size) of one axis.
@@ -43,17 +43,17 @@ Value matmul(Module& module, Value a, Value b);
 /// The elements of an i64 vector of known length as run-time symbols, each at least `least` (and at most `most`, one
 /// for each or none). The same value gives the same symbols again.
 Dims bind_sizes(Module& module, Value vector, int64_t least = 0, Dims most = {});
-/// The elements of a small integer tensor as sizes, whatever it takes: those that are known as they are, the others
-/// bound to run-time symbols. Sums with constants stay sums.
+/// The elements of a small integer tensor as sizes, at any cost: known ones as they are, the others bound to run-time
+/// symbols. Sums with constants stay sums.
 Dims sizes_in(Module& module, Value value, int64_t least = 0);
 
 /// The elements of a small integer tensor (rank 0 or 1) as size expressions, when they are known without running: a
 /// constant, sizes, or a reshape or conversion of those.
 std::optional<Dims> known_contents(Value value);
-/// The same element by element, where a concatenation knows some of its parts: null for those that only the run tells.
+/// The same for each element, if a concatenation knows only some of its parts: null for elements that only a run knows.
 std::vector<std::optional<Dim>> partly_known_contents(Value value);
-/// Tries to compute an integer instruction on known contents: gives the value as `sizes` (or a constant) instead, else
-/// `value` itself. Frontends call it on what they build, so that shape arithmetic stays symbolic.
+/// Computes an integer instruction on known contents: returns the value as `sizes` (or a constant), otherwise `value`
+/// itself. Frontends call it on new instructions, so that shape arithmetic stays symbolic.
 Value fold_sizes(Module& module, Value value);
 
 }  // namespace weft

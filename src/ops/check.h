@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "ir/module.h"
 
-/// What shape rules check with. Errors carry both values; Module::append adds the node.
+/// Checks for shape rules. Errors carry both values; Module::append adds the node.
 namespace weft::shape_rule {
 
 /// Refuses operands with a message of both values.
@@ -23,7 +23,7 @@ inline const Shape& tensor(std::string_view op, Operands in, size_t index) {
   return in[index].shape;
 }
 
-/// A tensor to compute with: strings have no sums, products or order.
+/// A tensor for arithmetic: strings have no sums, products or order.
 inline const Shape& numbers(std::string_view op, Operands in, size_t index) {
   const Shape& x = tensor(op, in, index);
   if (x.dtype == DType::string) refuse("E141", op, " is not defined for ", x);

@@ -72,7 +72,7 @@ bool fits(const Rule& rule, Operands in) {
   return true;
 }
 
-/// The sizes that a rule names, while its inputs are gone through.
+/// Collects the sizes that a rule names, one input after the other.
 class Binding {
  public:
   explicit Binding(const Custom& op) : op_(op) {}
@@ -120,7 +120,7 @@ class Binding {
   std::optional<Dims> any_;
 };
 
-/// The operands that the rule is about.
+/// The operands that the rule describes.
 Operands ruled(const Custom& op, Operands in) { return op.calls_host() ? in.first(in.size() - 1) : in; }
 
 /// Address, user pointer and attributes as a constant that the kernel reads.

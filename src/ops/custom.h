@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/module.h"
 
-/// Operators that the embedding program brings along.
+/// Custom operators of the embedding program.
 namespace weft {
 
 /// What the embedder says about an operator. Its shapes are a rule over named sizes,
@@ -17,7 +17,7 @@ struct CustomOperator {
   std::string source;  ///< defines `function`; attributes are constants of their names; empty: `call`
   std::string
       function;  ///< pointwise: V f(V x, V y); else void f(const L& launch, const f32* x, ..., f32* y, i64 n, ...)
-  std::string tasks = "1";  ///< how many pieces of work a call shares out: an expression over the rule's sizes
+  std::string tasks = "1";  ///< how many tasks a call has: an expression over the rule's sizes
   bool is_pointwise = false;
   /// Returns 0, or a number that ends the run with E302. `buffers` are the inputs, then the outputs; `sizes` those of
   /// the rule in order of appearance; `attributes` is "alpha=0.5\nmode=\"x\"".
@@ -50,11 +50,11 @@ struct BoundRule {
   Types results;
   std::vector<std::pair<std::string, Dim>> sizes;  ///< in order of appearance; of "...": "count", the elements
 };
-/// Finds the first rule that fits the operands' types and ranks and binds its sizes. Throws E141 when none fits, E151
-/// for sizes that contradict each other (a guard where that cannot be proved), E191 for a rule that does not parse.
+/// Finds the first rule that fits the operands' types and ranks, and binds its sizes. Throws E141 if none fits, E151
+/// for contradictory sizes (a guard if that cannot be proved), E191 for a rule that does not parse.
 BoundRule bind_rule(const Custom& op, Operands in);
 
-/// Appends a call; gives all results. Throws E217 for an operator that lacks a function.
+/// Appends a call; returns all results. Throws E217 for an operator without a function.
 std::vector<Value> append_custom(Module& module, const CustomOperator& op, std::vector<std::string> attributes,
                                  std::vector<Value> inputs);
 

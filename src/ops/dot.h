@@ -15,9 +15,9 @@ struct Dot {
   bool operator==(const Dot&) const = default;
 };
 
-/// Products with a matrix for each batch that data chooses, as of experts: a[batch, m, k] * b[which[batch]] -> [batch,
-/// m, n]; b[groups, k, n], which i64[batch]. Where which is negative the result's elements are not defined (0 on ref),
-/// and must not be read.
+/// Products in which data choose the matrix of each batch, as for experts: a[batch, m, k] * b[which[batch]] -> [batch,
+/// m, n]; b[groups, k, n], which i64[batch]. For a negative `which` the result's elements are undefined (0 on ref) and
+/// must not be read.
 struct GroupedDot {
   static constexpr std::string_view name = "grouped_dot";
   DType type = DType::f32;

@@ -76,7 +76,7 @@ Types Bitcast::infer(Operands in) const {
   return {Shape{to, x.dims}};
 }
 
-// The meaning of every line of elementwise.def, made into loops over the reference's numbers.
+// Loops over the reference's numbers, made from the meaning of every line of elementwise.def.
 namespace reference {
 namespace {
 
@@ -104,8 +104,8 @@ int64_t stored(Wrapping<S> value) {
 inline double narrowed(DType, double value) { return value; }
 inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 
-/// Calls `f` with the operands of element i: x, y and z are the first, second and last ones that there are; only of
-/// three operands the first is a condition.
+/// Calls `f` with the operands of element i. x, y and z are the first, second and last operand, as far as they exist;
+/// of three operands the first is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3)
@@ -135,7 +135,7 @@ Wide over(const Call& c, F f) {
     if (c.in[arity - 1].dtype == DType::u64) return over_elements<arity, Wrapping<uint64_t>>(c, f);
     return over_elements<arity, Wrapping<int64_t>>(c, f);
   }
-  __builtin_unreachable();  // the shape rule let no integers through
+  __builtin_unreachable();  // the shape rule refused integers
 }
 
 Wide evaluate(Fn fn, const Call& c) {

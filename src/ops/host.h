@@ -28,19 +28,19 @@ bool takes_texts(const Op& op);
 /// True when the value is a tensor of texts.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }
 
-// Short ways to write them; what is known while compiling is answered without an instruction.
+// Functions that append these instructions; if the answer is known while compiling, they append none.
 
 using Values = std::vector<Value>;
 Values host_all(Module& module, HostOp op, Values inputs);
 inline Value host(Module& module, HostOp op, Values inputs) {
   return host_all(module, std::move(op), std::move(inputs))[0];
 }
-/// A sequence or optional of these values; `type` says which.
+/// A sequence or optional of these values, as `type` says.
 Value collect(Module& module, const Type& type, Values items);
-/// The values in a container that is put together in the same module; nothing for others.
+/// The values in a container that was built in the same module; nothing for others.
 std::optional<Values> known_items(Value container);
-/// Item number `index` (i64[], from the end if negative). Sizes that its container does not tell are bound. Throws E134
-/// when not even the rank is known.
+/// Item number `index` (i64[], from the end if negative). Sizes that its container does not state are bound. Throws
+/// E134 if not even the rank is known.
 Value item_of(Module& module, Value container, Value index);
 Value item_of(Module& module, Value container, int64_t index);
 Value length_of(Module& module, Value container);  ///< i64[]

@@ -46,7 +46,7 @@ Types Gather::infer(Operands in) const {
 
 namespace {
 
-/// Positions lie inside x along every axis but the one that the indices are for.
+/// Checks that positions lie inside x along every axis except the one that the indices address.
 void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -136,7 +136,7 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Where element i of a tensor like `indices` lies in x when its place along `axis` is replaced by its index.
+/// The place in x of each element of a tensor like `indices`, if its place along `axis` is replaced by its index.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

@@ -88,9 +88,9 @@ std::span<const std::string_view> names(ResizeCoordinates);
 enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 std::span<const std::string_view> names(ResizeNearest);
 
-/// ONNX Resize over all axes: result sizes `dims`; scales[a] is the factor used for coordinates, 0 where it is
-/// dims[a] / size. roi (start then end of each axis) is for tf_crop_and_resize only. Where only a run tells these, a
-/// second operand f64[3, rank] takes their place: the scales, starts and ends of all axes.
+/// ONNX Resize over all axes: result sizes `dims`; scales[a] is the factor for coordinates, 0 if it is dims[a] / size.
+/// roi (start then end of each axis) is for tf_crop_and_resize only. If only a run knows these, a second operand f64[3,
+/// rank] replaces them: the scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
   Dims dims = {};

@@ -57,7 +57,7 @@ Types Dequantize::infer(Operands in) const {
 
 namespace {
 
-/// Which scale element i of x has.
+/// The index of the scale for element i of x.
 class ScaleIndex {
  public:
   ScaleIndex(const Wide& x, const Wide& scale, int64_t axis, int64_t block)
@@ -86,8 +86,8 @@ double number(const Wide& x, size_t i) {
   return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
 }
 
-/// x / scale in the precision that the model computes in: f32 unless an operand is f64. A sum that f32 does not have,
-/// since the reference rounds nothing between operators, is not rounded here either: next to a half step that would
+/// x / scale in the precision of the model: f32 unless an operand is f64. The reference does not round between
+/// operators. So if x is a sum that f32 cannot hold, it is not rounded here either; next to a half step that would
 /// decide for the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;

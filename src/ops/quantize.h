@@ -37,8 +37,8 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
-/// Dequantised weights and biases (i32), which are never computed while compiling: integer products take them as they
-/// are.
+/// Dequantised weights and biases (i32). They are never folded, because integer products use them
+/// directly.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

@@ -104,12 +104,12 @@ void identity(Combine how, DType type, int64_t& out) {
 
 double mean(DType, double sum, int64_t count) { return sum / static_cast<double>(count); }
 int64_t mean(DType type, int64_t sum, int64_t count) {
-  if (count == 0) return 0;  // as integers divide by zero (reference::divide)
+  if (count == 0) return 0;  // like division of integers by zero (reference::divide)
   if (type == DType::u64) return static_cast<int64_t>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(count));
   return sum / count;
 }
 
-/// The sizes and steps of the axes that a reduction keeps and of those that it takes.
+/// The sizes and steps of the kept axes and of the reduced axes.
 struct Split {
   std::vector<int64_t> kept, kept_steps, taken, taken_steps, result;
 
@@ -218,7 +218,7 @@ std::vector<Wide> Softmax::evaluate(std::span<const Wide> in) const {
 }
 
 std::vector<Wide> Normalize::evaluate(std::span<const Wide> in) const {
-  // The axes from `axis` on as one.
+  // The axes from `axis` on, as one axis.
   std::vector<int64_t> dims(in[0].dims.begin(), in[0].dims.begin() + axis);
   dims.push_back(product_of(std::span(in[0].dims).subspan(static_cast<size_t>(axis))));
   Wide flat = with_dims(in[0], dims);

@@ -6,8 +6,8 @@
 
 #include "ops/wide.h"
 
-/// The functions that the meanings in elementwise.def name, for the scalars of the reference: double, and `Wrapping`
-/// integers of 64 bits whose results are then wrapped to the operator's type.
+/// The functions in the meanings of elementwise.def, for the scalars of the reference: double, and `Wrapping` integers
+/// of 64 bits whose results are then wrapped to the operator's type.
 namespace weft::reference {
 
 /// An integer whose arithmetic wraps. S is int64_t, or uint64_t where the sign bit is a value bit (u64).

@@ -42,7 +42,7 @@ struct Tap {
   double weight;
 };
 
-/// What every result coordinate of one axis reads.
+/// The taps of every result coordinate along one axis.
 struct AxisTaps {
   std::vector<std::vector<Tap>> taps;
   std::vector<bool> outside;  // beyond the operand (tf_crop_and_resize): the extrapolation value
@@ -98,7 +98,7 @@ struct Axis {
   }
 
   std::vector<Tap> taps(double x) const {
-    x = std::isnan(x) ? 0 : std::clamp(x, -0x1p40, 0x1p40);  // wherever beyond the edges: their elements
+    x = std::isnan(x) ? 0 : std::clamp(x, -0x1p40, 0x1p40);  // all coordinates beyond the edges read the edge
     if (resize.mode == ResizeMode::nearest) return {{std::clamp<int64_t>(nearest(x), 0, in - 1), 1.0}};
     double narrow = resize.antialias ? std::min(scale, 1.0) : 1;  // shrinking with antialias widens the kernel
     double reach = (resize.mode == ResizeMode::linear ? 1 : 2) / narrow, sum = 0;
@@ -152,7 +152,7 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
 std::vector<Wide> Resize::evaluate(std::span<const Wide> in) const {
   Wide x = in[0];
   bool integers = !x.is_real();
-  // Rounding happens once, after the last axis.
+  // Rounded once, after the last axis.
   if (integers && mode != ResizeMode::nearest) {
     std::vector<double> reals;
     for (int64_t v : x.as<int64_t>()) reals.push_back(to_real(x.dtype, v));

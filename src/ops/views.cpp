@@ -146,7 +146,7 @@ std::vector<Wide> Pad::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   std::vector<int64_t> from = row_major_steps(x.dims), sizes;
   for (size_t a = 0; a < x.dims.size(); ++a) sizes.push_back(before[a].value() + x.dims[a] + after[a].value());
-  // One axis after another: outside[a] stays -1 for the fill, whatever the other axes say.
+  // Axis by axis: an element that is -1, for the fill, along any axis stays -1.
   std::vector<int64_t> source(static_cast<size_t>(product_of(sizes)), 0);
   for (size_t a = 0; a < sizes.size(); ++a) {
     Rows rows(sizes, static_cast<int64_t>(a));

@@ -2,8 +2,8 @@
 #pragma once
 #include "ir/op.h"
 
-/// Operators that only say where elements are. Lowering turns them into index expressions; a copy is made only where it
-/// is cheaper.
+/// Operators that only move elements. Lowering turns them into index expressions; a copy is made only if it is
+/// cheaper.
 namespace weft {
 
 /// The same elements in row-major order under other sizes.

@@ -8,7 +8,7 @@
 #include "base/watch.h"
 #include "base/wide.h"
 
-/// What the meanings of operators are written with; see base/wide.h.
+/// Functions for the meanings of operators; see base/wide.h.
 namespace weft {
 
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double> values) {
@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// The pool that texts have their numbers of on this thread, while it lives; inside another one that is used instead.
+/// Sets the pool of this thread's strings while it lives; inside another scope, that scope's pool is used.
 class TextScope {
  public:
   TextScope();
@@ -52,7 +52,7 @@ int64_t highest_integer(DType type);
 int64_t to_integer(DType type, double value);
 double to_real(DType type, int64_t value);  ///< u64 by its bits
 
-/// Sizes that are numbers by now.
+/// Sizes that must all be numbers by now.
 std::vector<int64_t> fixed(const Dims& dims);
 /// Row-major steps in elements.
 std::vector<int64_t> row_major_steps(std::span<const int64_t> dims);

@@ -2,7 +2,7 @@
 #pragma once
 #include "ops/dot.h"
 
-/// What convolution and pooling share: windows that move over the spatial axes.
+/// Shared by convolution and pooling: windows that move over the spatial axes.
 namespace weft::window {
 
 /// The index of spatial axis i in a tensor, and of its channel axis.
@@ -19,8 +19,8 @@ void check_output(std::string_view op, size_t axis, const Dim& size);
 Wide channels_first(const Wide& x, Layout layout);
 Wide from_channels_first(const Wide& x, Layout layout);
 
-/// Where the windows of the fixed sizes read: entry [tap][position] is the flat spatial offset, -1 in the padding and
-/// -2 beyond it (behind the last window of a pool that rounds up).
+/// The places that the windows read: entry [tap][position] is the flat spatial offset, -1 in the padding and -2 beyond
+/// it (after the last window of a pool that rounds up).
 struct Taps {
   std::vector<int64_t> in, out, kernel, strides, dilations, pads_begin, pads_end;
 

@@ -10,14 +10,14 @@ namespace weft {
 /// Known numbers that depend on the index of one axis at most: scales, biases, zero points.
 struct AxisNumbers {
   std::vector<double> values = {0};
-  int64_t axis = -1;  ///< of the value that they belong to; -1: one number for all elements
+  int64_t axis = -1;  ///< axis of the value; -1: one number for all elements
 
   double at(int64_t index) const { return values[axis < 0 ? 0 : static_cast<size_t>(index)]; }
   bool operator==(const AxisNumbers&) const = default;
 };
 
-/// The numbers behind constants, dequantised ones, products and views of them, all in f64; nothing for values that are
-/// not known or vary along two axes.
+/// The numbers of a value made of constants, dequantised constants, their products and views, in f64. Nothing for
+/// values that are not known or vary along two axes.
 std::optional<AxisNumbers> numbers_of(Value value);
 
 /// f(a, b) for each index; nothing when they vary along different axes.

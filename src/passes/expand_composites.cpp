@@ -31,7 +31,7 @@ Value below(Module& module, const Dims& dims, const Dim& offset) {
   return apply(module, Fn::less_equal, {column, last});
 }
 
-/// Which of `keys` keys stand in ranges[batch, rows, 2]: bool[batch, 1, rows, keys].
+/// Whether each of `keys` keys lies in ranges[batch, rows, 2]: bool[batch, 1, rows, keys].
 Value inside(Module& module, Value ranges, const Dim& keys) {
   Value key = module.append(Iota{.dims = {1, 1, 1, keys}, .axis = 3}, {});
   auto bound = [&](int64_t which) {
@@ -42,7 +42,7 @@ Value inside(Module& module, Value ranges, const Dim& keys) {
   return apply(module, Fn::logical_and, {behind, before});
 }
 
-/// s[batch, heads, rows, columns] with one column more, which holds x[heads].
+/// s[batch, heads, rows, columns] with one more column, which holds x[heads].
 Value with_column(Module& module, Value s, Value x) {
   Dims column = s.dims();
   column[3] = 1;
@@ -95,7 +95,7 @@ static Value expanded_product(Module& module, const Instruction& i) {
   return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
 }
 
-/// Rows in 8 bits, spelt out over [.., blocks, block].
+/// Rows in 8 bits, written as elementwise operators over [.., blocks, block].
 static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
   int64_t block = i.as<QuantizeRows>()->block;
   Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
@@ -115,7 +115,7 @@ static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) 
   return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
 }
 
-/// The product of the rows themselves.
+/// The product with the rows as floats.
 static Value product_of_floats(Module& module, const Instruction& i) {
   std::vector<Value> in{i.inputs[0].def->inputs[0], i.inputs[1], i.inputs[2]};
   if (BlockDotOperands at(i.inputs.size(), true); at.zero) in.push_back(i.inputs[at.zero]);
@@ -123,7 +123,7 @@ static Value product_of_floats(Module& module, const Instruction& i) {
   return convert(module, module.append(BlockDot{.block = op.block, .type = in[0].dtype()}, in), op.type);
 }
 
-/// What `expand_block_dots` makes of a product; nothing if it stays.
+/// The replacement of a product in `expand_block_dots`; nothing if it stays.
 static std::optional<Value> plain_product(Module& module, const Instruction& i, bool takes_bytes) {
   if (!i.inputs[1].def->is<Constant>()) return expanded_product(module, i);
   if (takes_bytes || i.inputs[0].dtype() != DType::i8) return std::nullopt;

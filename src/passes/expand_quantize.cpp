@@ -42,8 +42,8 @@ double limit(DType type, bool low) {
 
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
-/// x - zero of a quantised x, in 16 bits: what products, poolings and sums of quantised values read. Where it can be
-/// had from the rounded number itself, x is stored only if something else reads it.
+/// x - zero of a quantised x, in 16 bits. Products, poolings and sums of quantised values read it. If it follows from
+/// the rounded number itself, x is stored only if something else reads it.
 struct Steps {
   Value steps;
   double zero;
@@ -86,7 +86,8 @@ class Expansion {
     return behind ? module_.append(i.op, {behind}) : Value{};
   }
 
-  /// The greatest integer is the greatest step. Where products read the integers, bytes are pooled.
+  /// Pools the steps (x - zero), since the greatest integer is the greatest step. If products read the integers, bytes
+  /// are pooled.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
@@ -94,7 +95,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// Products of bytes need x itself; then all read that.
+  /// Whether a product of bytes reads x itself; then all readers use x.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }
@@ -118,7 +119,7 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// What is quantised, without a relu where no step is below 0 anyway.
+  /// The value to quantise. A relu is dropped if no step is below 0 anyway.
   static Value quantised_value(const Instruction& i, const Quantize& op) {
     auto scale = splat_number(i.inputs[1]), zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : 0.0;
     const Instruction* clipped = as_fn(i.inputs[0], Fn::relu);

@@ -15,15 +15,15 @@ namespace weft {
 ///     %2 = constant {value=f32[]{6}}
 bool fold_constants(Module& module);
 
-/// While it lives, all folding on this thread spends of one allowance: that of a program, which passes fold again and
-/// again. Without one each call has its own.
+/// While it lives, all folding on this thread shares one budget, that of a program which passes fold repeatedly.
+/// Without one, each call has a budget of its own.
 class FoldingScope {
  public:
   explicit FoldingScope(const Program& program);
   ~FoldingScope();
   FoldingScope(const FoldingScope&) = delete;
 
-  int64_t bytes, work;  ///< left: what constants may grow by, elements that may be read, multiplied or made
+  int64_t bytes, work;  ///< what is left: growth of constants in bytes; elements to read, multiply or write
 
  private:
   FoldingScope* outer_;

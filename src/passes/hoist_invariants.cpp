@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<Value>;
 
-/// Indices, texts and functions of the embedder's may end a run with an error.
+/// Indices, strings and functions of the embedder may end a run with an error.
 bool may_fail(const Instruction& i) {
   return i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() || i.is<ScatterNd>() ||
          i.is<GroupedDot>() || i.is<Custom>() || i.is<HostOp>();
@@ -42,7 +42,7 @@ bool has_guards(const Module& body) {
   return std::ranges::any_of(body.program().guards(), [&](const Guard& g) { return g.module == &body; });
 }
 
-/// One loop of `outer`, and what of its body could stand before it.
+/// A loop of `outer`, and the part of its body that could stand before it.
 class LoopHoist {
  public:
   LoopHoist(Module& outer, Instruction& loop)
@@ -109,7 +109,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// Computes something of values from outside that would cost more to compute again than to read.
+  /// Whether recomputing its result, which depends on outer values only, costs more than reading it.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -138,7 +138,7 @@ class LoopHoist {
     body_.remove_dead();
   }
 
-  /// is_needed_: before the loop. stays_, of what moves: its result is read in the body still.
+  /// Fills is_needed_ (by the code before the loop) and stays_ (a moved instruction whose result the body still reads).
   void mark_backwards(const std::vector<Instruction*>& order) {
     for (const Result& result : body_.results()) stays_[result.value.def->id] = true;
     for (auto at = order.rbegin(); at != order.rend(); ++at) {
@@ -166,7 +166,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// What parameter `number` of the body is before the loop, with those that were added.
+  /// The value before the loop of parameter `number` of the body, new parameters included.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];

@@ -5,11 +5,11 @@
 
 #include "ir/module.h"
 
-/// Masks and positions are computed in models from counters (0, 1, 2 ...) and sizes. Here such integer arithmetic is
-/// seen through: an element's value as a linear function of its own index.
+/// Models compute masks and positions from counters (0, 1, 2 ...) and sizes. This analysis gives an element of such
+/// integer arithmetic as a linear function of its own index.
 namespace weft {
 
-/// value[index] = offset + sum(slopes[a] * index[a]). Nothing is said of tensors without elements. Bool is 0 and 1.
+/// value[index] = offset + sum(slopes[a] * index[a]). Says nothing of tensors without elements. Bool is 0 and 1.
 struct IndexForm {
   Dim offset = 0;
   std::vector<int64_t> slopes = {};
@@ -17,10 +17,10 @@ struct IndexForm {
   bool is_constant() const;  ///< the same number everywhere
 };
 
-/// The form of an integer or bool value, when it has one that can be found.
+/// The form of an integer or bool value, if one is found.
 std::optional<IndexForm> index_form(Value value);
 
-/// The offset when the bool value is (last index <= index before it + offset), whatever the other indices.
+/// The offset if the bool value is (last index <= second last index + offset), for all other indices.
 std::optional<Dim> lower_triangle(Value value);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ namespace weft {
 ///     %2 = exp %0
 bool inline_control(Module& module);
 
-/// Writes out long loops with a fixed number of trips too, for targets that run no loops.
+/// Writes out long loops with a fixed number of trips too, for targets without loops.
 bool write_out_loops(Module& module);
 
 }  // namespace weft

@@ -23,7 +23,7 @@ struct Steps {
   int64_t axis = -1;
 };
 
-/// The same of a view of it, where the scales keep an axis of their own.
+/// The same for a view of it, if the scales keep an axis of their own.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (s.axis >= 0) {
     if (view.is<Broadcast>()) s.axis += view.types[0].shape.rank() - view.inputs[0].rank();
@@ -68,7 +68,7 @@ Value without_zero(Module& module, const Steps& s) {
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
-/// The least and greatest of x - zero: of the elements where they are known, else of the type.
+/// The least and greatest value of x - zero: of its elements if they are known, otherwise of its type.
 struct Range {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }
@@ -96,7 +96,7 @@ Range range_of(const Steps& s) {
   return {x.low - zero.high, x.high - zero.low};
 }
 
-/// Weights in 8 bits where they fit, which halves what a kernel reads.
+/// x - zero in 8 bits if it fits, which halves the bytes that a kernel reads.
 Value as_weight(Module& module, const Steps& s) {
   if (s.x.dtype() == DType::i8 && !has_zero_point(s)) return s.x;
   Range range = range_of(s);
@@ -123,7 +123,7 @@ Value scaled(Module& module, Value product, Value scale) {
 
 using Factors = IntegerFactors;
 
-/// x as bytes of `type`, and what its zero point is then. From u8 to i8 everything moves by -128, back by 128.
+/// x as bytes of `type`, with its new zero point. From u8 to i8 both are shifted by -128, back by 128.
 Steps as_bytes(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
@@ -134,7 +134,7 @@ Steps as_bytes(Module& module, Steps s, DType type) {
   return {moved(s.x), s.scale, zero ? constant(module, type, *zero + by) : moved(s.zero)};
 }
 
-/// zero * (the sums of the weights), which have the sizes `dims`; null where that is nothing.
+/// zero * (sums of the weights), with the sizes `dims`; null if the zero point is 0.
 Value zero_share(Module& module, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
   if (splat_number(x.zero) == 0.0) return {};
   Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
@@ -148,7 +148,7 @@ Value without(Module& module, Value product, Value share) {
 
 DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
 
-/// The integer product of a and b, in bytes where that is asked for and possible.
+/// The integer product of a and b, in bytes if that is requested and possible.
 Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors factors) {
   Value weight = as_weight(module, b);
   if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
@@ -157,7 +157,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
-  Value share = zero_share(module, x, weight, {rank - 2}, dims);  // before the product, whose kernel takes it off
+  Value share = zero_share(module, x, weight, {rank - 2}, dims);  // before the product, whose kernel subtracts it
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
 
@@ -182,8 +182,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// The few channels of a picture and of its weights become a multiple of what a kernel multiplies at once, so that it
-/// reads them in place. The weights say how many they are: those of the picture may have a name.
+/// Pads the few channels of a picture and of its weights to a multiple of the kernel's unit, so that it reads them in
+/// place. The weights tell the number of channels; the picture's may be a symbol.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -194,7 +194,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// Bytes by bytes; what stands outside the images is the zero point of x, whose share is taken off.
+/// A convolution of bytes. The padding is the zero point of x, whose share is subtracted.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -234,7 +234,7 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
 }
 
-/// What was converted to i32 from at most 16 bits (u16 apart), seen through views.
+/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views.
 std::optional<Value> before_widening(Module& module, Value value) {
   Instruction& i = *value.def;
   if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
@@ -246,7 +246,7 @@ std::optional<Value> before_widening(Module& module, Value value) {
   return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
 }
 
-/// Products of widened integers multiply them as they were; sums are of i32 as before.
+/// Products of widened integers multiply the narrow ones; sums stay i32.
 std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* dot = i.as<Dot>();
   const auto* convolution = i.as<Convolution>();
@@ -264,7 +264,7 @@ struct Bytes {
   Value x, zero;
 };
 
-/// A zero point as it was before it was widened and spread: a byte of this type, or known.
+/// A zero point before it was widened and broadcast: a byte of this type, or a known number.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
@@ -273,7 +273,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// A known value whose elements lie within 256 of each other, as i8.
+/// A known value whose elements lie within 256 of each other, as i8 with an offset.
 std::optional<Bytes> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   Range range = range_of(value);
@@ -284,7 +284,7 @@ std::optional<Bytes> moved_constant(Module& module, Value value) {
   return Bytes{x, constant(module, DType::i32, by)};
 }
 
-/// An integer value as bytes and what was taken off them, seen through views where that is one number.
+/// An integer value as bytes and the zero point that was subtracted, seen through views if that is one number.
 std::optional<Bytes> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return Bytes{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
@@ -312,7 +312,7 @@ Bytes as_signed(Module& module, const Bytes& b) {
 
 bool is_zero(Value value) { return !value || splat_number(value) == 0.0; }
 
-/// True when the zero point is the same for all of the axis that lies `from_end` before the last.
+/// True if the zero point is the same along the axis `from_end` before the last.
 bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end ||
          known_equal(zero.dims()[static_cast<size_t>(zero.rank() - 1 - from_end)], 1);
@@ -329,7 +329,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
   Bytes a = as_signed(module, *given_a), b = as_signed(module, *given_b);
   int64_t rank = a.x.rank();
-  Value share_a, share_b;  // before the product, whose kernel takes them off
+  Value share_a, share_b;  // before the product, whose kernel subtracts them
   if (!is_zero(b.zero)) {
     Value wide = convert(module, a.x, DType::i32);
     if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});
@@ -341,7 +341,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// The same where weights have no zero point.
+/// The same for convolutions whose weights have no zero point.
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   bool fits = op && op->type == DType::i32 && i.inputs.size() == 2 && op->layout == Layout::channels_first;
@@ -360,7 +360,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
 // --- pools
 // ----------------------------------------------------------------------------------------------------------
 
-/// The greatest of several values is the greatest integer too: scales are positive.
+/// Pools the integers: the greatest value is the greatest integer, because scales are positive.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
@@ -389,7 +389,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// What was quantised to u8 and is read as the numbers that it stands for, in i8.
+/// Values quantised to u8 that are read as x - zero, in i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
@@ -459,7 +459,7 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   return a;
 }
 
-/// `value` as such a sum, when it is nothing else.
+/// `value` as such a sum; nothing if it is anything else.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
   if (auto known = numbers_of(value)) return Sum{.offset = *known};
@@ -507,7 +507,7 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
   if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
-  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // a zero point has its shape
+  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // has the scale's shape
   return module.append(*op, inputs);
 }
 

@@ -23,9 +23,9 @@ enum class IntegerFactors : uint8_t {
 /// -> bytes, where the weights fit i8: x keeps its zero point, which also pads; its share is taken off each result:
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 ///
-/// mixed_bytes pads the few channels of a picture to a group of four; tile_bytes leaves them, as whole patches are
-/// copied. signed_bytes moves what was quantised to u8 by -128; products of integers without a zero point become
-/// products of bytes too:
+/// mixed_bytes pads the few channels of a picture to a group of four; tile_bytes leaves them, because im2col copies
+/// whole windows. signed_bytes shifts values that were quantised to u8 by -128. Products of integers without a zero
+/// point become products of bytes too:
 ///
 ///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
 /// ->

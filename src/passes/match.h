@@ -6,19 +6,19 @@
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Small questions that passes ask about values, and the loop that most of them are.
+/// Small questions that passes ask about values, and the loop that most passes consist of.
 namespace weft {
 
-/// What an instruction's result can be replaced by, or nothing. New instructions stand before it.
+/// The replacement of an instruction's result, or nothing. New instructions stand before it.
 using Rewrite = std::optional<Value> (*)(Module&, Instruction&);
-/// Tries the rewrites in order on every instruction that is read; the first that finds something is taken.
+/// Tries the rewrites in order on every instruction that is read; the first that returns a value is applied.
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
 /// The number when every element of `value` is one known number (seen through views).
 std::optional<double> splat_number(Value value);
 /// The operand before any broadcasts.
 Value without_broadcast(Value value);
-/// The value that was converted to one of a type that holds all its values, or `value` itself.
+/// The value before a conversion to a type that holds all its values; otherwise `value` itself.
 Value before_widening(Value value);
 /// The instruction when `value` is fn of something, else null.
 Instruction* as_fn(Value value, Fn fn);

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Equal instructions have equal keys; what has the same key is compared.
+/// Equal instructions have equal keys. Instructions with the same key are compared.
 std::string key_of(const Instruction& i) {
   std::string key = cat(i.op.name());
   for (const Value& input : i.inputs) key += cat(" ", input.def->id, ".", input.index);
@@ -21,7 +21,7 @@ std::string key_of(const Instruction& i) {
   return key;
 }
 
-/// What the keys of many different instructions cannot tell apart: fields, or the whole of a constant.
+/// The part of an instruction that short keys leave out: fields, or the whole of a constant.
 std::string full_key_of(const Instruction& i) {
   const auto* c = i.as<Constant>();
   return cat(key_of(i), " ", c ? to_string(hash128(c->tensor.data)) : to_string(i.op));
@@ -38,8 +38,8 @@ Instruction* equal_in(const std::vector<Instruction*>& candidates, const Instruc
   return same == candidates.end() ? nullptr : *same;
 }
 
-/// One that was seen before, or null, and then `i` is seen. The same operand sliced in 10,000 ways must not be 10,000
-/// times 10,000 comparisons, so a crowded entry is divided.
+/// An equal instruction that came before; or null, and `i` is remembered. One operand may be sliced in 10,000 ways, so
+/// a crowded entry is split to avoid 10,000 times 10,000 comparisons.
 Instruction* find_same(Seen& seen, Instruction& i) {
   constexpr size_t crowded = 16;
   auto* alike = &seen[key_of(i)];

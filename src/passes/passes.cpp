@@ -36,10 +36,10 @@ constexpr Part parts[] = {
     {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
     {"hoist_invariants", hoist_invariants},     {"raise_composites", raise_composites},
 };
-/// Those of "normalise": each may open the way for another.
+/// The parts of "normalise"; each may open the way for another.
 constexpr std::span<const Part> rewrites = std::span(parts).first<7>();
 
-/// All rewrites until none finds anything.
+/// Repeats all rewrites until none applies.
 bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
@@ -54,7 +54,7 @@ bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   })(module);
 }
 
-/// What was raised may stand on views that then merge, and open the way for more.
+/// A raised operator may stand on views that can now merge, so all is normalised again.
 bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool changed = raise_composites(m);
@@ -86,7 +86,7 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// The kernels of GPUs keep a head in registers.
+/// GPU kernels keep a head in registers, which limits its size.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   constexpr int64_t widest_gpu_head = 256;
   return expand_attention(module, is_cpu(context.chip.kind) ? INT64_MAX : widest_gpu_head);

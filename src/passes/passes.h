@@ -8,8 +8,8 @@
 namespace weft {
 
 enum class PassGroup : uint8_t {
-  shared,    ///< makes the program that all chips start from, which saved programs keep
-  for_chip,  ///< prepares it for the chip of the PassContext
+  shared,    ///< makes the program that all chips start from; saved programs keep it
+  for_chip,  ///< prepares the program for the chip of the PassContext
 };
 
 /// A pass of the pipeline.
@@ -17,7 +17,7 @@ struct PassInfo {
   std::string_view name;
   PassGroup group;
   bool (*run)(Module&, const PassContext&, PassCounts&);
-  bool (*applies)(const PassContext&);  ///< false: the chip or precision does not need it
+  bool (*applies)(const PassContext&);  ///< false: not needed for this chip or precision
 };
 
 /// All passes in the order in which they run.

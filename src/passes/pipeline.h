@@ -18,7 +18,7 @@ using Pass = std::function<bool(Module&)>;
 /// How often each pass changed something.
 using PassCounts = std::map<std::string_view, int64_t>;
 
-/// What passes for one chip may ask besides the module.
+/// What a pass for one chip may ask about besides the module.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
@@ -49,7 +49,7 @@ class Pipeline {
   /// The pass named by stop_after has run; later ones are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// For passes that run others inside to add to.
+  /// The counts to which passes that run others inside add.
   PassCounts& changes() { return changes_; }
 
  private:
@@ -64,7 +64,7 @@ class Pipeline {
   PassCounts changes_;
 };
 
-/// `pass` again until it changes nothing, at most `limit` times.
+/// Repeats `pass` until it changes nothing, at most `limit` times.
 Pass until_settled(Pass pass, int limit = 16);
 
 }  // namespace weft

@@ -39,7 +39,7 @@ Tensor read_blob(const std::filesystem::path& path) {
                  .code = "E191",
                  .what = cat(path.string(), " holds ", text.size() - end - 1, " bytes for ", type)});
   }
-  // The line before them leaves the elements unaligned.
+  // The header line before them leaves the elements unaligned.
   tensor.data = Bytes::copy(std::span<const std::byte>(file).subspan(end + 1));
   return tensor;
 }

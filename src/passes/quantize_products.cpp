@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// An operand of a product: with the axis of its channels when it is made of constants only, else -1.
+/// An operand of a product. Operands made of constants only have the axis of their channels, others -1.
 struct Factor {
   Instruction* product;
   size_t operand;
@@ -22,7 +22,7 @@ struct Factor {
   Value value() const { return product->inputs[operand]; }
 };
 
-/// For each instruction by id: whether anything that a caller gives has a part in it.
+/// For each instruction by id: whether it depends on a value that the caller gives.
 std::vector<bool> find_variables(const Module& module) {
   std::vector<bool> varies(module.id_limit());
   for (Instruction& i : module) {
@@ -32,7 +32,7 @@ std::vector<bool> find_variables(const Module& module) {
   return varies;
 }
 
-/// The weights' axis that becomes an axis of the result.
+/// The axis of the weights that becomes an axis of the result.
 int64_t channel_axis(const Instruction& product, size_t operand) {
   const auto* convolution = product.as<Convolution>();
   if (convolution) return operand == 1 && !convolution->transposed ? 0 : -1;
@@ -45,7 +45,7 @@ bool is_wanted(const Instruction& i, ProductKinds kinds) {
   return is_kind && i.types[0].shape.dtype == DType::f32 && std::ranges::all_of(i.inputs, is_float);
 }
 
-/// Products by weights; those of two computed values (attention) stay as they are.
+/// Finds products by weights. Products of two computed values (attention) stay as they are.
 std::vector<Factor> find_factors(const Module& module, ProductKinds kinds) {
   std::vector<bool> varies = find_variables(module);
   std::vector<Factor> factors;
@@ -64,7 +64,7 @@ Value magnitude(Module& module, const Factor& factor) {
   return reduce(module, ReduceFn::max, x, axes, false);
 }
 
-/// What one step stands for; a value that is always 0 has steps of 1.
+/// The value of one quantisation step. A value that is always 0 has steps of 1.
 Tensor step_of(const Tensor& magnitudes, DType to) {
   double greatest = to == DType::i8 ? 127 : 448;
   Wide wide = to_wide(magnitudes);

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// Below this a masked score is gone after softmax whatever it was.
+/// A masked score below this vanishes in the softmax, whatever the score was.
 constexpr double as_good_as_minus_infinity = -1e30;
 
 struct Scores {
@@ -72,7 +72,7 @@ Instruction* match_softmax(Value probabilities) {
   return fits && guarded->inputs[2].def->is<Softmax>() ? guarded->inputs[2].def : nullptr;
 }
 
-/// True when the probabilities serve nothing but `dot`.
+/// True if only `dot` reads the probabilities.
 bool are_private(Value probabilities, Instruction* softmax, const Instruction* dot) {
   if (!only_read_by(probabilities, dot)) return false;
   if (probabilities.def == softmax) return true;
@@ -94,7 +94,7 @@ Value with_heads(Module& module, Value x) {
   return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
 }
 
-/// The offset when `mask` adds 0 where column <= row + offset and hides all else, and every row sees a column.
+/// The offset if `mask` adds 0 where column <= row + offset and hides all else, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
   if (!select || mask.rank() < 2) return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// x[batch, heads, rows, columns] when `value` repeats each head for a group of query heads.
+/// x[batch, heads, rows, columns] if `value` repeats each head for a group of query heads.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

@@ -15,14 +15,14 @@ namespace {
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
-/// What the views of a value lead to.
+/// The instruction behind the views of a value.
 const Instruction& behind_views(Value value) {
   while (is_view(*value.def)) value = value.def->inputs[0];
   return *value.def;
 }
 
-/// Values in another type, each converted once. Views stay outside: a weight is converted when the program is loaded,
-/// other values by the kernel that makes them.
+/// Values in another type, each converted once. Conversions stand before the views: a weight is then converted when the
+/// program is loaded, other values by the kernel that makes them.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}

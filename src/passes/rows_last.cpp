@@ -15,7 +15,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   return result;
 }
 
-/// All axes but `moved` in order, then those.
+/// All axes except `moved` in order, then `moved`.
 std::vector<int64_t> moved_last(int64_t rank, const std::vector<int64_t>& moved) {
   std::vector<int64_t> permutation;
   for (int64_t axis = 0; axis < rank; ++axis) {

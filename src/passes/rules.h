@@ -36,7 +36,7 @@ struct Term {
   static Term of_variable(int index, bool must_be_number);
 };
 
-/// What the variables of a pattern stand for.
+/// The values that the variables of a pattern stand for.
 struct Bindings {
   std::array<Value, 6> values = {};
   Value operator[](const Term& variable) const { return values[static_cast<size_t>(variable.variable)]; }
@@ -51,7 +51,7 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// What the first rule that fits gives for `i`, written at the module's place.
+  /// The replacement of `i` by the first rule that matches, written at the module's place.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:

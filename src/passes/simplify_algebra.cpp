@@ -24,7 +24,7 @@ bool inverse_is_exact(const Bindings& bound) {
 }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
-/// x * number is x / sqrt(2), however many digits the exporter kept.
+/// Whether x * number is x / sqrt(2), with as many digits as the exporter kept.
 bool scales_by_root_half(const Bindings& bound) {
   return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT1_2);
 }
@@ -47,7 +47,7 @@ void add_gelu(std::vector<Rule>& rules, const Term& f, const Term& gelu_of_x, bo
 RuleSet algebra() {
   Term x = variable(0), y = variable(1), c = any_number(2), d = any_number(3), z = variable(4);
   std::vector<Rule> rules{
-      // units
+      // neutral elements
       {x + 0.0, x},
       {x - 0.0, x},
       {x * 1.0, x},
@@ -56,7 +56,7 @@ RuleSet algebra() {
       {-(-x), x},
       {x + -y, x - y},
       {x - -y, x + y},
-      // numbers meet
+      // merge two constants
       {x * c * d, x * (c * d), is_real},
       {x + c + d, x + (c + d), is_real},
       {x / c, x * reciprocal(c), inverse_is_exact},
@@ -70,7 +70,7 @@ RuleSet algebra() {
       {1.0 / x, reciprocal(x), is_real},
       {reciprocal(sqrt(x)), rsqrt(x)},
       {x / sqrt(y), x * rsqrt(y)},
-      // functions that were spelt out
+      // functions that were written out
       {max(x, 0.0), relu(x)},
       {relu(relu(x)), relu(x)},
       {reciprocal(1.0 + exp(-x)), sigmoid(x)},

@@ -16,7 +16,7 @@ ViewChain::ViewChain(const Dims& source) : source_(source) {
 }
 
 bool ViewChain::reshape(const Dims& dims) {
-  std::vector<Factor> rest;  // the factors not used yet, last first
+  std::vector<Factor> rest;  // factors that are not used yet, last first
   for (const Axis& axis : axes_) rest.insert(rest.end(), axis.begin(), axis.end());
   std::ranges::reverse(rest);
   std::vector<Axis> axes;
@@ -65,14 +65,14 @@ ViewChain::Form ViewChain::form() const {
 
 ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   std::vector<Factor> order;
-  std::vector<bool> starts_axis;  // of the result
+  std::vector<bool> starts_axis;  // for each axis of the result
   for (const Axis& axis : axes_) {
     for (const Factor& f : axis) starts_axis.push_back(&f == &axis.front());
     order.insert(order.end(), axis.begin(), axis.end());
   }
   std::vector<Factor> sorted = order;
   std::ranges::sort(sorted, {}, &Factor::place);
-  std::vector<size_t> rank, group_of(sorted.size());  // rank: place in the source's order
+  std::vector<size_t> rank, group_of(sorted.size());  // rank: its place in the source's order
   for (const Factor& f : order)
     rank.push_back(static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin()));
   std::vector<bool> starts_group(sorted.size(), true);

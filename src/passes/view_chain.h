@@ -11,11 +11,11 @@ namespace weft {
 class ViewChain {
  public:
   explicit ViewChain(const Dims& source);
-  /// Both give false, and change nothing, when the sizes cannot be shown to fit factors.
+  /// Both return false and change nothing if the sizes cannot be shown to fit factors.
   bool reshape(const Dims& dims);
   void transpose(const std::vector<int64_t>& permutation);
 
-  /// The shortest form: each part is absent when it would change nothing.
+  /// The shortest form; a part that would change nothing is absent.
   struct Form {
     std::optional<Dims> split;
     std::optional<std::vector<int64_t>> permutation;
@@ -23,7 +23,7 @@ class ViewChain {
 
     size_t length() const { return split.has_value() + permutation.has_value() + merge.has_value(); }
     Value write(Module& module, Value x) const;
-    /// True when the instructions that make `result` from `x` are just these.
+    /// True if the instructions from `x` to `result` are exactly this form.
     bool is_written(Value x, Value result) const;
   };
   Form form() const;
@@ -31,12 +31,12 @@ class ViewChain {
  private:
   struct Factor {
     Dim size = 1;
-    std::vector<int> place;  // in the source: number of the axis, then of each split; ordered as the elements lie
+    std::vector<int> place;  // in the source: the axis, then the part of each split; in memory order
   };
   using Axis = std::vector<Factor>;
 
-  /// The form when factors that lie side by side before and after are moved as one, but not across the axes of the
-  /// source, or of the result.
+  /// The form in which factors that are neighbours before and after move as one. `within_source`, `within_result`: but
+  /// not across the axes of the source, of the result.
   Form form(bool within_source, bool within_result) const;
 
   Dims source_;

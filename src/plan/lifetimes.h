@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Notes for each working buffer the steps between which it is in use, so that the runtime can let buffers share memory
-/// when sizes are known, and which buffers have a size that only the run itself tells (BufferKind::dynamic).
+/// Notes for each working buffer the steps between which it is in use, so that buffers can share memory. Marks buffers
+/// whose size only the run knows (BufferKind::dynamic).
 void plan_lifetimes(Plan& plan);
 
 }  // namespace weft

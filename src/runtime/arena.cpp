@@ -16,7 +16,7 @@ ArenaLayout place(std::span<const ArenaRequest> requests) {
     return requests[a].bytes != requests[b].bytes ? requests[a].bytes > requests[b].bytes : a < b;
   });
   ArenaLayout layout{.offsets = std::vector<int64_t>(requests.size()), .bytes = 0};
-  std::vector<size_t> placed;  // by offset
+  std::vector<size_t> placed;  // sorted by offset
   for (size_t i : by_size) {
     const ArenaRequest& request = requests[i];
     int64_t offset = 0;

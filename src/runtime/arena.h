@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// A piece of working memory that is in use from step `first` to step `last`, both included.
+/// A piece of working memory, in use from step `first` to step `last`, both included.
 struct ArenaRequest {
   int64_t bytes = 0;
   int first = 0, last = 0;

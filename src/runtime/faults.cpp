@@ -19,7 +19,7 @@ const char* what_is_wrong(FaultKind kind) {
   throw Error({.kind = ErrorKind::usage, .code = code, .what = std::move(what), .where = step.source});
 }
 
-/// A kernel that touched what it must not.
+/// Throws the error of a kernel with a forbidden access.
 [[noreturn]] void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
                                 const KernelFault& fault) {
   int buffer = step.buffers.at(static_cast<size_t>(fault.buffer));

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-/// Throws what a kernel noted of a launch of `step`: E301 for an index out of range, E302 where an operator of the
-/// embedding program is at fault, E900 where a checked kernel (WEFT_CHECKED) of Weft's own is.
+/// Throws the error for the fault that a launch of `step` noted: E301 for an index out of range, E302 for a fault of a
+/// custom operator, E900 for a fault of a checked kernel (WEFT_CHECKED) of Weft.
 [[noreturn]] void report_fault(const Plan& plan, const PlanStep& step, int kernel, const KernelFault& fault);
 
 }  // namespace weft

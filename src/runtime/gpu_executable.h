@@ -11,13 +11,13 @@ namespace gpu {
 class Device;
 }
 
-/// A plan that runs on a GPU, every step of it. Weights are uploaded and packed here, once; contexts only hold working
-/// memory, from the host's allocator where it has functions. Throws E400 when the device's memory does not suffice,
-/// E401 when the host's limit does not, E602 when its driver refuses the code.
+/// A plan of which every step runs on a GPU. Weights are uploaded and packed here, once; contexts hold only working
+/// memory, from the host's allocator if it has one. Throws E400 if the device's memory does not suffice, E401 if the
+/// host's limit does not, E602 if the driver refuses the code.
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report, const Host& host = {});
 
-/// A plan for a chip that is not here: it can be saved and explained, but not run (E501).
+/// A plan for a chip that is not present: it can be saved and explained, but not run (E501).
 std::shared_ptr<Executable> make_null_executable(ChipProgram program, Origin origin, CompileReport report);
 
 }  // namespace weft

@@ -8,15 +8,15 @@
 
 namespace weft {
 
-/// For each step of kind `host`, which of its operands are containers that nothing reads afterwards: the function may
-/// change them. Nothing for other steps, and for none when there is no such step.
+/// For each step of kind `host`, which of its operands are containers that no later step reads: the function may change
+/// them in place. Empty for other steps, and entirely empty if the plan has no host step.
 std::vector<std::vector<bool>> last_container_reads(const Plan& plan);
 
-/// What a run holds beside its memory: the containers in buffers that have none, and the texts behind the numbers in
-/// those of texts. One for each context.
+/// The values of a run that are not in its memory: containers, and the strings behind the numbers in buffers of
+/// strings. One for each context.
 class HostValues {
  public:
-  /// `texts` are the program's own; they must outlive this. A list of more than `memory_limit` bytes is E401.
+  /// `texts` are the program's own strings; they must outlive this. A list of more than `memory_limit` bytes is E401.
   /// `last_reads` are those of the plan; they must outlive this as well.
   HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const TextPool& texts,
              int64_t memory_limit)
@@ -27,7 +27,7 @@ class HostValues {
         codes_(plan.buffers.size()),
         containers_(plan.buffers.size()) {}
 
-  /// Forgets the run before.
+  /// Drops the values of the previous run.
   void begin() { texts_.clear(); }
 
   bool is_container(size_t buffer) const;
@@ -35,9 +35,9 @@ class HostValues {
     return !is_container(buffer) && plan_.buffers[buffer].shape.dtype == DType::string;
   }
   Tensor& container(size_t buffer) { return containers_[buffer]; }
-  /// Memory with the numbers of an input's texts.
+  /// Memory with the numbers of an input's strings.
   std::byte* encode(size_t buffer, const Tensor& input);
-  /// Memory for the numbers of an output's texts.
+  /// Memory for the numbers of an output's strings.
   std::byte* room(size_t buffer, size_t bytes);
   Tensor decode(std::vector<int64_t> dims, const std::byte* codes) const;
   void swap(size_t a, size_t b) { std::swap(containers_[a], containers_[b]); }
@@ -46,7 +46,7 @@ class HostValues {
   void run(size_t index, std::span<const int64_t> sizes, std::span<std::byte* const> memory);
 
  private:
-  /// `is_last`: nothing reads it afterwards.
+  /// `is_last`: no later step reads it.
   Tensor operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
   void store(size_t buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 

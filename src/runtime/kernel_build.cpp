@@ -106,7 +106,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// Everything that shapes the code. Lengths keep neighbouring texts apart.
+/// The key covers everything that shapes the code. Lengths separate neighbouring texts.
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",
@@ -131,10 +131,10 @@ CodegenResult compile(const KernelSource& source, const Chip& chip) {
   return result;
 }
 
-/// Kernels that some thread is compiling, so that no other does the same work.
+/// Kernels that a thread is compiling, so that no other thread compiles them too.
 class InFlight {
  public:
-  /// True: the caller must compile `key` and then call `done`. False, after waiting: someone else has finished it.
+  /// True: the caller must compile `key` and then call `done`. False, after waiting: another thread has finished it.
   bool begin(const Hash128& key) {
     std::unique_lock lock(mutex_);
     auto [entry, mine] = busy_.insert({key, 0});
@@ -186,11 +186,10 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// The sources and, after them, the parts that they share: a line WEFT_SHARED_PART("header", class) of a kernel asks
-/// for one.
+/// The sources and, after them, the shared parts that they request by lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // of each source, the kernel that asked for it: itself but for parts
+  std::vector<size_t> asker;  // for each source the kernel that requested it; kernels request themselves
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -303,12 +302,13 @@ BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, cons
   return built;
 }
 
-/// A build on a thread of its own, whose caller may leave: the compiler cannot be stopped within a kernel.
+/// A build on a thread of its own, whose caller may leave early, because the compiler cannot be stopped within a
+/// kernel.
 struct WatchedBuild {
   std::vector<KernelSource> sources;
   Chip chip;
   BuildOptions options;
-  std::function<void(int, int)> progress;  // the caller's, under the mutex; null once it has left
+  std::function<void(int, int)> progress;  // of the caller, guarded by the mutex; null once it has left
   std::atomic<bool> given_up = false;
   std::mutex mutex = {};
   std::condition_variable changed = {};
@@ -331,7 +331,7 @@ struct WatchedBuild {
     changed.notify_all();
   }
 
-  /// Until the build is done, or the caller may not wait for it any longer.
+  /// Waits until the build is done, or the caller must stop waiting.
   void wait(Watch& watch) {
     constexpr std::chrono::milliseconds between_looks{10};
     std::unique_lock lock(mutex);
@@ -345,11 +345,11 @@ struct WatchedBuild {
   }
 };
 
-/// Builds that nobody waits for any more. The process ends after the kernels that they are at.
+/// Builds whose callers have left. The process ends after the kernels that they are compiling.
 class LeftBuilds {
  public:
   static LeftBuilds& instance() {
-    // All that a build uses is made before this, and so outlives it.
+    // Everything that a build uses is constructed earlier, so it is destroyed later.
     codegen(), in_flight(), KernelCache::shared();
     static LeftBuilds builds;
     return builds;

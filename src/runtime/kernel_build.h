@@ -21,7 +21,7 @@ struct BuildOptions {
       progress{};  ///< called after each kernel, from any of the threads, one at a time
 };
 
-/// A kernel that the compiler refused (or crashed on); `index` counts in the sources given.
+/// A kernel that the compiler refused (or crashed on); `index` is its place among the sources.
 struct KernelFailure {
   size_t index = 0;
   std::string diagnostics;
@@ -34,18 +34,18 @@ struct BuiltKernels {
   std::vector<KernelFailure> failures{};
 };
 
-/// Source in, one loadable image out: looks each distinct kernel up in the cache, compiles the missing ones in
-/// parallel, links. The same kernel asked for by several threads is compiled once. When everything is cached the code
-/// generator is not even opened. Refused kernels are listed in the result; a failing link is an internal error; a
-/// missing code generator is E205. When the watch of this thread ends the work (E403, E404), kernels that are being
-/// compiled are left to enter the cache; no further ones are begun.
+/// Builds one loadable image from sources: looks up each distinct kernel in the cache, compiles missing ones in
+/// parallel, links. A kernel that several threads request is compiled once. If everything is cached, the code generator
+/// is not even opened. Refused kernels are listed in the result; a failing link is an internal error; a missing code
+/// generator is E205. When the watch of this thread ends the work (E403, E404), kernels in compilation still enter the
+/// cache; no further ones are started.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
-/// The same, but a refused kernel is an internal error that shows what the compiler said and where the source is kept.
+/// The same, but a refused kernel is an internal error with the compiler's messages and the place of the kept source.
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// What this process has done so far; for `--json` and for tests that say "nothing was compiled".
+/// Counts of this process so far, for `--json` and for tests that require "nothing was compiled".
 struct BuildCounts {
   int64_t compiles = 0, links = 0;
   int64_t kernel_hits = 0, image_hits = 0;  ///< found in the cache

@@ -23,7 +23,7 @@ constexpr int64_t hour = 3600;
 constexpr const char* prune_mark = "pruned";
 constexpr std::string_view temporary_prefix = "tmp-";
 
-/// What precedes the data in a file; its own form is part of `magic`.
+/// The header of a cache file; `magic` includes its version.
 struct Header {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'c', '0', '1'};
   uint64_t size = 0;
@@ -50,7 +50,7 @@ bool is_private_file(int fd, struct stat& info) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
 }
 
-/// Nothing when the file is damaged or holds something else.
+/// The data of an entry; nothing if the file is damaged or has another key.
 std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   struct stat info{};
   Header header;
@@ -92,7 +92,7 @@ std::vector<File> files_in(int folder) {
   return files;
 }
 
-/// Unique among threads and processes, also of other machines on one file system.
+/// A name that is unique among threads and processes, also across machines that share a file system.
 std::string temporary_name() {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
@@ -100,7 +100,7 @@ std::string temporary_name() {
   return cat(temporary_prefix, ::getpid(), "-", now.tv_sec, now.tv_nsec, "-", count++);
 }
 
-/// Writes a whole file under a name of its own, then renames it: readers see nothing or everything.
+/// Writes a file under a temporary name, then renames it: readers see all of it or nothing.
 bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -148,7 +148,7 @@ void KernelCache::warn(const std::string& what) {
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()), " is not used: ", what);
 }
 
-/// The folder's descriptor, or -1 without a word when it does not exist and `create` is false.
+/// The folder's descriptor; -1, without a warning, if it does not exist and `create` is false.
 int KernelCache::open_folder(bool create) {
   std::scoped_lock lock(mutex_);
   if (limit_ <= 0 || unusable_) return -1;
@@ -179,7 +179,7 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
   return data;
 }
 
-/// What is there already is still read.
+/// Stops writing; existing entries are still read.
 void KernelCache::stop_writing(int code) {
   if (is_full_.exchange(true)) return;
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()),
@@ -198,7 +198,7 @@ void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {
 
 bool KernelCache::prune_is_due(int folder, int64_t bytes) {
   if ((written_ += bytes) > limit_ / 16) return true;
-  if (written_ != bytes) return false;  // the mark is looked at once
+  if (written_ != bytes) return false;  // once for each mark
   struct stat mark{};
   return ::fstatat(folder, prune_mark, &mark, AT_SYMLINK_NOFOLLOW) != 0 || mark.st_mtime + hour < ::time(nullptr);
 }

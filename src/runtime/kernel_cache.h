@@ -14,10 +14,9 @@
 
 namespace weft {
 
-/// Where Weft keeps files of its own: WEFT_CACHE_DIR, or $XDG_CACHE_HOME/weft, or ~/.cache/weft; empty when none is
-/// set.
+/// The folder of Weft's own files: WEFT_CACHE_DIR, or $XDG_CACHE_HOME/weft, or ~/.cache/weft; empty if none is set.
 std::filesystem::path cache_folder();
-/// Makes the folders that are missing, for this user alone.
+/// Creates missing folders, accessible to this user only.
 void make_private_folders(const std::filesystem::path& path);
 
 /// One entry of `KernelCache::list`.
@@ -46,13 +45,12 @@ class KernelCache {
 
   std::optional<Bytes> get(const Hash128& key);
   void put(const Hash128& key, std::span<const std::byte> data);
-  /// Last used first.
+  /// The latest used first.
   std::vector<CacheEntry> list();
-  /// Removes every entry; says how many.
+  /// Removes every entry; returns how many.
   int64_t clear();
-  /// Removes what was not used for longest until at most three quarters of the limit are left, if the limit is passed.
-  /// `put` does this by itself, at most once an hour for all processes, and once each time it has written 1/16 of the
-  /// limit.
+  /// If the limit is passed, removes the least recently used entries until at most three quarters of it are left. `put`
+  /// calls this by itself, at most once an hour for all processes, and whenever it has written 1/16 of the limit.
   void prune();
 
   const std::filesystem::path& folder() const { return folder_; }

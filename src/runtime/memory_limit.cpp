@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-/// What a container may take; INT64_MAX without a limit ("max", or no such file).
+/// The memory limit of the control group; INT64_MAX without one ("max", or no such file).
 int64_t control_group_limit() {
   int64_t limit = 0;
   std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
@@ -51,7 +51,7 @@ int64_t default_memory_limit() {
 
 namespace {
 
-/// Names the largest of the buffers that the run takes.
+/// Throws the error for a run; it names the largest buffer.
 [[noreturn]] void refuse_run(const Plan& plan, std::span<const int64_t> bytes, const std::string& total,
                              int64_t weights, int64_t limit) {
   size_t largest = 0;
@@ -112,7 +112,7 @@ namespace {
          largest.bytes.value());
 }
 
-/// The greatest of the buffers that are wanted; there is one.
+/// The largest of the wanted buffers; there must be one.
 template <class Wanted>
 const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
   const PlanBuffer* largest = nullptr;

@@ -61,7 +61,7 @@ bool is_whole_after(const Plan& plan, size_t step, int buffer) {
     if (std::ranges::find(later.outputs, buffer) != later.outputs.end()) return false;
     if (later.kind != StepKind::jump) ++i;
     else if (later.target > static_cast<int>(i)) i = static_cast<size_t>(later.target);
-    else break;  // the next trip of a loop writes all of it again
+    else break;  // the next trip of a loop overwrites all of it
   }
   return true;
 }

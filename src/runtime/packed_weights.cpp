@@ -14,16 +14,16 @@
 namespace weft {
 namespace {
 
-/// Smaller ones are not worth a key.
+/// Smaller weights are not worth a key.
 constexpr int64_t least_shared = 4096;
 
-/// Some packed weights, within a block of the program that packed them.
+/// Packed weights, inside a block of the program that packed them.
 struct Packed {
   std::weak_ptr<const AlignedMemory> block;
   std::byte* data = nullptr;
 };
 
-/// What the programs of this process have packed.
+/// The weights that programs of this process have packed.
 class Registry {
  public:
   static Registry& instance() {
@@ -54,8 +54,8 @@ class Registry {
 
 const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[static_cast<size_t>(id)]; }
 
-/// What decides the contents of packed weights; nothing for those that are kept apart: what takes several steps, or
-/// what a kernel makes that is broken on purpose.
+/// Keys of the contents of packed weights. None for weights that are not shared: those packed in several steps, or by a
+/// kernel that is broken on purpose.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -93,7 +93,7 @@ class Keys {
   std::vector<int> writers_;
 };
 
-/// Which constants the load steps read last where, so that they can be let go.
+/// The load step that reads each constant last, after which the constant can be released.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
@@ -101,7 +101,7 @@ class Sources {
       for (const PlanStep& step : *steps) count(step, 1);
     }
   }
-  /// This load step has run. What a run reads is never let go.
+  /// Called after a load step. Constants that runs read are never released.
   void leave(const PlanStep& step) { count(step, -1); }
 
  private:
@@ -130,7 +130,7 @@ void PackedWeights::find_constants(const Plan& plan) {
   }
 }
 
-/// One block for all that is packed here.
+/// Allocates one block for all weights that are packed here.
 void PackedWeights::place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared) {
   std::vector<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;
@@ -153,7 +153,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   std::vector<bool> is_shared(plan.buffers.size());
-  // Keys take reading the contents. Where nothing can be found that happens weight by weight, below.
+  // A key needs the contents. If there is nothing to share, keys are computed later, weight by weight.
   std::vector<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (size_t i = 0; may_find && i < known.size(); ++i) {

@@ -13,34 +13,34 @@ namespace weft {
 
 class AlignedMemory;
 
-/// Constants as the kernels of a program want them: made once by its load steps, shared by all contexts. What another
-/// program of this process has packed in the same way out of the same contents is taken from there (unless the memory
-/// is the embedder's own). The source of what is packed is given back to the system when it lies in a mapped file,
-/// weight by weight, so that each is held once.
+/// Constants in the form that a program's kernels require, made once by its load steps and shared by all contexts.
+/// Weights that another program of this process has packed in the same way from the same contents are shared (unless
+/// the memory is the embedder's). If the source of a weight lies in a mapped file, its pages are released after
+/// packing, weight by weight, so each weight is held once.
 class PackedWeights {
  public:
   /// Runs a load step; `memory` has the address of every persistent and constant buffer.
   using RunStep = std::function<void(const PlanStep& step, std::span<std::byte* const> memory)>;
 
   PackedWeights() = default;
-  /// E401 when they would take more than `host` allows.
+  /// E401 if the weights would take more than `host` allows.
   PackedWeights(const Plan& plan, const Host& host, const RunStep& run);
 
   /// The address of each persistent and constant buffer; null for the others.
   std::span<std::byte* const> memory() const { return memory_; }
-  int64_t bytes() const { return bytes_; }  ///< of all that is packed, shared or not
-  /// Constants have moved.
+  int64_t bytes() const { return bytes_; }  ///< of all packed weights, shared or not
+  /// Updates the addresses of constants after they have moved.
   void find_constants(const Plan& plan);
 
  private:
   void place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared);
 
   std::vector<std::byte*> memory_;
-  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // this program's, and those of which it shares a part
+  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // this program's, and those whose parts it shares
   int64_t bytes_ = 0;
 };
 
-/// How many packed weights the programs of this process hold that others can share.
+/// How many packed weights of this process can be shared.
 size_t packed_weights_held();
 
 }  // namespace weft

@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/plan.h"
 
-/// The parts of a saved program as bytes and back. The bytes hold everything but the contents of constants, which are
-/// laid out apart so that a file can hold them aligned and a program can use them where the file is mapped.
+/// The parts of a saved program as bytes and back. The bytes exclude the contents of constants. These are laid out
+/// separately, so that a file can hold them aligned and a program can use them in the mapped file.
 namespace weft {
 
 struct ProgramSource;
@@ -20,10 +20,10 @@ struct PlacedConstant {
   Hash128 hash = {};
 };
 
-/// Gathers the contents of constants, equal ones once. Views them.
+/// Collects the contents of constants; equal ones once. Views them.
 class ConstantStore {
  public:
-  /// The number of these contents.
+  /// Adds contents; returns their number.
   size_t add(std::span<const std::byte> data);
   const std::vector<PlacedConstant>& places() const { return places_; }
   std::span<const std::byte> data(size_t number) const { return data_[number]; }
@@ -37,13 +37,13 @@ class ConstantStore {
   size_t bytes_ = 0;
 };
 
-/// Where constants are read from; the places lie within the weights.
+/// Where to read constants from; the places lie within the weights.
 struct ConstantPlaces {
   Bytes weights;
   std::span<const PlacedConstant> places;
 };
 
-/// What a file holds.
+/// The contents of a file.
 struct Contents {
   std::vector<Chip> chips;
   std::vector<PlacedConstant> constants;
@@ -54,9 +54,9 @@ std::vector<std::byte> encode(const Contents& contents);
 std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
 std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
 
-/// These read what encode wrote; constants are parts of the weights. The bytes may be anything: every number is checked
-/// before it is used, a plan is only returned when all its indexes point at something and no step uses memory that it
-/// does not have, and the places of constants are within `weight_bytes`. Throw E170 with what is wrong.
+/// These read the output of encode; constants are parts of the weights. The bytes may be anything, so every number is
+/// checked before it is used. A plan is returned only if all its indexes are valid, no step uses memory that it does
+/// not have, and the places of constants lie within `weight_bytes`. Throw E170 with the cause.
 Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
 Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);

@@ -25,7 +25,7 @@
 /// index or size that is wrong in spite of its checksum is refused before it is used.
 namespace weft {
 
-/// The program that plans are made of, and what was asked for: enough to compile it for another chip.
+/// The program that plans are made from, and the requested options: enough to compile it for another chip.
 struct ProgramSource {
   std::string text = {};               ///< ir/text.h, after the passes that every chip shares
   std::vector<Tensor> constants = {};  ///< the large ones: "0", "1" ... in the text
@@ -34,7 +34,7 @@ struct ProgramSource {
   std::vector<DonationRequest> donations = {};
 };
 
-/// What a program became for one chip.
+/// The program compiled for one chip.
 struct ChipProgram {
   Plan plan;
   Bytes image;  ///< the machine code of its kernels
@@ -45,28 +45,28 @@ struct SavedProgram {
   std::vector<ChipProgram> chips;
 };
 
-/// Where an executable came from, from which it can be saved.
+/// The source of an executable, from which it can be saved.
 struct Origin {
   std::shared_ptr<const ProgramSource> source = {};
   Bytes file = {};  ///< the saved program that it was loaded from, with all of its chips
 };
-/// All that a saved program of an executable holds; E406 when neither part of `origin` is there.
+/// The contents of a saved program of this executable; E406 if neither part of `origin` is set.
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image);
 
 /// Writes a program, whole or not at all. Equal programs give equal files. Throws E106.
 void write_saved(const std::filesystem::path& path, const SavedProgram& program);
 
-/// True when a file starts as saved programs do.
+/// Whether a file starts like a saved program.
 bool is_saved_program(std::span<const std::byte> file);
 
-/// A saved program as it lies in the file, read without the code generator: images and constants are parts of it.
+/// A saved program in its file, read without the code generator: images and constants are parts of the file.
 class SavedFile {
  public:
   /// Checks every byte. Throws E170 (not one of ours, or damaged: the section is named), E171 (another version of the
   /// format), E173 (cut short).
   explicit SavedFile(Bytes file);
   const std::vector<Chip>& chips() const { return chips_; }
-  /// What the program became for chips()[chip]; E170 for a plan that cannot be.
+  /// The program compiled for chips()[chip]; E170 for an impossible plan.
   ChipProgram program(size_t chip) const;
   ProgramSource source() const;
 

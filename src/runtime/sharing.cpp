@@ -12,7 +12,7 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
-/// True when the step that brings the input into the output leaves it where it is whatever the sizes are.
+/// Whether the step from input to output leaves the data in place at any sizes.
 bool is_moved_apart(const Plan& plan, const InPlace& pair) {
   auto is_buffer = [&](int id, BufferKind kind, int index) {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Logs what WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the assembly of
-/// `image`. The part of the list after a comma is "plan".
+/// Logs the parts that WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the
+/// assembly of `image`. In the list of parts after the comma, this one is "plan".
 void show_plan(const Plan& plan, std::span<const std::byte> image);
 
 }  // namespace weft

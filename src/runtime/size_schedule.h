@@ -10,19 +10,19 @@
 
 namespace weft {
 
-/// When each size of a plan can be computed: before the run, or as soon as a `sizes` step has set the last symbol in it
-/// (docs/symbolic_sizes.md). Every symbol that a size mentions is set by one step; only the settings themselves may
-/// read symbols that several steps set, as a loop does before its first and after each trip.
+/// When each size of a plan can be computed: before the run, or as soon as a `sizes` step has set its last symbol
+/// (docs/symbolic_sizes.md). Every symbol in a size is set by one step. Only settings may read symbols that several
+/// steps set, as a loop does before its first trip and after each trip.
 class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
 
   static constexpr int before_run = -1;
 
-  /// What can be computed once step `step` (or before_run) is done.
+  /// What can be computed after step `step` (or before_run).
   struct Due {
     std::vector<int> sizes;  ///< numbers of Plan::sizes
-    std::vector<int> steps;  ///< kernel steps all of whose sizes are known then
+    std::vector<int> steps;  ///< kernel steps whose sizes are all known then
   };
   const Due& due(int step) const { return due_[static_cast<size_t>(step + 1)]; }
   bool is_run_time(const Dim& dim) const;

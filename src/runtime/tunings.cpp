@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
                .hint = "delete the file, or name another with WEFT_TUNINGS"});
 }
 
-/// SQLite's functions, found at run time: only tuning needs them, and wheels carry no library.
+/// SQLite's functions, found at run time: only tuning needs them, and wheels contain no library.
 struct Sqlite {
 #define WEFT_SQLITE(name) decltype(&sqlite3_##name) name = nullptr
   WEFT_SQLITE(open_v2);
@@ -70,7 +70,7 @@ const Sqlite& sqlite() {
   return functions;
 }
 
-/// An open database. `table_version` is the form of our table; a file of another form counts as foreign.
+/// An open database. `table_version` is the version of our table; a file with another version counts as foreign.
 class Database {
  public:
   Database(const fs::path& file, bool create) : file_(file) {
@@ -110,7 +110,7 @@ class Database {
     if (sqlite().prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) refuse();
     return Statement(statement);
   }
-  /// True when there is a row.
+  /// True if there is a row.
   bool step(const Statement& statement) const {
     int code = sqlite().step(statement.get());
     if (code != SQLITE_ROW && code != SQLITE_DONE) refuse();

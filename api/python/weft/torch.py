@@ -39,7 +39,7 @@ class Placement(NamedTuple):
         return f"{self.on_weft}/{self.total} nodes on weft" + (f"; {self.why}" if self.why else "")
 
 
-#: One entry for each graph that torch.compile gave to this process.
+#: Placements of the graphs that torch.compile gave to this process.
 placements: list[Placement] = []
 
 _address, _version = torch.Tensor.data_ptr, attrgetter("_version")

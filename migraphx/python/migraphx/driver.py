@@ -12,7 +12,7 @@ import time
 import migraphx
 
 TARGETS = ("gpu", "cpu", "ref")
-# Options that change how AMD's compiler works, and nothing here.
+# Options that change how AMD's compiler works, but nothing here.
 MEANINGLESS = ("--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--brief")
 
 
@@ -103,7 +103,7 @@ def make_inputs(program, options, seed=0):
         elif name in options.fill0 or name in options.fill1:
             inputs[name] = migraphx.fill_argument(fixed, int(name in options.fill1))
         elif fixed.type().name.startswith(("int", "uint")):
-            # Zeros are indices of anything; --load-arg gives others.
+            # Zeros are valid indices of anything; --load-arg gives other values.
             inputs[name] = migraphx.fill_argument(fixed, 0)
         else:
             inputs[name] = migraphx.generate_argument(fixed, seed)

@@ -48,5 +48,5 @@ def register() -> None:
     if get_ep_name() not in offered:
         onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
     _sessions.watch(_NAMES, get_ep_name())
-    # onnxruntime's Python keeps this name for a provider that its wheels are built without, and drops it without a word.
+    # onnxruntime's Python reserves this name for a provider that its wheels do not contain, and drops it silently.
     _sessions.translate({"MIGraphXExecutionProvider"} - native)

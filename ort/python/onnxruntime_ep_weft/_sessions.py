@@ -8,7 +8,7 @@ from onnxruntime.capi import onnxruntime_inference_collection as collection
 _Session = collection.InferenceSession
 _own = ""  # the provider that works by name everywhere
 _names = set()  # the provider's names
-_translated = set()  # those of them that onnxruntime's Python does not pass on
+_translated = set()  # those names that onnxruntime's Python does not pass on
 
 
 def _name(provider):
@@ -88,7 +88,7 @@ def _add_by_device(session, own, options):
     if session._sess_options is None:
         session._sess_options = onnxruntime.SessionOptions()
     if getattr(session._sess_options, "weft_options", None) == options:
-        return  # these session options made a session before
+        return  # an earlier session was made with these session options
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == own]
     wanted = options.get("device_id", options.get("migraphx_device_id", "0"))
     chosen = [device for device in devices if device.ep_metadata["cuda_device_id"] == wanted] or devices

@@ -31,7 +31,7 @@ std::string sizes_text(KernelBuilder& kernel, const Blocks& b, const std::string
              ", .zeros = ", b.at.zero > 0 ? "true" : "false", "}");
 }
 
-/// The kernel's form of the weights, written once if all of it is constant.
+/// The weights packed for the kernel; only once if all their parts are constant.
 View packed_blocks(Lowering& lowering, const Blocks& b) {
   Value w = b.i.inputs[1], scale = b.i.inputs[2];
   View from = lowering.stored_view_of(w), factors = lowering.contiguous_view_of(scale);

@@ -14,7 +14,7 @@ struct CpuProduct : Product {
   Mac mac;
 };
 
-/// Rows of whole units: their elements side by side, every row beginning at a multiple of the group.
+/// Whether rows consist of whole units: dense, and each beginning at a multiple of the group.
 bool reads_in_place(const CpuProduct& p) {
   bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
   bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);
@@ -32,7 +32,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   if (shared) strides = {{}};
   View from = p.b;
   collapse_axes(dims, strides);
-  if (dims.size() > 1) {  // no single stride leads from batch to batch
+  if (dims.size() > 1) {  // the batches have no common stride
     from = lowering.contiguous_view_of(value);
     dims = {product(dims)};
     strides = {{from.dims[rank - 2] * from.dims[rank - 1]}};
@@ -60,7 +60,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   return to;
 }
 
-/// `DirectRows{...}` or `FilledRows{...}`: how the kernel gets at A.
+/// `DirectRows{...}` or `FilledRows{...}`: how the kernel reads A.
 std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place) {
   std::string a = kernel.buffer(p.a.buffer, p.a.dtype, false);
   std::string base =
@@ -79,7 +79,7 @@ std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place)
   return cat("FilledRows{[&]([[maybe_unused]] i64 at, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return ", load, "; }}");
 }
 
-/// The packed matrix of batch `at`: its own, or the one that data chooses (none for a negative number).
+/// The packed matrix of batch `at`: its own, or the one that data choose (none for a negative number).
 std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot, const std::string& b,
                       const Dim& elements) {
   if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));

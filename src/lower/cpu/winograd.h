@@ -11,17 +11,16 @@ class Lowering;
 struct Instruction;
 struct View;
 
-/// Whether a convolution is computed by minimal filtering (kernels/winograd.h), and how.
+/// Whether a convolution uses minimal filtering (kernels/winograd.h), and how.
 struct WinogradChoice {
-  int out = 0;            ///< side of a tile of results; 0: not at all
+  int out = 0;            ///< side of a tile of results; 0: not used
   std::string form = {};  ///< the kernel's Form
-  Mac mac = {};           ///< what multiplies the transformed values
-  std::string why = {};   ///< of the choice or of the refusal; empty for convolutions of another kind
+  Mac mac = {};           ///< multiplies the transformed values
+  std::string why = {};   ///< the reason for the choice or the refusal; empty for other kinds of convolutions
 };
 
-/// Compares tiles of 4 x 4 and of 2 x 2 with the direct kernel by an estimate of their time, or by measurements. Floats
-/// are f32; integers are taken where the bounds of pixels and weights prove the result exact. `x` is how the pixels
-/// lie.
+/// Chooses between tiles of 4 x 4, of 2 x 2 and the direct kernel, by estimates or by measurements. Floats must be f32.
+/// Integers are taken if the bounds of pixels and weights prove the result exact. `x`: the layout of the pixels.
 WinogradChoice choose_winograd(Lowering& lowering, const Instruction& convolution, const Window& window,
                                const Mac& direct, const View& x);
 

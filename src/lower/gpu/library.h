@@ -4,7 +4,7 @@
 
 #include "lower/lowering.h"
 
-/// Work that vendors' libraries could do in place of a kernel: what they must know of it, and the steps that call them.
+/// Work that vendors' libraries could do in place of a kernel: its description, and the steps that call them.
 namespace weft {
 
 struct Product;
@@ -17,30 +17,30 @@ struct LibraryOffer {
   bool does_epilogue = false;
 };
 
-/// A product whose operands lie as they are multiplied, all sizes fixed, with one stride from batch to batch.
+/// Offers for a product whose operands need no conversion, with fixed sizes and one stride between batches.
 std::vector<LibraryOffer> product_offers(const Lowering& lowering, const Region& region, const Product& p, DType type);
-/// The library leaves the sums in f32; a kernel of ours does what comes after them.
+/// The library leaves the sums in f32; a kernel of Weft computes the epilogue.
 void lower_library_product(Lowering& lowering, const Region& region, const Product& p, const LibraryOffer& offer);
 
-/// What follows a convolution, as far as libraries know it: a bias for each channel, then a tensor of the result's
-/// sizes, then relu.
+/// The epilogue of a convolution that libraries support: a bias for each channel, then a tensor of the result's sizes,
+/// then relu.
 struct ConvolutionEpilogue {
   Value bias = {}, other = {};
   bool has_relu = false;
 };
 
-/// A convolution that lies as it is multiplied.
+/// A convolution whose operands need no conversion.
 struct DirectConvolution {
   DType type;
   View x, weights;  ///< weights as [channel out][taps][channel in of a group]
 };
-/// The convolution with all that follows it, where the library knows that, and alone.
+/// Offers for the convolution alone, and with its epilogue if the library supports that.
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& window,
                                              const DirectConvolution& convolution);
-/// "bias other relu", "kernel" where libraries do not know it, or nothing: a part of a problem's text.
+/// "bias other relu"; "kernel" if libraries do not support it; or empty: a part of a problem's text.
 std::string epilogue_text(Lowering& lowering, const Region& region);
-/// The call and what it leaves to a kernel. `spare` gives the step that does the same as the call, for sizes that are
-/// open and that the library then has no way for; it computes the region that it is given.
+/// Adds the call, and a kernel for the rest. `spare` makes the step with the same result as the call, for open sizes
+/// that the library turns out not to support; it computes the given region.
 void lower_library_convolution(Lowering& lowering, const Region& region, const DirectConvolution& convolution,
                                const LibraryOffer& offer, const std::function<PlanStep(const Region&)>& spare);
 

@@ -20,7 +20,7 @@ struct ReleaseMemory {
 class AlignedMemory {
  public:
   AlignedMemory() = default;
-  /// Throws E401 when there is not so much.
+  /// Throws E401 if there is not enough memory.
   explicit AlignedMemory(int64_t bytes, const HostAllocator& allocator = {});
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }

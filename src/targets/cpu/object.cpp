@@ -24,7 +24,7 @@ namespace {
                .why = why});
 }
 
-/// -1 where the kernel or its policy has no executable memory files.
+/// Returns -1 if the kernel or its policy allows no executable memory files.
 int memory_file(std::span<const std::byte> image, const std::string& name) {
   int fd = ::memfd_create(cat("weft-", name.substr(0, 200)).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -36,8 +36,8 @@ int memory_file(std::span<const std::byte> image, const std::string& name) {
 
 void* open_memory(int fd) {
   std::string path = cat("/proc/self/fd/", fd);
-  // The loader knows libraries by path. A library of this path that is still there was closed but could not be
-  // unloaded; it would be given back instead of ours.
+  // The loader identifies libraries by path. A library with this path may be closed but not unloaded; the loader would
+  // return it instead of ours.
   if (void* other = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     ::dlclose(other);
     return nullptr;
@@ -63,7 +63,7 @@ void* open_temporary(std::span<const std::byte> image, const std::string& name) 
 }  // namespace
 
 LoadedObject::LoadedObject(std::span<const std::byte> image, const std::string& name) : fd_(memory_file(image, name)) {
-  // The descriptor stays open as long as the library, so that its path names nothing else.
+  // The descriptor stays open as long as the library, so that its path cannot name another file.
   if (fd_ >= 0) handle_ = open_memory(fd_);
   if (!handle_) handle_ = open_temporary(image, name);
 }

@@ -8,7 +8,7 @@
 namespace weft {
 
 /// A shared object opened from memory (an x86 image of `Codegen::link`) and closed with this value. The system's own
-/// loader maps it, so no page is ever both writable and executable, and debuggers and sanitizers know it.
+/// loader maps it. So no page is ever both writable and executable, and debuggers and sanitizers know it.
 class LoadedObject {
  public:
   LoadedObject() = default;

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// One call as its strands see it.
+/// The data of one call that its strands share.
 struct Call {
   int64_t tasks, piece;
   ThreadPool::Body body;

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Who runs the tasks of kernels: the library's pool, or the embedder's executor.
+/// Runs the tasks of kernels: the library's pool, or the embedder's executor.
 class Workers {
  public:
   /// Throws E210 for an executor without a function or without width.
@@ -16,8 +16,8 @@ class Workers {
 
   int width() const { return pool_ ? pool_->width() : executor_.width; }
   bool are_the_hosts() const { return pool_ == nullptr; }
-  /// As ThreadPool::run. An executor is given width() strands, each of which takes pieces until none is left: it needs
-  /// neither numbers for its threads nor as many threads as it says, and is never waited for by a strand.
+  /// As ThreadPool::run. An executor gets width() strands, each of which takes pieces until none is left. So it needs
+  /// neither thread numbers nor as many threads as it states, and no strand waits for another.
   void run(int64_t tasks, ThreadPool::Body body, void* context) const;
 
  private:

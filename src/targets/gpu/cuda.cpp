@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver API: declared by hand as far as it is used, from the driver's public documentation.
+// CUDA's driver API, with the declarations that Weft uses, written from the driver's public documentation.
 #include <mutex>
 
 #include "base/chip_features.h"
@@ -40,7 +40,7 @@ class Cuda final : public Driver {
     else if (count == 0) search.why = cat(path(), " knows no device");
     if (error != 0 || count == 0) return false;
     contexts_.resize(static_cast<size_t>(count));
-    *slot(launch_with_) = symbol("cuLaunchKernelEx");  // drivers before 11.8 have none
+    *slot(launch_with_) = symbol("cuLaunchKernelEx");  // drivers before 11.8 do not have it
     return true;
   }
 

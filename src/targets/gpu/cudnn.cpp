@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's graph interface: declared by hand as far as it is used, from NVIDIA's public documentation.
+// cuDNN's graph interface, with the declarations that Weft uses, written from NVIDIA's public documentation.
 #include <algorithm>
 #include <optional>
 
@@ -131,7 +131,7 @@ class Cudnn final : public Library {
   Calls calls{};
 };
 
-/// One of cuDNN's objects: made, given its attributes, then finished.
+/// One of cuDNN's objects: created, given its attributes, then finalised.
 class Descriptor {
  public:
   Descriptor(const Cudnn& library, Kind kind) : library_(library) {
@@ -155,7 +155,7 @@ class Descriptor {
     library_.check(library_.calls.finalize(get()), "describe a convolution");
     return std::move(*this);
   }
-  /// As many values as there are, or as there is room for.
+  /// Reads as many values as there are, up to the available room.
   template <class T>
   std::vector<T> list(Name name, Type type, size_t room) const {
     std::vector<T> values(room);
@@ -209,11 +209,11 @@ class Operations {
         .set(Name::tensor_is_virtual, Type::boolean, is_virtual);
     return keep(made.finished()).get();
   }
-  /// Operands get the ids 1, 2, ... in their order.
+  /// Creates an operand; ids count from 1 in the order of operands.
   Handle operand(DType type, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
     return tensor(type, sizes, strides, false);
   }
-  /// What an operation gives: y, or what the next one takes, which is f32.
+  /// Creates the result of an operation: y, or the f32 input of the next operation.
   Handle result(bool is_last) {
     return tensor(is_last ? convolution_.type : DType::f32, shape_.y, shape_.y_strides, !is_last);
   }
@@ -312,13 +312,13 @@ class Convolution final : public LibraryWork {
   }
 
  private:
-  /// What the heuristics propose, best first.
+  /// The configurations that the heuristics propose, best first.
   std::vector<Descriptor> configurations(const Descriptor& graph, int mode) const {
     constexpr size_t most = 64;
     Descriptor heuristics(library_, Kind::heuristics);
     heuristics.set(Name::engineheur_operation_graph, graph).set(Name::engineheur_mode, Type::heuristics_mode, mode);
     std::vector<Descriptor> made;
-    if (library_.calls.finalize(heuristics.get()) != 0) return made;  // it knows nothing of such graphs
+    if (library_.calls.finalize(heuristics.get()) != 0) return made;  // it does not support such graphs
     for (size_t i = 0; i < most; ++i) made.emplace_back(library_, Kind::engine_configuration);
     std::vector<Handle> handles;
     for (const Descriptor& one : made) handles.push_back(one.get());
@@ -329,8 +329,8 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// The same bits every time, sums of products as they are defined, in f32 no numbers of fewer bits (TF32), and
-  /// nothing that is compiled while a program runs.
+  /// Whether a configuration may be used: deterministic, products summed as defined, no TF32 for f32, and no
+  /// compilation while a program runs.
   bool is_allowed(const Descriptor& configuration) const {
     Descriptor engine(library_, Kind::engine);
     Handle handle = engine.get();
@@ -353,7 +353,7 @@ class Convolution final : public LibraryWork {
     Descriptor plan(library_, Kind::plan);
     plan.set(Name::execution_plan_handle, Type::handle, handle_->object.get())
         .set(Name::execution_plan_engine_config, configuration);
-    if (library_.calls.finalize(plan.get()) != 0) return false;  // proposed, but not for this
+    if (library_.calls.finalize(plan.get()) != 0) return false;  // proposed, but it does not support this graph
     auto workspace = plan.list<int64_t>(Name::execution_plan_workspace_size, Type::int64, 1);
     if (workspace.empty() || workspace[0] > library_workspace) return false;
     plan_.emplace(std::move(plan));

@@ -29,7 +29,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const DeviceInfo& info() const { return info_; }
   /// "nvidia:0"
   std::string name() const { return cat_name(driver_.vendor(), ordinal_); }
-  /// Makes this device the calling thread's; every object below does so where it must.
+  /// Makes this device current for the calling thread; every object below does so if it must.
   void use() const { driver_.use(ordinal_); }
   void check(int error, std::string_view doing) const { driver_.check(error, doing); }
 
@@ -43,7 +43,8 @@ class Device : public std::enable_shared_from_this<Device> {
 /// Every device of both vendors, opened once for the process.
 const std::vector<std::shared_ptr<Device>>& devices();
 
-/// "nvidia:0", "amd:1"; "nvidia", "amd" and "gpu" are the first of theirs. Throws E501 that says what was looked for.
+/// "nvidia:0", "amd:1"; "nvidia", "amd" and "gpu" mean their first device. Throws E501 with the libraries that were
+/// looked for.
 std::shared_ptr<Device> open_device(const std::string& name);
 
 /// Whether the name is that of a GPU: gpu, or amd or nvidia with or without a number.
@@ -65,7 +66,7 @@ class Owned {
     if (!handle_) return;
     try {
       device_->use();
-    } catch (...) {  // given back all the same: a driver in trouble may still take it
+    } catch (...) {  // the reserved memory is returned anyway: a driver in trouble may still do it
     }
     (device_->calls().*Free)(handle_);
   }
@@ -83,7 +84,7 @@ class Owned {
 class Memory {
  public:
   Memory() = default;
-  /// From the driver, or from the embedder's allocator, which gives memory of this device (E401 when it has none).
+  /// From the driver, or from the embedder's allocator, which gives memory of this device (E401 if it has none).
   Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator = {});
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
@@ -93,7 +94,7 @@ class Memory {
   int64_t bytes_ = 0;
 };
 
-/// Memory of the host that copies run from and to without a detour.
+/// Host memory that copies can use directly.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -112,7 +113,7 @@ class Module {
   Module() = default;
   /// Throws E602 with the driver's words when it refuses the image.
   Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name);
-  /// A kernel by name; `shared_bytes` of dynamic shared memory will be asked for at most.
+  /// A kernel by name; launches use at most `shared_bytes` of dynamic shared memory.
   Handle function(const std::string& name, int shared_bytes = 0) const;
 
  private:
@@ -144,7 +145,7 @@ class Graph {
   Owned<&DriverCalls::graph_executable_destroy> owned_;
 };
 
-/// Work in order. Either a stream of our own, or the caller's, which is then left alone when this object goes.
+/// A queue of work: an own stream, or the caller's, which this object does not destroy.
 class Stream {
  public:
   explicit Stream(const std::shared_ptr<Device>& device);
@@ -162,7 +163,7 @@ class Stream {
   void wait(const Event& event) const;
   void synchronize() const;
 
-  /// Between the two calls work is recorded, not done.
+  /// Between these two calls work is recorded, not executed.
   void begin_capture() const;
   Graph end_capture() const;
 

@@ -15,10 +15,10 @@
 /// Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
 namespace weft::gpu {
 
-/// What a driver hands out; Weft never looks inside.
+/// A handle of the driver; Weft never looks inside.
 using Handle = void*;
 
-/// Functions that both drivers have with these arguments. Each gives 0 or an error number of its vendor.
+/// Functions that both drivers have with these arguments. Each returns 0 or an error number of its vendor.
 struct DriverCalls {
   int (*allocate)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
@@ -62,7 +62,7 @@ struct LaunchSize {
   bool overlap = false;  ///< may begin while the launch before it runs: the kernel itself waits for that (NVIDIA)
 };
 
-/// What a device is and may do.
+/// The properties and limits of a device.
 struct DeviceInfo {
   std::string name{};     ///< "NVIDIA H200"
   Chip chip{};            ///< what to compile for
@@ -84,16 +84,16 @@ class Driver {
   virtual std::string_view vendor() const = 0;  ///< "nvidia", "amd"
   virtual int device_count() const = 0;
   virtual DeviceInfo describe(int ordinal) const = 0;
-  /// Makes the device the calling thread's current one; cheap when it is already.
+  /// Makes the device current for the calling thread; cheap if it is already.
   virtual void use(int ordinal) const = 0;
   /// Memory of the host that the device reads and writes directly.
   virtual int allocate_host(void** memory, size_t bytes) const = 0;
-  /// A code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; what the driver's compiler
-  /// said goes into `log`.
+  /// Loads a code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; the messages of the
+  /// driver's compiler go into `log`.
   virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
-  /// Starts a kernel; `parameters` as the drivers' launch functions take them.
+  /// Starts a kernel; `parameters` in the form of the drivers' launch functions.
   virtual int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const;
-  /// Allows a function this much dynamic shared memory where that must be asked for.
+  /// Allows a function this much dynamic shared memory, if the driver requires that.
   virtual int allow_shared(Handle function, int bytes) const = 0;
   /// "out of memory (2)"
   virtual std::string error_text(int error) const = 0;
@@ -109,12 +109,12 @@ class Driver {
   bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
   /// The address of one symbol, or null.
   void* symbol(const char* name) const;
-  /// Where a symbol's address goes.
+  /// The slot of a function pointer, for `symbol` to fill.
   template <class F>
   static void** slot(F& function) {
     return reinterpret_cast<void**>(&function);
   }
-  /// What error_text says of the driver's own words, which may be missing.
+  /// The text of error_text, from the driver's own words, which may be missing.
   static std::string numbered(const char* text, int error);
 
   DriverCalls calls_;
@@ -124,7 +124,7 @@ class Driver {
   std::string path_;
 };
 
-/// What looking for one vendor's driver gave.
+/// The result of looking for one vendor's driver.
 struct DriverSearch {
   std::string_view vendor;              ///< "nvidia", "amd"
   std::vector<std::string> tried = {};  ///< names of libraries, in order

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HIP: declared by hand as far as it is used, from AMD's public documentation of ROCm 6 and 7.
+// HIP, with the declarations that Weft uses, written from AMD's public documentation of ROCm 6 and 7.
 #include <cstring>
 
 #include "base/chip_features.h"
@@ -11,7 +11,7 @@ namespace weft::gpu {
 namespace {
 
 /// hipDeviceProp_t as hipGetDevicePropertiesR0600 fills it (the same in ROCm 6.0 to 7.2): 1,472 bytes, with room for
-/// later additions. Only these fields are read.
+/// additions. Weft reads only these fields.
 struct Properties {
   char bytes[4096] = {};
   template <class T>

@@ -75,7 +75,7 @@ namespace {
 struct Known {
   std::string_view name;
   ChipKind vendor;
-  bool convolves, fuses;  ///< else it multiplies; a convolution may have a bias, an other operand and relu
+  bool convolves, fuses;  ///< convolutions, else products; a convolution may include bias, summand and relu
   std::unique_ptr<Library> (*open)();
 };
 constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cublaslt},
@@ -83,9 +83,9 @@ constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cub
                            {"hipblaslt", ChipKind::amd, false, false, open_hipblaslt},
                            {"miopen", ChipKind::amd, true, false, open_miopen}};
 
-/// Opened when it is asked for, and never closed.
+/// Opened at the first request, and never closed.
 const Library& opened(const Known& which) {
-  static std::mutex mutex;  // what is kept is never destroyed: the drivers may be gone by then
+  static std::mutex mutex;  // never destroyed, because the drivers may be gone by then
   static auto& libraries = *new std::array<std::unique_ptr<Library>, std::size(known)>;
   const std::lock_guard lock(mutex);
   std::unique_ptr<Library>& library = libraries[static_cast<size_t>(&which - known)];
@@ -114,8 +114,7 @@ int64_t largest_operand(const LibraryCall& call) {
   return std::max(most * bits(c.type) / 8, shape.y[1] * 4);
 }
 
-/// Runs replay graphs, so what cannot be captured must never be measured. Nothing runs here: all operands may lie in
-/// one place.
+/// Captures the call once, because runs replay graphs. Nothing is executed, so all operands may share memory.
 void capture_once(const std::shared_ptr<Device>& device, const LibraryWork& work, const LibraryCall& call) {
   Memory scratch(device, std::max(largest_operand(call), library_workspace));
   std::vector<std::byte*> operands(call.operands() + 1, scratch.data());
@@ -126,7 +125,7 @@ void capture_once(const std::shared_ptr<Device>& device, const LibraryWork& work
   } catch (const Error&) {
     try {
       stream.end_capture();
-    } catch (const Error&) {  // the first one says more
+    } catch (const Error&) {  // the first error says more
     }
     throw;
   }
@@ -160,7 +159,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
   auto can = [device](const LibraryCall& call) {
     try {
       return prepare(device, call) != nullptr;
-    } catch (const Error& error) {  // a library is never needed
+    } catch (const Error& error) {  // a library is never required
       if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, error.info().what);
       return false;
     }
@@ -177,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // then all is forgotten: works that are in use live on with their users
+  constexpr size_t most = 4096;  // then the table is cleared; works in use live on with their users
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;

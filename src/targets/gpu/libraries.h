@@ -15,7 +15,7 @@
 ///     work->launch(stream, operands);           // any number of times, also while a graph is captured
 namespace weft::gpu {
 
-/// What looking for a library gave.
+/// The result of looking for a library.
 struct LibrarySearch {
   std::string name = {};                ///< "cublaslt", "cudnn", "hipblaslt", "miopen": candidates begin with it
   std::vector<std::string> tried = {};  ///< names of files, in order
@@ -23,14 +23,14 @@ struct LibrarySearch {
   std::string why = {};
 };
 
-/// Those of a vendor that are here, which are opened by that: it takes long. WEFT_CUBLASLT_LIBRARY, WEFT_CUDNN_LIBRARY,
+/// The libraries of a device's vendor; this opens them, which takes long. WEFT_CUBLASLT_LIBRARY, WEFT_CUDNN_LIBRARY,
 /// WEFT_HIPBLASLT_LIBRARY and WEFT_MIOPEN_LIBRARY name other files.
 VendorLibraries find_libraries(const std::shared_ptr<Device>& device);
 
-/// Whether a candidate of that name is one of the libraries: "cudnn", "cudnn fused".
+/// Whether the candidate with this name is a library: "cudnn", "cudnn fused".
 bool is_library(std::string_view candidate);
 
-/// A call that is ready to be queued, any number of times and by any thread.
+/// A prepared call, which any thread may queue any number of times.
 class LibraryWork {
  public:
   virtual ~LibraryWork() = default;
@@ -38,9 +38,8 @@ class LibraryWork {
   virtual void launch(const Stream& stream, std::span<std::byte* const> operands) const = 0;
 };
 
-/// Asks the library for its best algorithm among those that give the same bits every time and that a graph can hold;
-/// `call` has numbers for all sizes. What was found is kept for the process. Throws E602 when there is none, E501
-/// without the library.
+/// Asks the library for its best algorithm that is deterministic and can be captured in a graph; `call` has numbers for
+/// all sizes. The result is kept for the process. Throws E602 if there is none, E501 without the library.
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call);
 
 }  // namespace weft::gpu

@@ -6,7 +6,7 @@
 
 #include "targets/gpu/libraries.h"
 
-/// What the files of the vendors' libraries share.
+/// Shared by the files of the vendors' libraries.
 namespace weft::gpu {
 
 /// One of a library's objects, released with it.
@@ -31,31 +31,31 @@ class LibraryObject {
   int (*destroy_)(Handle) = nullptr;
 };
 
-/// What a library keeps for a device. It is tied to a stream, so one thread uses it at a time.
+/// A library's handle for a device. It is tied to a stream, so one thread uses it at a time.
 struct LibraryHandle {
   std::mutex mutex = {};
   LibraryObject object = {};
 };
 
-/// One vendor's library, as far as it was found.
+/// One vendor's library, if it was found.
 class Library {
  public:
   Library(std::string name, std::vector<std::string> files, const std::string& given);
   virtual ~Library() = default;
   const LibrarySearch& search() const { return search_; }
-  /// As gpu::prepare, of a library that is there.
+  /// As gpu::prepare, for this library.
   virtual std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device,
                                                const LibraryCall& call) const = 0;
-  /// Throws E602 that says what failed, unless the status is 0.
+  /// Throws E602 with `doing`, unless the status is 0.
   void check(int status, std::string_view doing) const;
-  /// Throws E602: there is no algorithm that may be used.
+  /// Throws E602: no algorithm may be used.
   [[noreturn]] void refuse(std::string_view why) const;
   LibraryObject made(int (*create)(Handle*), int (*destroy)(Handle), std::string_view doing) const;
 
  protected:
-  /// Made when it is first asked for; of the calling thread's device.
+  /// Created at the first request, for the calling thread's device.
   std::shared_ptr<LibraryHandle> handle_of(const Device& device, int (*create)(Handle*), int (*destroy)(Handle)) const;
-  /// Opens the first file that is there and finds every function in it, by the names that follow `prefix`.
+  /// Opens the first file that exists and finds every function in it; their names follow `prefix`.
   void open(const std::string& prefix, std::span<const DriverSymbol> functions);
   template <class F>
   static void** slot(F& function) {

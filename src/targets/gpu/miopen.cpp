@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MIOpen's immediate mode: declared by hand as far as it is used, from AMD's public documentation.
+// MIOpen's immediate mode, with the declarations that Weft uses, written from AMD's public documentation.
 #include <algorithm>
 
 #include "base/error.h"
@@ -111,7 +111,7 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// It pads both ends alike, so that must give as many pixels as are wanted.
+  /// MIOpen pads both ends alike, so this must give the wanted number of pixels.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;
@@ -128,7 +128,7 @@ class Convolution final : public LibraryWork {
     library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "ask for the same bits every time");
   }
 
-  /// The library puts the fastest first. Transforms (FFT, Winograd) round otherwise than sums of products do.
+  /// The library lists the fastest first. Transforms (FFT, Winograd) round differently from sums of products.
   void choose() {
     const Calls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt and hipBLASLt: declared by hand as far as they are used, from the vendors' public documentation. The two
+// cuBLASLt and hipBLASLt, with the declarations that Weft uses, written from the vendors' public documentation. The two
 // have the same functions with other prefixes and other numbers.
 #include "base/error.h"
 #include "base/knobs.h"
@@ -8,7 +8,7 @@
 namespace weft::gpu {
 namespace {
 
-/// Enumerators that differ between the two.
+/// Enumerators that differ between the two libraries.
 struct Numbers {
   int compute_f32, transpose, no_transpose;
   int attribute_transpose_a, attribute_transpose_b;   // of a product
@@ -27,7 +27,8 @@ int data_type(DType type) {
   }
 }
 
-/// What the search for algorithms fills: first the algorithm (64 or 24 bytes), then what it needs, 96 or 56 in all.
+/// The result of the search for algorithms: first the algorithm (64 or 24 bytes), then its requirements, 96 or 56 bytes
+/// in all.
 struct HeuristicResult {
   alignas(16) std::byte bytes[128] = {};
 };
@@ -77,7 +78,7 @@ class ProductLibrary final : public Library {
   Calls calls{};
 };
 
-/// The library's numbers of columns come first: our rows are its columns.
+/// The library takes the number of columns first: our rows are its columns.
 LibraryObject layout(const ProductLibrary& library, DType type, int64_t cols, int64_t rows, int64_t stride,
                      int64_t batch, int64_t batch_stride) {
   Handle handle = nullptr;
@@ -108,7 +109,7 @@ LibraryObject product_description(const ProductLibrary& library) {
   return made;
 }
 
-/// The library counts columns first, so what is D = A B' in rows is D' = B A' to it: B comes first, transposed.
+/// The library is column-major, so D = A B' in rows is D' = B A' to it: B comes first, transposed.
 class Product final : public LibraryWork {
  public:
   Product(const ProductLibrary& from, const LibraryProduct& p)

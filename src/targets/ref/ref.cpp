@@ -31,7 +31,7 @@ int64_t bytes_of(std::span<const Wide> values) {
   return total;
 }
 
-/// Instructions of all modules in order, but for parameters.
+/// The instructions of all modules in order, without parameters.
 std::vector<const Instruction*> steps_of(const Program& program) {
   std::vector<const Instruction*> steps;
   for (const auto& module : program.modules()) {
@@ -50,7 +50,7 @@ StepNumbers number_steps(const Program& program) {
   return numbers;
 }
 
-/// What the runs of all modules of one request share.
+/// Shared by the runs of all modules of one request.
 struct Request {
   TextScope texts = {};
   const RunOptions& options;
@@ -60,7 +60,7 @@ struct Request {
   const Between& between;
   Watch watch{options.deadline, options.stop};
   int64_t held = 0, peak = 0, limit = default_memory_limit();  // bytes
-  /// Constants of bodies, which every trip of a loop would convert again.
+  /// Constants of bodies; otherwise every trip of a loop would convert them again.
   std::unordered_map<const Instruction*, Wide> constants = {};
   Clock::time_point start = Clock::now();
 };
@@ -98,7 +98,7 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
-  /// What the instruction reads. Containers that nothing reads afterwards are its own, so that it may change them.
+  /// The operands of an instruction. It owns containers that nothing reads afterwards, so it may change them.
   std::vector<Wide> operands(const Instruction& i) {
     std::vector<Wide> in;
     for (const Value& input : i.inputs) {
@@ -168,7 +168,7 @@ class Interpreter {
     return info.evaluate(op, in);
   }
 
-  /// A constant of a body, which the request holds.
+  /// Whether the instruction is a constant of a body, which the request holds.
   bool is_shared(const Instruction& i) const { return i.is<Constant>() && &module_ != &module_.program().main(); }
 
   std::vector<Wide> constant(const Instruction& i) const {
@@ -193,7 +193,7 @@ class Interpreter {
     return out;
   }
 
-  /// E401 for what would take the values that are held beyond the memory limit; all are held as 8 bytes an element.
+  /// Throws E401 if this result would exceed the memory limit; every element is held as 8 bytes.
   void check_room(const Instruction& i) const {
     int64_t bytes = 0;
     bool fits = true;
@@ -238,7 +238,7 @@ class Interpreter {
     return out;
   }
 
-  /// Symbols among `symbols` that stand as a size of `types` get the sizes of `values`.
+  /// Sets those of `symbols` that are sizes of `types` to the sizes of `values`.
   void set_symbols(const Dims& symbols, std::span<const Type> types, std::span<const Wide> values) {
     for (size_t k = 0; k < types.size() && k < values.size(); ++k) {
       for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
@@ -264,7 +264,7 @@ class Interpreter {
       request_.sizes.set(op.counter.as_symbol()->name, trip);
       set_symbols(op.carries, std::span(parameters).first(carried), now);
       std::vector<Wide> given = now;
-      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // the trip's alone
+      for (size_t k = 0; k < carried; ++k) now[k].container = nullptr;  // owned by the trip alone
       std::vector<Wide> results = run_body(i, 0, std::move(given));
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
       for (size_t k = 0; k < carried; ++k) now[k] = std::exchange(results[offset + k], {});
@@ -280,7 +280,7 @@ class Interpreter {
     return out;
   }
 
-  /// No trips give no rows; a size that only a row could have told is 0 then.
+  /// Without trips there are no rows; a size that only a row could determine is then 0.
   Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
     std::vector<int64_t> dims = {std::ssize(rows)};
     for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {
@@ -306,7 +306,7 @@ class Interpreter {
         {.kind = ErrorKind::usage, .code = "E312", .what = cat("a loop stacks values of sizes ", a, " and ", b)});
   }
 
-  /// The meaning and the shape rule must agree.
+  /// Checks that the meaning agrees with the shape rule.
   void check_types(const Instruction& i, const std::vector<Wide>& out) const {
     check(out.size() == i.types.size(), "an operator gives as many results as its rule says");
     for (size_t k = 0; k < out.size(); ++k) {
@@ -363,12 +363,11 @@ std::vector<Port> output_ports(const Program& program) {
 
 namespace {
 
-/// Moves a result to the caller's memory when there is some.
+/// Moves a result to the caller's memory if there is some.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
   if (!is_wanted && !options.allocate_output) return tensor;
-  if (!tensor.is_tensor() || tensor.dtype == DType::string)
-    return tensor;  // they have no memory that a caller could give
+  if (!tensor.is_tensor() || tensor.dtype == DType::string) return tensor;  // a caller cannot give memory for them
   MutableTensor place = place_output(options, index, port, tensor.dims);
   std::memcpy(place.data, tensor.data.data(), tensor.data.size());
   return place.tensor;

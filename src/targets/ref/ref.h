@@ -7,18 +7,18 @@
 #include "ir/module.h"
 #include "runtime/executable.h"
 
-/// The reference target: each operator evaluated by its own meaning, one after another, in wide types. Slow and plainly
-/// right; every other target is judged by it. Reals are not rounded between operators.
+/// The reference target. It evaluates each operator by its own definition, one after another, in wide types. It is slow
+/// and plainly right; every other target is compared with it. Reals are not rounded between operators.
 namespace weft {
 
-/// Takes the program as it is. `report` comes from the passes that ran before.
+/// Runs the program without changes. `report` comes from the passes that ran before.
 std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, CompileReport report = {});
 
-/// What a program takes and gives, before anything is compiled.
+/// The inputs and outputs of a program, before anything is compiled.
 std::vector<Port> input_ports(const Program& program);
 std::vector<Port> output_ports(const Program& program);
 
-/// May change the values that an instruction reads, and those that it gives: how a test rounds them as a device does.
+/// May change the operands and results of an instruction. A test uses it to round them like a device.
 struct Between {
   std::function<void(const Instruction&, std::vector<Wide>&)> operands = {}, results = {};
 };

@@ -17,7 +17,7 @@ constexpr int64_t largest_dense = 64 << 20;  // bytes
                .what = cat("sparse tensor '", printable(sparse.values.name), "' ", what)});
 }
 
-/// Where value `n` lies: `indices` holds flat positions, or one row of coordinates for each value.
+/// The flat position of value `n`: `indices` holds flat positions, or one row of coordinates for each value.
 int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices, size_t n, int64_t total) {
   size_t rank = sparse.dims.size();
   bool is_flat = sparse.indices.dims.size() == 1;
@@ -40,7 +40,7 @@ Tensor to_tensor(const TensorData& data) {
     tensor.strings = std::make_shared<const std::vector<std::string>>(data.strings.begin(), data.strings.end());
     return tensor;
   }
-  // Small tensors are read element by element all over the compiler: give them aligned memory. Large ones stay in
+  // Many parts of the compiler read small tensors element by element, so these get aligned memory. Large ones stay in
   // place.
   constexpr size_t small = 1 << 16;
   if (data.bytes.size() <= small) tensor.data = Bytes::copy(data.bytes);

@@ -12,8 +12,8 @@
 #include "base/dtype.h"
 #include "base/file.h"
 
-/// An ONNX model as plain data, as the file says it. Strings and weights are views into the mapped file, which
-/// `Model::file` keeps alive. Nothing here has been checked against an operator's definition yet: import.h does that.
+/// An ONNX model as plain data, in the form of the file. Strings and weights are views into the mapped file, which
+/// `Model::file` keeps alive. Nothing here has been checked against an operator's definition yet; import.h does that.
 namespace weft::onnx {
 
 /// The element type with number `code` in the file format; nothing when Weft does not know it (or it is undefined).
@@ -40,7 +40,7 @@ struct ValueInfo {
 };
 
 /// A constant tensor. `bytes` are row-major and little-endian, sub-byte types packed from the low bits; they need not
-/// be aligned to the element. Exactly as many bytes as `dims` ask for: the reader has compared them.
+/// be aligned to the element. The reader has checked that there are exactly as many bytes as `dims` require.
 struct TensorData {
   DType type = DType::f32;
   std::vector<int64_t> dims = {};
@@ -49,7 +49,7 @@ struct TensorData {
   std::vector<std::string_view> strings = {};  ///< the elements when `type` is string
 };
 
-/// Non-zero values and where they lie: `indices` is [n] (linear) or [n, rank].
+/// Non-zero values and their positions: `indices` is [n] (linear) or [n, rank].
 struct SparseTensor {
   TensorData values;
   TensorData indices;

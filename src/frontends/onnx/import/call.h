@@ -42,23 +42,23 @@ class Call : public frontend::Builder {
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
   /// Refuses a node with fewer or more inputs (E140).
   void expect_inputs(size_t least, size_t most) const;
-  /// Refuses inputs that are given with another rank than the one listed beside their number (E151).
+  /// Refuses inputs whose rank differs from the one listed with their number (E151).
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 
-  /// What integer input `i` holds, as sizes. What is only known when the model runs becomes run-time symbols, which the
-  /// run refuses below `least` (E314).
+  /// The elements of integer input `i` as sizes. Elements that only a run knows become run-time symbols, which the run
+  /// refuses below `least` (E314).
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The one size in input `i` (E140).
   Dim size(size_t i, int64_t least = 0) const;
-  /// What integer input `i` holds as plain numbers; E159 when they are only known when the model runs, or depend on a
+  /// The elements of integer input `i` as numbers; E159 if only a run knows them, or if they depend on a
   /// symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the one of input `i` (E140)
-  /// The tensor in input `i`, when it is constant.
+  /// The tensor in input `i`, if it is constant.
   std::optional<Tensor> constant(size_t i) const;
-  /// The tensor in input `i`; E159 when it is not constant. `what` says what it gives.
+  /// The tensor in input `i`; E159 if it is not constant. `what` names its purpose.
   Tensor require_constant(size_t i, std::string_view what) const;
   /// The one number in input `i`, which must be constant.
   double number_input(size_t i, std::string_view what) const;
@@ -81,9 +81,9 @@ class Call : public frontend::Builder {
   const TypeProto& type(std::string_view attribute) const;              ///< E142 when it is not given
   DType element(std::string_view attribute) const;                      ///< an element type by its number
   DType element(std::string_view attribute, DType fallback) const;
-  /// Says that an attribute changes nothing here.
+  /// Marks an attribute as read although it changes nothing here.
   void ignore(std::string_view attribute) const;
-  /// E141 naming the attributes that no one asked for.
+  /// Throws E141 with the names of attributes that were not read.
   void check_attributes() const;
 
   std::string name() const override { return std::string(node_.op_type); }
@@ -94,10 +94,10 @@ class Call : public frontend::Builder {
   Scope& scope() const { return scope_; }
 
  private:
-  /// E159: input `i` must be known now; `what` it does.
+  /// Throws E159: input `i` must be known now; `what` names its purpose.
   [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
-  /// The attribute's value as a T, nothing when it is not given; E141 when it is of another kind.
+  /// The attribute's value as a T, nothing if it is not given; E141 if it is of another kind.
   template <class T>
   const T* get(std::string_view name) const;
   template <class T>
@@ -111,7 +111,7 @@ class Call : public frontend::Builder {
   mutable std::vector<bool> used_;
 };
 
-/// How one operator is translated, and what of it is refused (docs/operators.md lists that).
+/// The translation of one operator, and what of it is refused (docs/operators.md lists that).
 struct Operator {
   std::string_view domain;
   std::string_view name;

@@ -13,14 +13,14 @@
 
 namespace weft::onnx {
 
-/// Why a node of the main graph cannot be translated, or is not judged because it reads what such a node makes.
+/// Why a node of the main graph cannot be translated, or was not judged because it reads the result of such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
 };
 
-/// What two sizes were taken to be because the ranks of values depend on it: which branch of an If is taken, whether
-/// Squeeze removes an axis. The program checks it (a guard).
+/// An assumption about two sizes on which the ranks of values depend: which branch of an If is taken, whether Squeeze
+/// removes an axis. The program checks it by a guard.
 struct SizeDecision {
   Guard::Kind kind = Guard::Kind::equal;
   Dim a, b;
@@ -30,41 +30,41 @@ struct SizeDecision {
 std::string to_string(const SizeDecision& decision);
 
 struct SizeDecisions {
-  std::map<std::string, bool> given = {};  ///< what the caller knows, by the decision's text
-  std::vector<SizeDecision> made = {};     ///< of the program, in the order of its nodes
+  std::map<std::string, bool> given = {};  ///< given by the caller, by the decision's text
+  std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
-/// An operand whose value decides what the program is: axes, steps, the condition of branches that cannot be joined.
+/// An operand whose value decides what the program is: axes, steps, conditions of branches with unequal ranks.
 struct StaticOperand {
   std::vector<std::string> inputs;  ///< of the model, all small: the operand follows from their values
   std::string op;
   size_t number = 0;       ///< of the operand
-  bool is_length = false;  ///< only how many there are decides, not their values
+  bool is_length = false;  ///< only the number of elements decides, not their values
 };
 
-/// Why a model has no program before a run tells the values of some of its inputs.
+/// Why a model has no program until a run gives the values of some of its inputs.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
-  bool is_all = false;            ///< nothing else is wrong with what could be judged
+  bool is_all = false;            ///< no other error was found in the judged nodes
   std::vector<Port> inputs = {};  ///< of the model
 };
 
 struct ImportOptions {
-  /// Sizes of graph inputs instead of the model's, by input name. Symbols in them become symbols of the program.
+  /// Sizes of graph inputs that replace the model's, by input name. Symbols in them become symbols of the program.
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
-  /// Graph inputs that are fixed to a value, by name: they are no inputs of the program.
+  /// Graph inputs with fixed values, by name; they are no inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Patterns (* and ?) of graph inputs that keep the value of their initializer: folded, and no inputs of the program.
+  /// Patterns (* and ?) of graph inputs that keep their initializer's value: they become constants, and are no inputs.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
   int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 and 16 for each that is written
   int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
-  SizeDecisions* decisions = nullptr;  ///< gives what sizes decide, and receives what was decided
-  /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
+  SizeDecisions* decisions = nullptr;  ///< takes given decisions, and receives those that were made
+  /// Receives the faults of nodes. These then end nothing: the program holds the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
-  StaticNeeds* needs = nullptr;  ///< receives what the model lacks, beside the error
+  StaticNeeds* needs = nullptr;  ///< receives the needs of the model, beside the error
 };
 
 /// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh
@@ -78,8 +78,8 @@ struct ImportOptions {
 /// does not take that.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
 
-/// Whether a dim_param is a name, so that sizes that share it are equal. Exporters write "?", "-1" or "None" for sizes
-/// that have nothing to do with each other.
+/// Whether a dim_param is a name, so that sizes with the same name are equal. Exporters write "?", "-1" or "None" for
+/// unrelated sizes.
 bool names_size(std::string_view text);
 
 /// "node 12 'cat_3' (Concat)".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's attention operators, which exporters of onnxruntime put in the place of whole blocks of nodes.
+// com.microsoft's attention operators, with which exporters of onnxruntime replace whole blocks of nodes.
 
 #include <cmath>
 
@@ -49,7 +49,7 @@ Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const D
   return mask > 0;
 }
 
-/// All that hides keys, joined: the node's mask and bias of the scores. Null when there is neither.
+/// Joins everything that hides keys: the node's mask and its bias of the scores. Null if there is neither.
 Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type) {
   Value mask = counted;
   if (counted) {  // masked keys are lowered by a number rather than hidden, as models were trained with
@@ -64,7 +64,7 @@ Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type
 }
 
 constexpr size_t nowhere = 99;
-/// Which input of a node holds what.
+/// The numbers of a node's inputs.
 struct Slots {
   size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
 };
@@ -101,7 +101,7 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   return {q, k, v};
 }
 
-/// Beam search reorders no caches: indirection[batch, beam, token] says in which beam's row a past token lies.
+/// Beam search does not reorder caches: indirection[batch, beam, token] gives the beam whose row holds a past token.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
@@ -132,7 +132,7 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// What the node's mask and bias, and the room in a buffer, hide.
+/// What hides scores: the node's mask and bias, and the unused room of a buffer.
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;

@@ -6,10 +6,10 @@
 /// Sequences of different lengths without padding: their tokens follow each other as rows [tokens, ..].
 namespace weft::onnx {
 
-/// Lengths from their running sums, [n + 1] -> [n].
+/// Lengths from running sums, [n + 1] -> [n].
 Expr differences(Expr sums);
 
-/// Rows [tokens, n] as [batch, sequence, n] and back.
+/// Converts rows [tokens, n] to [batch, sequence, n] and back.
 struct Packing {
   Call& c;
   Dim batch, sequence;
@@ -22,7 +22,7 @@ struct Packing {
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
-/// Whose each token is, and where it stands in its sequence.
+/// The sequence of each token, and its place in it.
 struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: its sequence, its place among the new ones, its place among all
 };
@@ -30,8 +30,8 @@ struct Tokens {
 /// The running sums of lengths, i64[batch + 1], and the lengths of what came before, i64[batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
-/// Sequences by the running sums of their lengths, which a run refuses where they do not begin at 0, end at the number
-/// of tokens and rise by at least `least`.
+/// Sequences by the running sums of their lengths. A run is refused unless these begin at 0, end at the number of
+/// tokens and rise by at least `least`.
 struct Ragged {
   Dim batch, tokens, longest;
   Expr start, length;     ///< i64[batch]
@@ -39,7 +39,7 @@ struct Ragged {
 };
 Ragged ragged_of(Call& c, size_t sums, const Dim& tokens, int64_t least);
 
-/// Rows of sequences and those that came before them: x[tokens, n] and before[batch, reach, n].
+/// Rows of sequences and the rows before them: x[tokens, n] and before[batch, reach, n].
 struct Continued {
   Call& c;
   Expr all;

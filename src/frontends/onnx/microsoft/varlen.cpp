@@ -13,7 +13,7 @@
 namespace weft::onnx {
 namespace {
 
-/// How many tokens of each sequence the node tells apart from the state. Their counts are given exactly when it does.
+/// The number of tokens of each sequence whose states the node returns. Their counts are given exactly if it does.
 int64_t capacity_of(Call& c, size_t counts) {
   int64_t capacity = c.integer("state_update_capacity", 0);
   if (capacity < 0 || capacity > 8) c.fail("E145", cat("state_update_capacity must be 0 to 8, is ", capacity));
@@ -24,7 +24,7 @@ int64_t capacity_of(Call& c, size_t counts) {
 
 // --- GatedDeltaNet ---------------------------------------------------------------------------------------------------
 
-/// What the node reads, tokens in a row: [tokens, heads, size].
+/// The inputs of the node, tokens in a row: [tokens, heads, size].
 struct Packed {
   Expr q, k, v;
   Dims leading;  ///< tokens, or batch and tokens of each
@@ -73,7 +73,7 @@ Expr gate_of(Call& c, size_t i, const Packed& p) {
   return reshape(x, {p.v.dims()[0], p.v.dims()[1], width});
 }
 
-/// The logarithm of what is left of the state after each token, [tokens, heads, size or 1].
+/// The logarithm of the factor by which the state decays after each token, [tokens, heads, size or 1].
 Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bound) {
   Expr g = gate_of(c, 4, p);
   if (activation == "none") return g;
@@ -123,7 +123,7 @@ Rows rows_of(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Decays, keys and what is added to them, for the first tokens of each sequence: [batch, capacity * all].
+/// Decays, keys and the values added to them, for the first tokens of each sequence: [batch, capacity * all].
 Expr state_update(Call& c, const Rows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
@@ -235,11 +235,11 @@ Values varlen_causal_conv(Call& c) {
 
 // --- hashes of n-grams -----------------------------------------------------------------------------------------------
 
-/// What both forms read: a hash of the last 2 tokens, of the last 3 and so on, several heads for each.
+/// The inputs of both forms: a hash of the last 2 tokens, of the last 3 and so on, several heads for each.
 struct Hashing {
   int64_t longest, heads;
   bool has_eos, resets;
-  Expr pad, fill;  ///< scalars: what unused slots hold, and what stands where there is no token
+  Expr pad, fill;  ///< scalars: the content of unused slots, and the token before a beginning
 };
 
 Hashing hashing_of(Call& c, size_t eos) {
@@ -277,9 +277,9 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
 }
 
-/// The hashes of tokens, `shifted(back)` being the tokens that stand so far back and `differs(back)` (null: never)
-/// whether a segment begins behind those. What lies before a beginning, or at and before an end of text, counts as
-/// `fill`. Gives [.., (longest - 1) * heads].
+/// The hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) tells
+/// whether a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`.
+/// Returns [.., (longest - 1) * heads].
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;
@@ -320,7 +320,7 @@ Values ngram_hashes(Call& c) {
   auto continued = [&](Expr x, Expr before) { return concat(c, {broadcast(before, {batch, reach}), x}, 1); };
   Expr all = continued(ids, c.has_input(3) ? arg(c, 3) : h.fill);
   std::function<Expr(int64_t)> differs;
-  if (c.has_input(6)) {  // what came before counts as the first segment
+  if (c.has_input(6)) {  // earlier tokens count as the first segment
     c.require_dims(c.input(6), ids.dims(), "segment_ids");
     Expr segments = continued(arg(c, 6), slice(arg(c, 6), 1, 0, 1));
     differs = [=](int64_t back) {

@@ -18,7 +18,8 @@
 namespace weft::onnx {
 namespace {
 
-/// What an instruction adds to the derivative by each operand, given that by its result; a null value adds nothing.
+/// What an instruction adds to the derivative of each operand, from the derivative of its result; a null value adds
+/// nothing.
 struct Rule {
   Call& c;
   const Instruction& i;
@@ -27,7 +28,7 @@ struct Rule {
   Expr in(size_t k) const { return {&c, i.inputs[k]}; }
   Expr out() const { return {&c, Value{const_cast<Instruction*>(&i), 0}}; }
 
-  /// Nothing when there is no rule.
+  /// Nothing if there is no rule.
   std::optional<Values> apply() const {
     if (i.types.size() != 1) return std::nullopt;
     if (const auto* op = i.as<Elementwise>()) return elementwise(op->fn);
@@ -94,7 +95,7 @@ struct Rule {
 
   Value zero_like(Expr x) const { return full(c, x.dtype(), x.dims(), 0); }
 
-  /// Elements that were repeated are added up.
+  /// Sums over elements that were broadcast.
   Value summed_to(const Dims& dims) const {
     Dims from = g.dims();
     std::vector<int64_t> axes;
@@ -208,7 +209,7 @@ Values gradient(Call& c) {
     written.push_back(first.def);
     for (uint32_t k = 0; k < i->types.size(); ++k) now.try_emplace({i, k}, Value{first.def, k});
   }
-  Replaced sums;  // the derivative by each value
+  Replaced sums;  // the derivative for each value
   auto add = [&](Value value, Value more) {
     auto [sum, is_first] = sums.try_emplace({value.def, value.index}, more);
     if (!is_first) sum->second = Expr{&c, sum->second} + Expr{&c, more};

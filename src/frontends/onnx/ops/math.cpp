@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, products, sorting and what is made of them.
+// Reductions, products, sorting, and operators made of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -160,7 +160,7 @@ Values fused_gemm(Call& c) {
   c.unsupported(cat("with activation '", printable(name), "' is not supported"));
 }
 
-/// Keeps the part on or above (below) diagonal k, which may be known only at run time.
+/// Keeps the part on or above (below) diagonal k, which may be known only in a run.
 Values trilu(Call& c) {
   Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
   return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};
@@ -234,7 +234,7 @@ Values determinant(Call& c) {
   return {reshape(Expr{&c, y[1]}, Dims(x.dims().begin(), x.dims().end() - 2))};
 }
 
-/// Gauss and Jordan: the unit matrix goes through the steps that make a unit matrix of x.
+/// Gauss-Jordan elimination: the unit matrix goes through the steps that turn x into the unit matrix.
 Values inverse(Call& c) {
   Expr x = arg(c, 0), m = square_matrices(c, x);
   Dim batch = m.dims()[0], n = m.dims()[1];
@@ -297,7 +297,7 @@ Values softmax_cross_entropy(Call& c) {
           log_probability};
 }
 
-/// Convert before the sum: integer matrix products of bytes with zero points.
+/// Converted before the sum: integer matrix products of bytes with zero points.
 Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
   if (!c.has_input(zero_input)) return x;
   auto known = c.constant(zero_input);

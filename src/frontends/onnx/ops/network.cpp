@@ -150,8 +150,8 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
   return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
 }
 
-/// Whether the window is the whole of x[batch, channel, spatial...] without pads: a bool that the run tells, null where
-/// it is known not to be.
+/// Whether the window covers all of x[batch, channel, spatial...] without pads: a bool that the run computes, null if
+/// it is known not to.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
@@ -219,8 +219,8 @@ Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, co
   return reshape(select(inside, read, -1), {windows * Dim(w.kernel[axis])});
 }
 
-/// Pools what lies in each row of a window before the first 0 of a mask. The mask of channel number n begins at element
-/// n * spatial size modulo the number of channels of all masks, which is the mask's own beginning when it has one.
+/// Pools the elements in each row of a window before the first 0 of a mask. The mask of channel n begins at element n *
+/// spatial size, modulo the number of channels of all masks; that is the mask's own beginning if it has one.
 Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
   c.flag("storage_order");  // of indices, which it does not give
@@ -370,7 +370,7 @@ Values diffusion_group_norm(Call& c, bool has_skip) {
   int64_t groups = c.integer("groups");
   auto size = exact_divide(dims[is_last ? 3 : 1], groups < 1 ? 1 : groups);
   if (groups < 1 || !size) c.fail("E145", cat("cannot make ", groups, " groups of ", x.value.shape()));
-  // Groups become the second axis, all that they are normalised over lies behind it.
+  // Groups become the second axis; the axes that are normalised follow it.
   Expr y = is_last ? transpose(reshape(x, {dims[0], dims[1], dims[2], groups, *size}), {0, 3, 1, 2, 4})
                    : reshape(x, {dims[0], groups, *size, dims[2], dims[3]});
   y = normalized(y, 2, c.number("epsilon", 1e-5f));
@@ -417,7 +417,7 @@ Values embedded(Call& c, Value position_ids, const Table& table) {
   if (c.has_input(1) && c.has_input(4)) sum = sum + gather(table(4), arg(c, 1));
   Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
-  // How many tokens of each row count.
+  // The number of valid tokens of each row.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
   if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
   return {y, counts, sum};

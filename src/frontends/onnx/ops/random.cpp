@@ -128,7 +128,7 @@ Values bernoulli(Call& c) {
   return {convert(uniform(c, p.dtype(), p.dims()) < convert(p, computed_type(p.dtype())), type)};
 }
 
-/// Where a uniform number falls among the sums of the classes' shares.
+/// Chooses the class whose interval of the running sums of shares holds a uniform number.
 Values multinomial(Call& c) {
   Expr x = arg(c, 0);
   if (x.rank() != 2) c.fail("E140", cat("needs x[batch, classes], has ", x.value.type()));
@@ -151,7 +151,7 @@ Expr dropout_ratio(Call& c, DType type) {
   return convert(reshape(arg(c, 1), {}), type);
 }
 
-/// In training some elements become 0, and the others as much larger; otherwise the input itself.
+/// In training some elements become 0, and the others are scaled up to keep the mean; otherwise the input itself.
 Values dropout(Call& c) {
   Expr x = arg(c, 0);
   DType mask_type = c.opset() < 10 ? x.dtype() : DType::boolean;

@@ -7,7 +7,7 @@
 
 namespace weft::onnx {
 
-/// What convolutions and pools share: strides, dilations, pads and auto_pad for a window of `kernel` over axes of
+/// The window of convolutions and pools: strides, dilations, pads and auto_pad for a window of `kernel` over axes of
 /// sizes `spatial`. Throws E145 for numbers below 1.
 Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
 
