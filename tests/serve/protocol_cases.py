@@ -59,6 +59,8 @@ def test_health_and_metadata(client):
     metadata = as_dict(client.get_model_metadata("digits"))
     assert metadata["versions"] == ["1"] and metadata["platform"] == "weft"
     assert [(p["name"], p["datatype"], list(map(int, p["shape"]))) for p in metadata["inputs"]] == [("image", "FP32", [-1, 1, 8, 8])]
+    if "properties" in metadata:  # an extension of the JSON form, for the page
+        assert "seven" in metadata["properties"]["labels"]
     config = as_dict(client.get_model_config("digits"))
     config = config.get("config", config)
     assert config["input"][0]["data_type"] == "TYPE_FP32" and list(map(int, config["input"][0]["dims"])) == [-1, 1, 8, 8]

@@ -32,7 +32,7 @@ async def serve(options: Options) -> None:
     app = web.build(repository)
     config = uvicorn.Config(
         app, host=options.host, port=options.port, ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key,
-        log_level="warning", access_log=False, lifespan="on", server_header=False, ws="none",
+        log_level="warning", access_log=False, lifespan="on", server_header=False, ws="none", timeout_keep_alive=75,
     )  # fmt: skip
     await repository.start()
     server, socket = uvicorn.Server(config), config.bind_socket()

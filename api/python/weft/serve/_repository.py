@@ -49,6 +49,7 @@ class Served:
         self.model = self.models[0]
         self.inputs, self.outputs = self.model.inputs, self.model.outputs
         self._check_ports()
+        self.properties: dict[str, str] = self.model.report()["metadata"]  #: what the model says about itself
         natives = [model._native for model in self.models for _ in range(options.instances)]
         self.queue = _weft.Queue(natives, options.max_batch, options.batch_delay, options.queue)
         self.default_deadline = options.deadline

@@ -169,12 +169,18 @@ class Output:
                 return [text.decode() for text in self._texts]
             except UnicodeDecodeError:
                 raise Refused(422, f"'{self.name}' has texts that are no UTF-8: ask for binary data") from None
-        array = self._array
-        if self.dtype == "bf16":
-            array = (array.astype(np.uint32) << 16).view(np.float32)
+        array = self.array()
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise Refused(422, f"'{self.name}' has infinities or NaN, which JSON cannot say: ask for binary data")
         return array.reshape(-1).tolist()
+
+    def array(self) -> np.ndarray:
+        """As numpy has it; bf16 as the f32 of the same value."""
+        if self.dtype == "string":
+            return np.array([text.decode("utf-8", "surrogateescape") for text in self._texts], object).reshape(self.shape)
+        if self.dtype == "bf16":
+            return (self._array.astype(np.uint32) << 16).view(np.float32).reshape(self.shape)
+        return self._array
 
     def bytes(self) -> bytes:
         if self.dtype == "string":

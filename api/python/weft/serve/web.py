@@ -329,7 +329,8 @@ def add_models(app: FastAPI, repository: Repository) -> None:
 
     @both("", app.get, tags=["models"], responses=answers(401, 404, 400))
     async def model_metadata(name: str, version: str, _: Request) -> dict[str, Any]:
-        return repository.find(name, version).metadata(repository.versions(name))
+        served = repository.find(name, version)
+        return served.metadata(repository.versions(name)) | {"properties": served.properties}
 
     @both("/config", app.get, tags=["models"], responses=answers(401, 404, 400))
     async def model_config(name: str, version: str, _: Request) -> dict[str, Any]:
