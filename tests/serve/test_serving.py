@@ -12,9 +12,19 @@ import environment  # noqa: E402
 from places import BUILD, DIGITS  # noqa: E402
 
 
-@pytest.mark.parametrize("cases", ["protocol", "guards", "damaged", "clients", "versions"])
+FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # Ray and Chromium are large, and Ray takes a minute to start and to stop
+CASES = ["protocol", "guards", "damaged", "clients", "versions", *(["page"] if FULL else [])]
+
+
+@pytest.mark.parametrize("cases", CASES)
 def test_serving(cases):
     environment.run_cases("serve", f"{cases}_cases.py")
+
+
+if FULL:
+
+    def test_ray_on_one_node():
+        environment.run_cases("ray", "ray_cases.py", "-W", "ignore")
 
 
 def weft_serve(*words):

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weft on Ray: `Deployment` puts models behind Ray Serve, `map_batches` runs one over a dataset (docs/serving.md).
+
+    serve.run(weft.ray.Deployment(["digits.onnx"], num_replicas=2))
+    answers = weft.ray.map_batches(dataset, "digits.onnx", columns={"picture": "image"})
+
+Models travel as saved programs: a replica compiles nothing, and needs no file of this machine. `pip install 'ray[serve,data]'`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import weft
+
+ERROR = "error"  #: the column that says why a row has no answer; "" for the others
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """A compiled model as bytes, which any machine of its kind of chip loads."""
+
+    name: str
+    program: bytes
+    threads: int = 0
+    device: str = "auto"
+
+    @classmethod
+    def of(cls, model: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, **options: Any) -> Shipped:
+        """Compiles a model for `device`; a GPU need not be here: its chip is named ("nvidia:sm_90a"). A saved program goes as it is."""
+        path = Path(model)
+        if path.suffix == ".weft":
+            return cls(path.stem, path.read_bytes(), threads, device)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.weft"
+            weft.compile(path, device=device, threads=threads, **options).save(file)
+            return cls(path.stem, file.read_bytes(), threads, device)
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        path = Path(folder) / f"{self.name}.weft"
+        path.write_bytes(self.program)
+        return path
+
+    def load(self) -> weft.Model:
+        with tempfile.TemporaryDirectory() as folder:
+            return weft.load(self.write(folder), threads=self.threads)
+
+
+# --- Ray Serve ------------------------------------------------------------------------------------------------------
+
+_repository: Any = None  # of this replica: each is a process of its own
+_folder: Any = None  # that its models lie in
+
+
+def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
+    def build() -> Any:
+        import weft.ray
+        from weft.serve import Repository, web
+
+        # This function travels, its globals do not.
+        weft.ray._folder = tempfile.TemporaryDirectory(prefix="weft-ray-")
+        words = [str(model.write(weft.ray._folder.name)) for model in models]
+        weft.ray._repository = Repository(dataclasses.replace(options, models=words))
+        return web.build(weft.ray._repository)
+
+    return build
+
+
+class _Replica:
+    """What a handle of the deployment calls, beside the v2 protocol over HTTP."""
+
+    async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
+        """One request by name, {"x": array} to {"y": array}; it is joined with others as those over HTTP are."""
+        served = weft.ray._repository.find(model or next(iter(weft.ray._repository.models)))
+        unknown = sorted(set(inputs) - {port.name for port in served.inputs})
+        if unknown:
+            raise weft.UsageError(f"error[E310]: the model has no input '{unknown[0]}'", "E310")
+        tensors = [weft._tensor(inputs[port.name], port) if port.name in inputs else None for port in served.inputs]
+        outputs = await served.infer(tensors, deadline)
+        return {output.name: output.array() for output in outputs}
+
+    async def process(self) -> int:
+        """The process of the replica that answers."""
+        return os.getpid()
+
+
+def Deployment(
+    models: Iterable[str | os.PathLike[str] | Shipped], *, name: str = "weft", threads: int = 1, num_cpus: float = 1,
+    num_gpus: float = 0, options: Any = None, **serve_options: Any,
+) -> Any:  # fmt: skip
+    """An application for `serve.run`: each replica serves the models by the KServe v2 protocol, with one queue for each.
+
+    threads: of a replica on the CPU; num_cpus, num_gpus: what Ray sets aside for it. options: a weft.serve.Options with delay, rows,
+    queue and limits; its models and its address are not used. serve_options: of `serve.deployment`, such as num_replicas,
+    autoscaling_config or max_ongoing_requests.
+    """
+    from ray import serve
+
+    from weft.serve import Options
+
+    options = options or Options()
+    shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
+    # Ray's proxy listens, so the address is none of the replica's.
+    options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
+    serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
+    actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})
+    replica = serve.ingress(_builder(shipped, options))(_Replica)
+    return serve.deployment(name=name, ray_actor_options=actor, **serve_options)(replica).bind()
+
+
+# --- Ray Data -------------------------------------------------------------------------------------------------------
+
+
+class _Predictor:
+    """Runs a model over batches of rows; a row that fails spoils no other."""
+
+    def __init__(self, model: Shipped, columns: Mapping[str, str], prepare: Callable[[dict[str, Any]], dict[str, Any]] | None) -> None:
+        self._model = model.load()
+        self._columns, self._prepare = columns, prepare
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        import numpy as np
+
+        count = len(next(iter(batch.values())))
+        answers: list[dict[str, Any] | None] = [None] * count
+        errors = [""] * count
+        self._fill(batch, 0, count, answers, errors)
+        right = [row for row in answers if row is not None]
+        columns = dict(batch)
+        for port in self._model.outputs:
+            shape, type_ = (right[0][port.name].shape, right[0][port.name].dtype) if right else ((0,), np.float32)
+            nothing = np.zeros(shape, type_)
+            rows = [nothing if row is None else row[port.name] for row in answers]
+            columns[port.name] = np.stack(rows) if len({row.shape for row in rows}) == 1 else np.array(rows, dtype=object)
+        columns[ERROR] = np.array(errors, dtype=object)
+        return columns
+
+    def _fill(self, batch: dict[str, Any], first: int, end: int, answers: list[Any], errors: list[str]) -> None:
+        """Answers of rows [first, end): all in one run, or in two halves where that fails."""
+        try:
+            outputs = self._run({name: column[first:end] for name, column in batch.items()}, end - first)
+            for i in range(first, end):
+                answers[i] = {name: value[i - first] for name, value in outputs.items()}
+        except Exception as error:
+            if end - first == 1:
+                errors[first] = f"{type(error).__name__}: {error}"
+                return
+            middle = (first + end) // 2
+            self._fill(batch, first, middle, answers, errors)
+            self._fill(batch, middle, end, answers, errors)
+
+    def _run(self, rows: dict[str, Any], count: int) -> dict[str, Any]:
+        given = self._prepare(rows) if self._prepare else rows
+        feeds = {port: _stacked(given[column]) for column, port in self._columns.items()}
+        outputs = self._model.run(feeds)
+        for name, value in outputs.items():
+            if len(getattr(value, "shape", ())) == 0 or value.shape[0] != count:
+                raise weft.UsageError(f"error[E310]: output '{name}' has no row for each of {count} rows", "E310")
+        return outputs
+
+
+def _stacked(column: Any) -> Any:
+    """A column of arrays as one array; Ray hands rows of differing sizes over as objects."""
+    import numpy as np
+
+    return np.stack(list(column)) if getattr(column, "dtype", None) == object and len(column) and hasattr(column[0], "shape") else column
+
+
+def map_batches(
+    dataset: Any, model: str | os.PathLike[str] | Shipped, *, columns: Mapping[str, str] | None = None,
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None, batch_size: int = 64, concurrency: int | tuple[int, int] = 1,
+    threads: int = 1, device: str = "auto", num_cpus: float = 1, num_gpus: float = 0, **options: Any,
+) -> Any:  # fmt: skip
+    """The dataset with a column for each output of the model, and a column "error".
+
+    columns: which column goes into which input, {"picture": "image"}; by default columns are called as the inputs are.
+    prepare: makes arrays of pictures or texts: it gets a batch, columns by name, and gives one with those of `columns`.
+    A row that `prepare` or the model refuses has the reason in "error" and zeros for an answer; the others are right:
+    `answers.filter(lambda row: row["error"])` are the failed ones. concurrency: how many processes, each with threads, num_cpus and
+    num_gpus. options: of `Dataset.map_batches`.
+    """
+    shipped = model if isinstance(model, Shipped) else Shipped.of(model, device=device, threads=threads)
+    columns = columns or {port.name: port.name for port in shipped.load().inputs if not port.has_default}
+    return dataset.map_batches(
+        _Predictor, fn_constructor_args=(shipped, dict(columns), prepare), batch_size=batch_size, batch_format="numpy",
+        concurrency=concurrency, num_cpus=num_cpus if not num_gpus else None, num_gpus=num_gpus or None, **options,
+    )  # fmt: skip
