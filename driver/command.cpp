@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <csignal>
 #include <cstdio>
 #include <new>
 
@@ -30,6 +29,8 @@ constexpr Verb all_verbs[] = {
     {"knobs", knobs_verb, "list the environment variables"},
     {"cache", cache_verb, "list or clear the cache of compiled kernels"},
 };
+
+std::vector<std::string> own_words;
 
 std::string general_help() {
   std::string text =
@@ -75,7 +76,14 @@ void warn_about_unknown_knobs() {
   for (const std::string& line : unknown_knobs()) note(cat("warning: ", line));
 }
 
-int guarded_main(Words words) {
+}  // namespace
+
+std::span<const Verb> verbs() { return all_verbs; }
+
+const std::vector<std::string>& own_program() { return own_words; }
+
+int command(Words words, std::vector<std::string> program) {
+  own_words = std::move(program);
   try {
     warn_about_unknown_knobs();
     int code = dispatch(words);
@@ -93,13 +101,4 @@ int guarded_main(Words words) {
   }
 }
 
-}  // namespace
-
-std::span<const Verb> verbs() { return all_verbs; }
-
 }  // namespace weft::driver
-
-int main(int count, char** words) {
-  std::vector<std::string> arguments(words + 1, words + count);
-  return weft::driver::guarded_main(arguments);
-}

@@ -180,19 +180,10 @@ class Reduction {
       return {};
     fs::path model = folder_ / "model.onnx";
     write_file(model, as_bytes(part.bytes));
-    std::vector<std::string> words = {"weft",
-                                      "verify",
-                                      model.string(),
-                                      "--device",
-                                      s_.model.compile.device,
-                                      "--against",
-                                      s_.against,
-                                      "--python",
-                                      s_.python,
-                                      "--precision",
-                                      std::string(name(s_.model.compile.precision)),
-                                      "--threads",
-                                      cat(s_.model.compile.threads)};
+    std::vector<std::string> words = own_program();
+    words.insert(words.end(), {"verify", model.string(), "--device", s_.model.compile.device, "--against", s_.against,
+                               "--python", s_.python, "--precision", std::string(name(s_.model.compile.precision)),
+                               "--threads", cat(s_.model.compile.threads)});
     for (const std::string& node : s_.model.compile.keep_f32) words.insert(words.end(), {"--keep-f32", node});
     for (size_t i = 0; fs::exists(folder_ / cat("input_", i, ".pb")); ++i)
       fs::remove(folder_ / cat("input_", i, ".pb"));

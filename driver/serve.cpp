@@ -36,7 +36,7 @@ void find_package_of_build() {
 
 /// Takes `--python PATH` or `--python=PATH` out of the words.
 std::string take_python(std::vector<std::string>& words) {
-  std::string python = "python3", prefix = "--python=";
+  std::string python = own_program().size() > 1 ? own_program()[0] : "python3", prefix = "--python=";
   for (auto at = words.begin(); at != words.end();) {
     if (at->starts_with(prefix)) {
       python = at->substr(prefix.size());
@@ -73,7 +73,7 @@ int serve_verb(Words words) {
        .examples = {"weft serve model.onnx --port 8000",
                     "weft serve classify=model.onnx --model-folder models --grpc-port 8001 --max-batch 32"}});
   std::string shown;
-  line.value("--python", "PATH", shown, "the Python that has the package (python3)");
+  line.value("--python", "PATH", shown, "the Python that has the package (this one, or python3)");
   bool wants_help = std::ranges::any_of(words, [](const std::string& w) { return w == "-h" || w == "--help"; });
   if (wants_help) return line.parse(std::vector<std::string>{"--help"}), exit_done;
   std::vector<std::string> rest(words.begin(), words.end());

@@ -3,9 +3,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-/// The verbs of the command line. Each takes the words after its name, prints results on standard output and gives the
-/// exit code; errors are thrown.
+/// The command line and its verbs. Each verb takes the words after its name, prints results on standard output
+/// and gives the exit code; it throws errors.
 namespace weft::driver {
 
 using Words = std::span<const std::string>;
@@ -32,6 +33,11 @@ struct Verb {
   std::string_view purpose;
 };
 std::span<const Verb> verbs();
+
+/// The whole command: runs the verb that `words` name, reports errors on standard error and gives the exit code.
+/// `program`: the words that start this command again under the same executable, {"weft"} or {"python3", "-m", "weft"}.
+int command(Words words, std::vector<std::string> program);
+const std::vector<std::string>& own_program();
 
 /// Exit codes besides those of ErrorKind.
 constexpr int exit_done = 0, exit_differs = 1;

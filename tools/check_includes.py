@@ -28,6 +28,7 @@ ALLOWED = {
     "src/compile": EVERYTHING,
     "api": EVERYTHING + ["weft"],
     "api/serve": ["api", "weft"],  # over the C ABI alone
+    "api/python": EVERYTHING + ["weft", "driver"],  # the package has the command too
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],
     "ort": ["weft", "adapters"],

@@ -11,10 +11,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <csignal>
 #include <map>
 #include <mutex>
 
 #include "api/python/module.h"
+#include "driver/verbs.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -443,9 +445,17 @@ weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model
 
 }  // namespace weft::python
 
+/// The `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
+int command(const std::vector<std::string>& words, std::vector<std::string> program) {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
+  return weft::driver::command(words, std::move(program));
+}
+
 NB_MODULE(_weft, m) {
   nb::register_exception_translator(translate);
   m.attr("__version__") = weft::version();
+  m.def("command", command, "words"_a, "program"_a, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<weft::Tensor>(m, "Tensor");
   m.def("tensor", tensor_of, "array"_a);
   m.def("tensor_of_bits", tensor_of_bits, "bits"_a, "dtype"_a, "dims"_a);

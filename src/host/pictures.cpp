@@ -25,8 +25,8 @@ constexpr size_t most_pixels = size_t{1} << 28;
 /// one packs tighter, and a few bytes must not take a gigabyte.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
-[[noreturn]] void refuse_picture(std::string what) {
-  throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what)});
+[[noreturn]] void refuse_picture(std::string what, std::string hint = "") {
+  throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what), .hint = std::move(hint)});
 }
 
 /// An empty picture of these sizes, refused when it is too large, or too large for its file.
@@ -46,7 +46,9 @@ const unsigned char* bytes_of(File file) { return reinterpret_cast<const unsigne
 class Library {
  public:
   Library(const char* name, const char* kind) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)), name_(name) {
-    if (!handle_) refuse_picture(cat("a ", kind, " picture needs ", name, ", which was not found"));
+    if (handle_) return;
+    refuse_picture(cat("a ", kind, " picture needs ", name, ", which was not found"),
+                   "install the system's package of that library, or give the values as a .npy file");
   }
   template <class F>
   F* function(const char* name) const {

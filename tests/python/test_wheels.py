@@ -19,6 +19,13 @@ model = weft.compile("digits.onnx", device="cpu")
 print(model(numpy.load("ten.npy")).argmax(1).tolist(), weft.__file__)
 """
 
+USE_COMMAND = """
+import subprocess, sys
+subprocess.run([sys.executable, "-m", "weft", "run", "digits.onnx", "--input", "ten.npy", "-o", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([sys.executable, "-m", "weft", "verify", "digits.onnx", "--device", "cpu"], check=True, stdout=subprocess.DEVNULL)
+assert subprocess.run([sys.executable, "-m", "weft", "nonsense"], stderr=subprocess.DEVNULL).returncode == 2
+"""
+
 USE_PROVIDER = """
 import numpy, onnxruntime, onnxruntime_ep_weft
 onnxruntime_ep_weft.register()
@@ -53,4 +60,6 @@ def test_wheel(source, folder, script, tmp_path):
     }
     done = subprocess.run([sys.executable, "-c", script], cwd=DIGITS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    if folder == "weft":  # the package has the command too
+        subprocess.run([sys.executable, "-c", USE_COMMAND, tmp_path / "out"], cwd=DIGITS, env=environment, check=True)
     assert done.stdout.startswith("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]") and str(tmp_path) in done.stdout
