@@ -119,6 +119,13 @@ weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std
   return tensor_over(array, type_named(type), dims);
 }
 
+/// Address, sizes and element type of a contiguous array in any memory, also of a GPU.
+nb::tuple memory_of(const nb::ndarray<nb::c_contig, nb::ro>& array) {
+  std::vector<int64_t> dims;
+  for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), dims, weft_dtype_name(from_dlpack(array.dtype())));
+}
+
 weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<nb::bytes>& texts) {
   std::vector<const char*> pointers;
   std::vector<size_t> lengths;
@@ -458,6 +465,7 @@ NB_MODULE(_weft, m) {
   m.def("command", command, "words"_a, "program"_a, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<weft::Tensor>(m, "Tensor");
   m.def("tensor", tensor_of, "array"_a);
+  m.def("memory_of", memory_of, nb::arg("array").noconvert());
   m.def("tensor_of_bits", tensor_of_bits, "bits"_a, "dtype"_a, "dims"_a);
   m.def("tensor_of_strings", tensor_of_strings, "dims"_a, "texts"_a);
   nb::class_<Operator>(m, "Operator")

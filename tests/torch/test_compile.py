@@ -132,3 +132,25 @@ def test_what_weft_lacks_is_decomposed_where_torch_knows_how():
     torch.testing.assert_close(got, Turned()(x, theta), rtol=1e-4, atol=1e-5)
     (placement,) = weft.torch.placements
     assert placement.on_weft == placement.total > 3
+
+
+def test_results_lie_in_memory_as_in_eager():
+    class Turned(torch.nn.Module):
+        def forward(self, x):
+            y = (x.transpose(1, 2) * 2).relu()
+            return y, torch.linalg.qr(y.transpose(1, 2).reshape(-1, 6).T @ y.transpose(1, 2).reshape(-1, 6)).Q.abs(), y.transpose(1, 2).view(-1)
+
+    x = torch.randn(2, 3, 6)
+    for got, wanted in zip(run(Turned(), x), Turned()(x), strict=True):
+        assert got.stride() == wanted.stride()
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_flash_attention_shares_heads():
+    class Attended(torch.nn.Module):
+        def forward(self, q, k, v):
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, is_causal=True)[0]
+
+    q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    torch.testing.assert_close(run(Attended(), q, k, v, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)

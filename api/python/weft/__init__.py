@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _narrow, _weft
+from . import _device, _narrow, _weft
 from ._errors import DeviceError, Error, InternalError, ModelError, ResourceError, UnsupportedError, UsageError
 from ._operators import Operator
 from ._weft import Value, __version__
@@ -242,13 +242,24 @@ class Model:
         self._operators = tuple(operators)
         self.inputs: tuple[Port, ...] = _ports(native.inputs)
         self.outputs: tuple[Port, ...] = _ports(native.outputs)
+        maker, _, number = native.device.partition(" ")[0].partition(":")
+        self._gpu = int(number) if maker in ("nvidia", "amd") and number.isdigit() else None
 
     @property
     def device(self) -> str:
         """ "cpu (x86-64-v3), 2 threads" """
         return self._native.device
 
-    def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = ()) -> list[Any]:
+    def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = (), stream: Any = None) -> list[Any]:
+        if self._gpu is not None and (stream is not None or any(_device.gpu_of(value) is not None for value in values)):
+            places = [*out, *[None] * (len(self.outputs) - len(out))]
+            inputs = list(zip(values, self.inputs, strict=True))
+            outputs = list(zip(places, self.outputs, strict=True))
+            return _device.run(self._native, self._gpu, inputs, outputs, stream, deadline or 0.0)
+        if stream is not None:
+            what, hint = f"the model is on {self.device}, which has no streams", "leave out `stream`"
+            raise UsageError(f"error[E310]: {what}\n   hint: {hint}", "E310", hint=hint)
+
         def given(value: Any, port: Port) -> _weft.Tensor | None:
             is_left_out = value is None and not port.type.startswith("optional(")
             return None if is_left_out else _container(value, port)
@@ -275,9 +286,9 @@ class Model:
             raise UsageError(f"error[E310]: {text}\n   hint: its inputs are {names}", "E310", hint=f"its inputs are {names}")
         return [feeds.get(port.name) for port in self.inputs]
 
-    def __call__(self, *args: Any, deadline: float | None = None, out: Any = None, **feeds: Any) -> Any:
+    def __call__(self, *args: Any, deadline: float | None = None, out: Any = None, stream: Any = None, **feeds: Any) -> Any:
         """Runs once: inputs in order, or by name. Gives the one output, or a tuple of all. `out`: an array that the
-        output is written to, or a tuple of them; None leaves one to Weft.
+        output is written to, or a tuple of them; None leaves one to Weft. `stream`: as for run.
         """
         if len(args) > len(self.inputs):
             text = f"the model has {len(self.inputs)} inputs, {len(args)} are given"
@@ -289,14 +300,22 @@ class Model:
         arrays = () if out is None else out if isinstance(out, tuple) else (out,)
         if len(arrays) > len(self.outputs):
             raise UsageError(f"error[E310]: the model has {len(self.outputs)} outputs, out has {len(arrays)}", "E310")
-        outputs = self._run(self._by_name(named | feeds), deadline, arrays)
+        outputs = self._run(self._by_name(named | feeds), deadline, arrays, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(
-        self, feeds: Mapping[str, Any], *, deadline: float | None = None, out: Mapping[str, Any] | None = None
+        self,
+        feeds: Mapping[str, Any],
+        *,
+        deadline: float | None = None,
+        out: Mapping[str, Any] | None = None,
+        stream: Any = None,
     ) -> dict[str, Any]:
         """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes.
         out={"y": array} writes that output to the array, whose sizes may be larger in all than what is written.
+
+        A model on a GPU takes arrays that are there (torch, cupy, anything with __dlpack__), and gives such; the work is
+        queued on `stream` (a number, or an object of torch or cupy), by default the current one of the arrays' library.
         """
         out = out or {}
         unknown = [name for name in out if name not in {port.name for port in self.outputs}]
@@ -304,7 +323,7 @@ class Model:
             names = ", ".join(port.name for port in self.outputs)
             raise UsageError(f"error[E310]: the model has no output '{unknown[0]}'\n   hint: its outputs are {names}", "E310")
         arrays = [out.get(port.name) for port in self.outputs] if out else []
-        outputs = self._run(self._by_name(feeds), deadline, arrays)
+        outputs = self._run(self._by_name(feeds), deadline, arrays, stream)
         return {port.name: value for port, value in zip(self.outputs, outputs, strict=True)}
 
     def report(self) -> dict[str, Any]:

@@ -149,18 +149,44 @@ def _text(gm: fx.GraphModule) -> str:
 # ---- Graphs on weft ----
 
 
+def _values(gm: fx.GraphModule) -> list[Any]:
+    """What torch knows of the results of a graph."""
+    outputs = gm.graph.output_node().args[0]
+    nodes = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+    return [node.meta.get("val") if isinstance(node, fx.Node) else node for node in nodes]
+
+
+def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
+    """The order of a result's axes in memory and the way back, where they do not lie row by row: what follows in eager may
+    view it only as torch laid it out."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
+    sizes = [size if isinstance(size, int) else size.node.hint for size in value.shape]
+    moves = [axis for axis in range(value.ndim) if sizes[axis] != 1]
+    if any(known[axis] in (0, None) for axis in moves):
+        return None
+    order = sorted(moves, key=lambda axis: -known[axis])
+    if order == moves:
+        return None
+    order += [axis for axis in range(value.ndim) if axis not in moves]
+    return order, sorted(range(value.ndim), key=order.__getitem__)
+
+
 class _Part(torch.nn.Module):
     """A graph on weft, compiled at its first call: only that has the parameters. Those that torch holds still are constants of
     the program; when one has changed, it is compiled again."""
 
     def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
-                 place: torch.device | None) -> None:  # fmt: skip
+                 place: torch.device | None, graph_outputs: Sequence[Any]) -> None:  # fmt: skip
         super().__init__()
         self.text, self.options, self.eager = text, options, eager
         graph = json.loads(text)["graph_module"]["graph"]
         self.names = [next(iter(entry.values())).get("name") or entry["as_sym_int"]["as_name"] for entry in graph["inputs"]]
         self.results = [next(iter(entry)) for entry in graph["outputs"]]
         self.still = tuple(i for i in still if "as_tensor" in graph["inputs"][i])
+        orders = [_memory_order(value) for value in graph_outputs]
+        self.orders = [(i, *order) for i, order in enumerate(orders) if order]
         self.is_plain = all(kind == "as_tensor" for kind in self.results)
         self.place = place
         self.model: weft.Model | None = None
@@ -201,13 +227,15 @@ class _Part(torch.nn.Module):
         if place is not None:
             values = [v if v.device == place else v.to(place) for v in values]
         model._native.run_at([v.data_ptr() for v in values], [v.shape for v in values], allocate, stream, 0.0)
-        if self.is_plain:
-            return tuple(outputs)
-        rest = iter(outputs)
-        found = []
-        for kind in self.results:
-            value = None if kind == "as_none" else next(rest)
-            found.append(value if value is None or kind == "as_tensor" else value.item())
+        found = outputs
+        if not self.is_plain:
+            rest = iter(outputs)
+            found = []
+            for kind in self.results:
+                value = None if kind == "as_none" else next(rest)
+                found.append(value if value is None or kind == "as_tensor" else value.item())
+        for i, order, back in self.orders:
+            found[i] = found[i].permute(order).contiguous().permute(back)
         return tuple(found)
 
 
@@ -220,6 +248,7 @@ class _Graph:
         self.freeze = options.get("freeze", True)
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
         self.place: torch.device | None = None  # of a GPU
+        self.held = 0  # tensors that the graph holds
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
@@ -246,10 +275,11 @@ class _Graph:
     def still(self) -> list[int]:
         """Inputs that are parameters or buffers, which no run changes."""
         context = torch._guards.TracingContext.try_get()
+        held = list(range(self.held))
         if not self.freeze or context is None or context.fw_metadata is None:
-            return []
+            return held
         changed = {i for i, info in enumerate(context.fw_metadata.input_info) if info.mutates_data or info.mutates_metadata}
-        return [i for i in context.fw_metadata.static_input_indices if i not in changed]
+        return held + [i + self.held for i in context.fw_metadata.static_input_indices if i not in changed]
 
     def placed(self, on_weft: int, why: str = "") -> None:
         placements.append(Placement(on_weft, self.total, why))
@@ -261,9 +291,34 @@ class _Graph:
         self.placed(0, why)
         return self.gm.forward
 
+    def lift(self) -> list[torch.Tensor]:
+        """Tensors that the graph itself holds become its first inputs."""
+        graph, held = self.gm.graph, []
+        first = next(iter(graph.nodes))
+        for node in list(graph.find_nodes(op="get_attr")):
+            value = getattr(self.gm, node.target, None)
+            if not isinstance(value, torch.Tensor):
+                continue
+            with graph.inserting_before(first):
+                port = graph.placeholder(f"held_{len(held)}")
+            mode = torch._guards.detect_fake_mode(self.inputs)
+            port.meta["val"] = node.meta.get("val", mode.from_tensor(value, static_shapes=True) if mode else value)
+            node.replace_all_uses_with(port)
+            graph.erase_node(node)
+            held.append(value)
+        if held:
+            self.gm.recompile()
+        return held
+
     def compiled(self) -> Callable[..., Any]:
         if self.total == 0:
             return self.gm.forward
+        held = self.lift()
+        self.held = len(held)
+        run = self.placed_run()
+        return (lambda *inputs: run(*held, *inputs)) if held else run
+
+    def placed_run(self) -> Callable[..., Any]:
         places = {v.device for v in self.inputs if isinstance(v, torch.Tensor) and (v.ndim or v.device.type != "cpu")}
         if len(places) > 1 or not {p.type for p in places} <= {"cpu", "cuda"}:
             return self.in_eager(f"tensors are on {' and '.join(sorted(map(str, places)))}")
@@ -282,7 +337,7 @@ class _Graph:
             return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
         if not refused:
             self.placed(self.total)
-            return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward, self.place).forward
+            return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward, self.place, _values(self.gm)).forward
         if self.fullgraph:
             weft.compile(text.encode(), **self.options)  # the error has the line of the model
         return self.parts(refused)
@@ -322,7 +377,7 @@ class _Graph:
                 log.info("a part of %s nodes runs in eager: %s", len(module.graph.nodes), error)
                 continue
             on_weft += sum(node.op == "call_function" for node in module.graph.nodes)
-            part = _Part(text, held, self.options, None, self.place)
+            part = _Part(text, held, self.options, None, self.place, _values(module))
             is_single = not isinstance(module.graph.output_node().args[0], (tuple, list))
             setattr(split, call.target, _Single(part) if is_single else part)
         self.placed(on_weft, next(iter(refused.values())))

@@ -488,6 +488,13 @@ bool Importer::is_row_major(const Call& c, std::string_view argument) const {
   return true;
 }
 
+std::optional<DType> Importer::declared_result(const Call& c, size_t i) const {
+  const std::vector<Argument>& outputs = c.node().outputs;
+  if (i >= outputs.size() || outputs[i].items.empty()) return {};
+  auto meta = scope_->graph->tensors.find(outputs[i].items[0].text);
+  return meta == scope_->graph->tensors.end() ? std::nullopt : std::optional(meta->second.dtype);
+}
+
 // ---- Bodies ----
 
 Values Importer::inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs) {

@@ -48,6 +48,8 @@ class Importer {
   void require(const Relation& relation, std::string_view what);
   /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
+  /// What the program says of result number `i` of a node, which is a tensor; nothing where it says nothing.
+  std::optional<DType> declared_result(const Call& c, size_t i) const;
 
  private:
   Dim size_of(const Size& size);

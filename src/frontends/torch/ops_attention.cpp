@@ -35,11 +35,11 @@ Expr mask_of(Expr mask, Expr q) {
   return four_axes(*mask.at, broadcast(mask, dims));
 }
 
-Expr attended(Call& c, bool causal, double scale) {
+Expr attended(Call& c, bool causal, double scale, bool shares_heads) {
   Expr query = c.tensor("query"), key = c.tensor("key"), value = c.tensor("value");
   Heads heads{four_axes(c, query), four_axes(c, key), four_axes(c, value)};
   if (scale == 0) scale = frontend::default_scale(heads.q);
-  bool shares_heads = c.flag("enable_gqa") || known_equal(heads.k.dims()[1], 1);
+  shares_heads = shares_heads || c.flag("enable_gqa") || known_equal(heads.k.dims()[1], 1);
   if (!shares_heads) c.require_same(heads.q.dims()[1], heads.k.dims()[1], "heads of query and key");
   Values in = {heads.q, heads.k, heads.v};
   if (auto mask = c.optional("attn_mask")) {
@@ -59,19 +59,20 @@ double scale_of(Call& c) {
   return scale;
 }
 
-Values attention(Call& c) {
+Values attention(Call& c, bool shares_heads) {
   c.require_default("dropout_p", c.number("dropout_p", 0) == 0);
-  return {attended(c, c.flag("is_causal"), scale_of(c))};
+  return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// Forms that torch chooses for a device; the second result is for the gradient only.
+/// Forms that torch chooses for a device; the second result is for the gradient only. They take fewer heads of keys than
+/// of queries as they are.
 Values flash_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
-  return attention(c);
+  return attention(c, true);
 }
 
 constexpr Operator rows[] = {
-    {"aten.scaled_dot_product_attention.default", attention},
+    {"aten.scaled_dot_product_attention.default", [](Call& c) { return attention(c, false); }},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", flash_attention},
 };
 

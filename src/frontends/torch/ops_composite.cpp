@@ -247,8 +247,10 @@ Values trace(Call& c) {
 // ---- Products ----
 
 Values add_batches(Call& c) {
-  Expr product = reduce(ReduceFn::sum, matmul(c.tensor("batch1"), c.tensor("batch2")), {0}, false);
-  return one(combined_with(c, c.tensor("self"), product));
+  Expr x = c.tensor("self");
+  DType type = x.dtype(), wide = is_float(type) ? wide_of(type) : type;
+  Expr product = matmul(convert(c.tensor("batch1"), wide), convert(c.tensor("batch2"), wide));
+  return one(convert(combined_with(c, convert(x, wide), reduce(ReduceFn::sum, product, {0}, false)), type));
 }
 Values add_outer(Call& c) {
   Expr a = c.tensor("vec1"), b = c.tensor("vec2");

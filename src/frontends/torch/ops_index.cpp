@@ -243,7 +243,9 @@ Values grid_sample(Call& c) {
   constexpr ResizeMode modes[] = {ResizeMode::linear, ResizeMode::nearest, ResizeMode::cubic};
   constexpr Outside places[] = {Outside::zeros, Outside::border, Outside::reflection};
   Expr x = c.tensor("input"), grid = c.tensor("grid");
-  return one(frontend::grid_sample(x, grid, modes[mode], places[outside], c.flag("align_corners")));
+  DType type = x.dtype(), wide = wide_of(type);
+  x = convert(x, wide), grid = convert(grid, wide);
+  return one(convert(frontend::grid_sample(x, grid, modes[mode], places[outside], c.flag("align_corners")), type));
 }
 
 /// Rows of x in groups that follow each other, each by the matrix of its group; `offs` has where each group ends.

@@ -10,6 +10,7 @@
 #include "frontends/common/selection.h"
 #include "frontends/common/views.h"
 #include "frontends/common/windows.h"
+#include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
 #include "frontends/torch/views.h"
 #include "ops/build.h"
@@ -313,13 +314,15 @@ int64_t first_normalised(Call& c, Expr x) {
   return x.rank() - count;
 }
 
-/// The mean and the reciprocal deviation over the last axes from `first` on, which the gradient wants.
-std::pair<Expr, Expr> statistics(Expr x, int64_t first, double epsilon) {
+/// The mean and the reciprocal deviation over the last axes from `first` on, which the gradient wants; in the type that
+/// torch has on the device of the export.
+std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
   DType type = bits(x.dtype()) < 32 ? DType::f32 : x.dtype();
   std::vector<int64_t> axes;
   for (int64_t a = first; a < x.rank(); ++a) axes.push_back(a);
   auto [mean, variance] = frontend::moments(convert(x, type), axes);
-  return {mean, rsqrt(variance + epsilon)};
+  DType shown = c.importer().declared_result(c, 1).value_or(type);
+  return {convert(mean, shown), convert(rsqrt(variance + epsilon), shown)};
 }
 
 Values layer_norm(Call& c) {
@@ -329,7 +332,7 @@ Values layer_norm(Call& c) {
   double epsilon = c.number("eps", 1e-5);
   Expr y = affine(frontend::normalized(x, first, epsilon), c.optional("weight"), c.optional("bias"));
   if (c.node().outputs.size() < 2) return one(y);
-  auto [mean, deviation] = statistics(x, first, epsilon);
+  auto [mean, deviation] = statistics(c, x, first, epsilon);
   return {y, mean, deviation};
 }
 
@@ -373,7 +376,7 @@ Values group_norm(Call& c) {
   Expr y = per_channel(grouped(x, groups, epsilon), c.optional("weight"), c.optional("bias"));
   if (c.node().outputs.size() < 2) return one(y);
   Dims parts = {x.dims()[0], groups, exact_count(x, groups)};
-  auto [mean, deviation] = statistics(reshape(x, parts), 2, epsilon);
+  auto [mean, deviation] = statistics(c, reshape(x, parts), 2, epsilon);
   Dims dims = {x.dims()[0], groups};
   return {y, reshape(mean, dims), reshape(deviation, dims)};
 }

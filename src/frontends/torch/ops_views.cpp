@@ -559,6 +559,8 @@ constexpr Operator rows[] = {
     {"aten.to.other", converted},
     {"aten._to_copy.default", converted},
     {"aten.type_as.default", converted},
+    {"prims.convert_element_type.default",
+     [](Call& c) { return one(convert(c.tensor("a"), c.element("dtype").value_or(DType::f32))); }},
     {"aten.copy.default", copy},
     {"aten.dropout.default", dropout},
     {"aten.feature_dropout.default", dropout},

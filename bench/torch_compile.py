@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile with the backends "weft" and "inductor" on the networks of bench/models: how long the first call takes, what
+a call costs beside the program itself, and the time of a call.
+
+    ./x python bench/torch_compile.py [--only cold,overhead,calls] [--models resnet50,...] [--threads 1] [--rounds 7]
+                                      [--seconds 0.3] [--device cpu] [--type f32] [--out FILE]
+
+cold: a new process without kernels on disk, from torch.compile to the first answer. overhead: a model of one small product,
+called by torch.compile, less the same program called through the C ABI. calls: in one process, taking turns: torch.compile
+with weft, weft.compile of the exported program, torch.compile with inductor, eager. A row for each, in the form of
+bench/results/README.md.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent / "models"))
+
+import machine
+
+BACKENDS = ("weft", "inductor")
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def ready(name, arguments):
+    """The module and its inputs on the device, in the type."""
+    import networks
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    network = networks.NETWORKS[name]()
+    place = "cuda" if arguments.device != "cpu" else "cpu"
+    kind = getattr(torch, TYPES[arguments.type])
+    inputs = [v.to(place, kind) if v.is_floating_point() else v.to(place) for v in network.inputs.values()]
+    return network.module.eval().to(place, kind), inputs
+
+
+def compiled(module, backend, arguments):
+    import torch
+
+    torch._dynamo.reset()
+    if backend == "eager":
+        return module
+    if backend == "weft":
+        import weft.torch  # noqa: F401
+
+        options = {"fullgraph": True, "threads": arguments.threads}
+        return torch.compile(module, backend="weft", options=options)
+    mode = "max-autotune" if arguments.device != "cpu" else None
+    return torch.compile(module, backend="inductor", mode=mode)
+
+
+def settled(arguments):
+    if arguments.device != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def first_call(name, backend, arguments):
+    """Seconds from torch.compile to the first answer; imports and the model come before."""
+    import torch
+
+    module, inputs = ready(name, arguments)
+    with torch.no_grad():
+        begin = time.perf_counter()
+        compiled(module, backend, arguments)(*inputs)
+        settled(arguments)
+        return time.perf_counter() - begin
+
+
+def cold(name, arguments):
+    found = {}
+    for backend in BACKENDS:
+        with tempfile.TemporaryDirectory() as folder:
+            places = {"WEFT_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
+            words = [sys.executable, __file__, "--first", f"{name},{backend}", "--threads", str(arguments.threads)]
+            words += ["--device", arguments.device, "--type", arguments.type]
+            done = subprocess.run(words, env={**os.environ, **places}, capture_output=True, text=True, check=True)
+            found[backend] = {"seconds": json.loads(done.stdout.splitlines()[-1])}
+    return found
+
+
+def times(calls, arguments):
+    """Median seconds of a call of each, taking turns."""
+    found = {name: [] for name in calls}
+    for _ in range(arguments.rounds):
+        for name, call in calls.items():
+            call()
+            settled(arguments)
+            begin, count = time.perf_counter(), 0
+            while time.perf_counter() - begin < arguments.seconds:
+                call()
+                count += 1
+                if count % 16 == 0 or arguments.device == "cpu":
+                    settled(arguments)
+            settled(arguments)
+            found[name].append((time.perf_counter() - begin) / count)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def overhead(arguments):
+    import torch
+
+    import weft.torch
+
+    place = "cuda" if arguments.device != "cpu" else "cpu"
+    module, x = torch.nn.Linear(8, 8).eval().to(place), torch.randn(1, 8, device=place)
+    with torch.no_grad():
+        run = weft.torch.from_torch(torch.export.export(module, (x,)), device="auto" if place == "cuda" else "cpu", threads=1)
+        out = torch.empty(1, 8, device=place)
+        stream = None if place == "cpu" else torch.cuda.current_stream().cuda_stream
+        address, sizes = [x.data_ptr()], [x.shape]
+        calls = {"program": lambda: run._native.run_at(address, sizes, lambda *_: out.data_ptr(), stream, 0.0)}
+        for backend in (*BACKENDS, "eager"):
+            fast = compiled(module, backend, arguments)
+            fast(x)
+            calls[backend] = lambda fast=fast: fast(x)
+        found = times(calls, arguments)
+    return {name: {"us": 1e6 * (value - found["program"])} for name, value in found.items()}
+
+
+def calls(name, arguments):
+    import torch
+
+    import weft.torch
+
+    with torch.no_grad():
+        module, inputs = ready(name, arguments)
+        device = "cpu" if arguments.device == "cpu" else "auto"
+        alone = weft.torch.from_torch(torch.export.export(module, tuple(inputs)), device=device, threads=arguments.threads)
+        runs = {"alone": lambda: alone(*inputs)}
+        for backend in (*BACKENDS, "eager"):
+            fast = compiled(module, backend, arguments)
+            fast(*inputs)
+            runs[backend] = lambda fast=fast: fast(*inputs)
+        found = times(runs, arguments)
+    return {backend: {"ms": 1e3 * value} for backend, value in found.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=["cold", "overhead", "calls"])
+    parser.add_argument("--models", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--device", default="cpu", help="cpu or gpu")
+    parser.add_argument("--type", default="f32", choices=TYPES)
+    parser.add_argument("--first", help=argparse.SUPPRESS)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    if arguments.first:
+        print(json.dumps(first_call(*arguments.first.split(","), arguments)))
+        return
+    host = machine.processor() if arguments.device == "cpu" else machine.gpu()
+    of = {"threads": arguments.threads, "type": arguments.type, "load": machine.load()}
+
+    def tell(what, about, found):
+        values = found.pop("weft")
+        machine.tell(machine.result(what, {**about, **of}, values, peers=found, machine=host), arguments.out)
+
+    if "cold" in arguments.only:
+        for name in arguments.models or ["resnet50"]:
+            tell("torch.compile, first call", {"model": name}, cold(name, arguments))
+    if "overhead" in arguments.only:
+        tell("torch.compile, cost of a call", {"model": "linear"}, overhead(arguments))
+    if "calls" in arguments.only:
+        import networks
+
+        for name in arguments.models or list(networks.NETWORKS):
+            tell("torch.compile, time of a call", {"model": name}, calls(name, arguments))
+
+
+if __name__ == "__main__":
+    main()
