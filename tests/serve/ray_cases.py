@@ -26,11 +26,13 @@ ROWS = 10_000
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    """WEFT_RAY_ADDRESS names a cluster; else one of one node is started here."""
+    """Two nodes in network namespaces have a cluster already (two_nodes.py); else one of one node is started here."""
     address = os.environ.get("WEFT_RAY_ADDRESS")
-    environment = {"env_vars": {"PYTHONPATH": server.ENVIRONMENT["PYTHONPATH"]}}
+    here = os.path.dirname(os.path.abspath(__file__))  # what these cases define is looked for on every node
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([server.ENVIRONMENT["PYTHONPATH"], here])}}
     more = {"address": address} if address else {"num_cpus": 4, "include_dashboard": False}
     ray.init(runtime_env=environment, log_to_driver=False, **more)
+    until(lambda: len(ray.nodes()) == (2 if address else 1))
     yield
     serve.shutdown()
     ray.shutdown()

@@ -26,6 +26,10 @@ if FULL:
     def test_ray_on_one_node():
         environment.run_cases("ray", "ray_cases.py", "-W", "ignore")
 
+    def test_ray_on_two_nodes():
+        done = subprocess.run([environment.python_of("ray"), environment.HERE / "two_nodes.py"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+
 
 def weft_serve(*words):
     command = [str(word) for word in (BUILD / "bin" / "weft", "serve", *words)]
