@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft reduce: runs of nodes are left out, half of them at first, as long as the rest fails as the whole does (Zeller
-// and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002). What the rest then reads comes from a run
-// of the whole on the reference. Each try is a `weft verify` of its own, so that a crash ends that one only.
+// weft reduce shrinks a failing model by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating
+// failure-inducing input", 2002): it drops runs of nodes, half of them at first, as long as the rest fails in the same
+// way. A run of the whole model on the reference gives the inputs of the rest. Each try is a `weft verify` in a process
+// of its own, so a crash ends only that try.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -39,10 +40,10 @@ struct ReduceSettings {
   int64_t seconds = 120;
 };
 
-/// How a model fails: by a signal, with answers that differ, or with an error of this code. Empty: it does not.
+/// How a model fails: by a signal, with different answers, or with an error of this code. Empty: it does not fail.
 using Failure = std::string;
 
-/// Runs a command with its words in `log`; the exit status as wait gives it, or -1 when it took too long.
+/// Runs a command with its output in `log`. Returns the exit status of wait, or -1 if it took too long.
 int run_command(const std::vector<std::string>& words, const fs::path& log, int64_t seconds) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -73,7 +74,7 @@ std::string read_text(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// "error[E402]" in what a command said: E402.
+/// The code in the output of a command: E402 for "error[E402]".
 std::string code_in(const std::string& text) {
   size_t at = text.find("error[");
   return at == std::string::npos ? "no code" : text.substr(at + 6, 4);
@@ -87,7 +88,7 @@ Failure failure_of(int status, const std::string& said) {
   return code == exit_differs ? "answers differ" : code_in(said);
 }
 
-/// Maps are not written as test data, so models are not cut where they flow.
+/// Maps cannot be written as test data, so a model is not cut at a map.
 bool holds_map(const Tensor& value) {
   return value.kind == Type::Kind::map || (!value.is_tensor() && std::ranges::any_of(*value.items, holds_map));
 }
@@ -104,7 +105,7 @@ class Reduction {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
     if (wanted_.empty()) {
-      open_.clear();  // it may fail with these sizes known only
+      open_.clear();  // it may fail only with fixed sizes
       wanted_ = failure(nodes);
     }
     if (wanted_.empty())
@@ -121,7 +122,7 @@ class Reduction {
         else at += length;
       }
     }
-    failure(nodes);  // leaves its files
+    failure(nodes);  // leaves its files behind
     note(cat("wrote ", printable(s_.out), ": model.onnx and its inputs"));
     print(cat(s_.out, ": ", nodes.size(), " of ", parts_.node_count(), " nodes; ", wanted_, " (", tries_, " tries)"));
   }
@@ -134,7 +135,7 @@ class Reduction {
     return rest;
   }
 
-  /// Inputs, and what the reference computes of them: of all nodes, or of as many of the first as it takes.
+  /// Inputs and reference values: of all nodes, or of as many leading nodes as the reference can run.
   void find_values() {
     size_t known = 0, refused = parts_.node_count() + 1;
     if (try_values(refused - 1)) return;
@@ -214,8 +215,8 @@ class Reduction {
 int reduce_verb(Words words) {
   CommandLine line(
       {.name = "reduce",
-       .purpose = "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to the\n"
-                  "few nodes that fail alike. Writes model.onnx and input_N.pb into a folder.",
+       .purpose = "Shrink an ONNX model that fails - answers that differ from the reference, a crash, a refusal - to\n"
+                  "the few nodes that fail alike. Writes model.onnx and input_N.pb into a folder.",
        .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
                     "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
   ReduceSettings s;

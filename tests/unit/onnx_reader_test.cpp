@@ -170,7 +170,7 @@ TEST_CASE("onnx reader: files that are no model") {
             "E105]: the model is an HTML page (\"404 Not Found\")"));
   CHECK(has(error_in(std::string("\x80\x02}q\x00.", 6)), "error[E107]"));
   CHECK(has(error_in("PK\x03\x04....archive/data.pkl"), "error[E107]"));
-  CHECK(has(error_in("PK\x03\x04" + std::string(100'000, ' ') + "archive/data.pkl"), "torch.onnx.export(model,"));
+  CHECK(has(error_in("PK\x03\x04" + std::string(100'000, ' ') + "archive/data.pkl"), "torch.export.export(model,"));
   CHECK(has(error_of([] { onnx::read_model("no/such/file.onnx"); }), "error[E106]"));
   CHECK(has(error_of([] { onnx::read_model("/"); }), "error[E106]"));
 }

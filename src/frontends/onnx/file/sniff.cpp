@@ -27,7 +27,7 @@ constexpr Format formats[] = {
      "\xfd"
      "7zXZ",
      "xz data", unpack},
-    {0, "PK\x03\x04", "a zip archive", "unpack it first, or give the model file inside"},
+    {0, "PK\x03\x04", "a zip archive", "unpack it, and give the model file inside"},
     {0, "GGUF", "a GGUF file, weights for llama.cpp",
      "make an ONNX model of it: python -m onnxruntime_genai.models.builder -m NAME -i FILE -o FOLDER -p int4 -e cpu"},
     {0, "\x89HDF", "an HDF5 file",
@@ -100,8 +100,8 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
   for (auto byte : file.first(std::min<size_t>(file.size(), 4))) {
     start += {' ', digits[static_cast<int>(byte) >> 4], digits[static_cast<int>(byte) & 15]};
   }
-  fail("E102", cat(printable(source), " is neither an ONNX model nor a compiled program (starts", start, ")"),
-       "check the path; models of other frameworks must be exported to ONNX");
+  fail("E102", cat(printable(source), " is no file that Weft reads (starts", start, ")"),
+       "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs .weft");
 }
 
 /// Files of PyTorch and TensorFlow, and how each becomes ONNX.
@@ -111,10 +111,10 @@ static void refuse_frameworks(std::string_view file, const std::string& name) {
          "write ONNX from it: torch.onnx.export(torch.export.load(FILE), (), 'm.onnx', dynamo=True)");
   if (is_pickle(file))
     fail("E107", cat(name, " is a PyTorch pickle file, and pickle files can run code"),
-         "load it where you trust it, and write ONNX: torch.onnx.export(model, inputs, 'm.onnx')");
+         "load it where you trust it, and export it: torch.export.save(torch.export.export(model, inputs), 'm.pt2')");
   if (is_safetensors(file))
     fail("E102", cat(name, " is a safetensors file, weights without a model, not an ONNX model"),
-         "export the model that they belong to: optimum-cli export onnx --model FOLDER OUT, or torch.onnx.export");
+         "export the model that they belong to: torch.export, or optimum-cli export onnx --model FOLDER OUT");
   if (is_saved_model(file))
     fail("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
          "freeze it (docs/tensorflow.md says how), or convert its folder: python -m tf2onnx.convert --saved-model "
