@@ -40,7 +40,7 @@ static_assert(static_cast<int>(Type::Kind::sequence) == WEFT_SEQUENCE &&
 
 namespace {
 
-constexpr size_t most_axes = 1024;  // far beyond any model: such a rank was never set
+constexpr size_t most_axes = 1024;  // no model comes near this rank; a larger one is a mistake
 
 bool is_type(weft_dtype type) { return type >= WEFT_BOOL && type <= WEFT_STRING; }
 
@@ -65,7 +65,7 @@ size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
 }
 
-/// The same with `bytes` checked.
+/// The same, with `bytes` compared with the sizes.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
   Tensor tensor = checked_tensor(type, dims, rank);
   size_t wanted = bytes_of(tensor);
@@ -82,13 +82,13 @@ std::span<const std::byte> span_of(const void* data, size_t bytes) {
 }  // namespace
 
 const char* weft_dtype_name(weft_dtype type) {
-  return is_type(type) ? name(static_cast<DType>(type)).data() : "";  // names are literals, which end with 0
+  return is_type(type) ? name(static_cast<DType>(type)).data() : "";  // names are literals, so they end with 0
 }
 int32_t weft_dtype_bits(weft_dtype type) { return is_type(type) ? bits(static_cast<DType>(type)) : 0; }
 
 weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes,
                               void (*release)(void* user), void* user, weft_tensor** tensor) {
-  // The owner comes first: whatever fails below, `release` is called once.
+  // The owner is made first, so that `release` is called exactly once even if a later line throws.
   std::shared_ptr<const void> owner;
   return guarded([&] {
     if (release) owner = std::shared_ptr<const void>(user, [release, user](const void*) { release(user); });

@@ -25,8 +25,8 @@ struct Interval {
 
 }  // namespace
 
-/// A factor that cannot be taken apart further. `key` is its canonical text, by which atoms are ordered and compared.
-/// The range is found once: atoms lie in atoms, and looking into them each time would take 2^depth steps.
+/// A factor that cannot be split further. Atoms are ordered and compared by `key`, their canonical text. The range is
+/// computed once: atoms contain atoms, and descending into them each time would take 2^depth steps.
 struct DimAtom {
   AtomKind kind;
   Symbol symbol;
@@ -49,8 +49,8 @@ struct DimTerms {
 
 namespace {
 
-/// Characters of an expression, and factors of its terms. Sizes of real models take some hundred; those that a few
-/// nodes square again and again would have no end.
+/// Limits on the characters of an expression and the factors of a term. Sizes of real models need some hundred; without
+/// a limit, a few nodes that square a size repeatedly would never end.
 constexpr size_t longest_expression = 16'384, most_factors = 512;
 
 [[noreturn]] void overflow() {
@@ -107,7 +107,7 @@ Interval operator*(Interval a, Interval b) {
 
 Interval bounds(const Dim& dim) { return {dim.lower_bound(), dim.upper_bound()}; }
 
-/// Of what `kind` makes of two sizes.
+/// The bounds of an atom of this kind with these two operands.
 Interval bounds(AtomKind kind, Interval a, Interval b) {
   if (kind == AtomKind::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
   if (kind == AtomKind::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
@@ -207,7 +207,7 @@ struct DimAlgebra {
     return sum;
   }
 
-  /// True if a is a whole multiple of b; false for divisors whose division may trap: models may name any number.
+  /// True if b divides a. False for divisors whose division may trap, because models may contain any number.
   static bool divides(int64_t b, int64_t a) {
     return b != 0 && (b != -1 || a != std::numeric_limits<int64_t>::min()) && a % b == 0;
   }
@@ -263,7 +263,7 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Terms that are multiples only because a symbol in them is: each is divided by itself.
+  /// Splits off the terms that are multiples because of a symbol in them; each is divided by itself.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -342,7 +342,7 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
-  const bool is_readable = printable(name) == name;  // else bytes above 127 may be no text, or move a cursor
+  const bool is_readable = printable(name) == name;  // otherwise bytes above 127 might be no text, or move a cursor
   std::string text = "\"";
   for (char c : name) {
     bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);
@@ -505,8 +505,7 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True when `dim` is not below 0 even with one of the operands in the place of a maximum in it (or of a minimum that
-/// is taken off).
+/// True when `dim` is at least 0 even with one operand in place of a maximum in it (or of a subtracted minimum).
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

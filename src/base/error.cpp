@@ -12,10 +12,10 @@ std::string format(const ErrorInfo& e) {
   return text;
 }
 
-/// Names in a model may have megabytes. Whoever shows an error, here or in a log, gets the beginning.
+/// Names in a model may have megabytes. Errors and logs show the beginning.
 void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not within a character
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not inside a character
   text.resize(most);
   text += "...";
 }

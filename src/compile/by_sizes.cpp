@@ -17,16 +17,16 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_variants = 32;  // kept of one model
-constexpr size_t most_contexts = 4;   // kept of one context: each has working memory
+constexpr size_t most_variants = 32;  // for each model
+constexpr size_t most_contexts = 4;   // for each context; each has working memory
 
-/// A program and what sizes were taken to be for it.
+/// A program, and the decisions about sizes that it was compiled with.
 struct Variant {
-  std::shared_ptr<const Executable> program;  ///< null: the model has none for such sizes
+  std::shared_ptr<const Executable> program;  ///< null: the model has no program for such sizes
   std::vector<onnx::SizeDecision> made = {};
 };
 
-/// Whether a decision holds for these sizes; nothing when only the run tells.
+/// Whether a decision holds for these sizes; nothing if only the run can tell.
 std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
   bool is_known = true;
   auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };
@@ -66,14 +66,14 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     return notes;
   }
 
-  /// Programs that are compiled later read these constants again.
+  /// Programs compiled later need these constants again, so they are copied.
   void detach() override {
     std::lock_guard lock(mutex_);
     own_constants(options_);
     first_->detach();
   }
 
-  /// What updates inputs in place may have done so before it was refused.
+  /// A run that was refused may already have updated donated inputs.
   bool may_run_again() const { return options_.donations.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
@@ -167,7 +167,7 @@ class BySizesContext final : public Context {
   }
 
   std::shared_ptr<const BySizes> program_;
-  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // last used last
+  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // latest last
 };
 
 std::unique_ptr<Context> BySizes::new_context() const { return std::make_unique<BySizesContext>(shared_from_this()); }

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Candidates of a decision that are looked at: what the cost model likes less is not worth a compile.
+/// Candidates tried for each decision; the cost model's later ones are not worth a compile.
 constexpr size_t most_candidates = 12;
 
 double median(std::vector<double> values) {
@@ -28,20 +28,20 @@ double median(std::vector<double> values) {
 /// The program compiled with one candidate for each problem, ready to run.
 struct Trial {
   std::vector<Decision> decisions;
-  std::vector<int> decision_of;  // each step
+  std::vector<int> decision_of;  // for each step
   std::shared_ptr<Executable> executable;
   std::unique_ptr<Context> context;
 };
 
-/// A problem of the program: its candidates in the order in which they are tried, first the favourite.
+/// A problem of the program, with its candidates in the order of trial, the favourite first.
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;
-  double nanoseconds = 0;               // of the favourite, one place
-  std::map<std::string, double> times;  // of each candidate that was measured, one place
+  double nanoseconds = 0;               // of the favourite, at one place
+  std::map<std::string, double> times;  // of each measured candidate, at one place
 };
 
-/// Numbers for the sizes that are open: those that the decisions were made for, else 16 or the bound next to it.
+/// Numbers for open sizes: those assumed by the decisions, else 16 or the nearest bound.
 SymbolValues assumed_sizes(const std::vector<Port>& ports, const std::vector<Decision>& decisions) {
   SymbolValues values;
   for (const Decision& decision : decisions) {
@@ -61,7 +61,7 @@ SymbolValues assumed_sizes(const std::vector<Port>& ports, const std::vector<Dec
   return values;
 }
 
-/// Floats between -1 and 1, ones for all else.
+/// Floats between -1 and 1; ones for other types.
 Tensor made_up(const Port& port, const SymbolValues& values) {
   if (!port.type.is_tensor() || port.type.shape.dtype == DType::string) {
     throw Error(
@@ -107,7 +107,7 @@ class Tuner {
   }
 
  private:
-  /// What is known from before is not measured again.
+  /// Kept measurements are not repeated.
   void recall() {
     if (!options_.use_cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
@@ -139,7 +139,7 @@ class Tuner {
     return inputs;
   }
 
-  /// A decision made for sizes that the run does not have, or that only the run tells, is not measured.
+  /// Whether the run has the sizes that a decision assumes; others are not measured.
   static bool fits(const Decision& decision, const SymbolValues& values) {
     return std::ranges::all_of(decision.assumed, [&](const auto& assumed) {
       bool is_bound = true;
@@ -192,7 +192,7 @@ class Tuner {
     return last;
   }
 
-  /// Nanoseconds that the steps of each problem take in one run, all places together.
+  /// Nanoseconds of each problem's steps in one run, all places together.
   std::map<std::string, double> time(Trial& trial) const {
     std::vector<StepTime> profile;
     trial.context->run(inputs_, {.profile = &profile});
@@ -216,7 +216,7 @@ class Tuner {
     for (auto& [text, problem] : problems_) {
       problem.nanoseconds = median(all.at(text)) / problem.places;
       double& favourite_time = problem.times[problem.candidates[0]];
-      if (favourite_time > 0) {  // known from before: the machine may have been faster or slower then
+      if (favourite_time > 0) {  // not for kept times: the machine may have been faster or slower then
         double scale = problem.nanoseconds / favourite_time;
         for (auto& [candidate, time] : problem.times) time *= scale;
       }
@@ -224,7 +224,7 @@ class Tuner {
     }
   }
 
-  /// Candidate number `rank` of every problem that has so many.
+  /// Tries candidate number `rank` of every problem that has one.
   void round(size_t rank) {
     ++report_.rounds;
     if (options_.progress) options_.progress({"tune", rank, last_rank()});
@@ -248,14 +248,15 @@ class Tuner {
                                               : static_cast<size_t>(found - decision.candidates.begin());
   }
 
-  /// Whether the trial has that candidate: a library may have had no way to compute it.
+  /// Whether the trial uses this candidate; a library may have been unable to compute it.
   static bool took(const Trial& trial, const std::string& problem, const std::string& candidate) {
     return std::ranges::any_of(trial.decisions, [&](const Decision& decision) {
       return decision.problem == problem && decision.candidates[decision.chosen].name == candidate;
     });
   }
 
-  /// Runs the trial and the base in turns; a candidate's time is the favourite's times the median of their ratios.
+  /// Runs the trial and the base in turns. A candidate's time is the favourite's time multiplied by the median of their
+  /// ratios.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences, optionals and what goes into them.
+// Functions over sequences and optionals.
 #include <algorithm>
 #include <cstring>
 
@@ -45,7 +45,7 @@ void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_
     std::copy_n(from + (o * from_rows + from_row) * width, size * width, to + (o * to_rows + to_row) * width);
 }
 
-/// A tensor being put together out of parts along an axis.
+/// Builds a tensor from parts along an axis.
 class Assembly {
  public:
   Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {
@@ -78,9 +78,10 @@ class Assembly {
   std::vector<std::string> texts_;
 };
 
-constexpr int64_t most_parts = int64_t{1} << 24;  // an axis may be long where another is empty
+constexpr int64_t most_parts = int64_t{1} << 24;  // an axis may be long while another is empty
 
-/// Lengths of the parts of `size` rows: one number for all but the last, a list of them, or 1 each.
+/// Lengths of the parts of `size` rows. The operand gives one number for all parts but the last, a list of numbers, or
+/// nothing: 1 each.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {
@@ -121,7 +122,7 @@ Values item_sizes(const HostCall& call, Operands in) {
 
 Values insert(Values in) {
   int64_t count = std::ssize(*in[0].items);
-  // One more place than there are items: behind the last.
+  // An insertion may also stand behind the last item.
   int64_t at = in.size() > 2 ? number(in[2]) : count;
   if (at < -count || at > count) refuse("E301", "position ", at, " is outside [", -count, ", ", count, "]");
   insert_item(in[0], at < 0 ? at + count : at, std::move(in[1]));

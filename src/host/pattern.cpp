@@ -133,7 +133,7 @@ class Parser {
       else if (take("?")) least = 0, most = 1;
       else if (!counts(least, most)) return item;
       if (was_repeated) at_ = start, refuse_here("a repetition of a repetition");
-      take("?");  // lazy: the same texts match as a whole
+      take("?");  // lazy: whole matches are the same
       was_repeated = true;
       Node outer{.kind = Node::Kind::repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(item));
@@ -179,7 +179,7 @@ class Parser {
     return set({{code, code}});
   }
 
-  /// After the bracket; nothing for flags alone.
+  /// The rest of a group after its bracket; nothing if it holds only flags.
   std::optional<Node> group(int depth) {
     if (take("?P<") || (text_.substr(at_).starts_with("?<") && !text_.substr(at_).starts_with("?<=") &&
                         !text_.substr(at_).starts_with("?<!") && take("?<"))) {
@@ -211,7 +211,7 @@ class Parser {
     }
   }
 
-  /// \d, \W ...: their ranges; nothing for other letters.
+  /// The ranges of \d, \W ...; nothing for other letters.
   static std::optional<std::vector<Range>> class_of(char letter) {
     switch (letter) {
       case 'd': return digits;
@@ -294,12 +294,12 @@ class Parser {
   Flags flags_;
 };
 
-/// Instructions of an expression, which goes on behind its last one.
+/// Writes the instructions of an expression; it continues after its last one.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// An expression that stands for no instruction takes time all the same when it is repeated, so each visit counts.
+  /// Even an expression without instructions takes time when it is repeated, so each visit counts.
   void write(const Node& node) {
     if (++visits_ > most_visits) refuse_size();
     switch (node.kind) {
@@ -396,7 +396,7 @@ Pattern::Pattern(std::string_view text) {
   writer.put({Op::done});
 }
 
-/// All instructions that are reached from `at` without a character.
+/// Adds all instructions that can be reached from `at` without reading a character.
 void Pattern::add(uint32_t at, const Place& place, std::vector<uint32_t>& threads, std::vector<bool>& is_in) const {
   std::vector<uint32_t> pending = {at};
   while (!pending.empty()) {
@@ -426,7 +426,7 @@ size_t Pattern::longest(std::string_view text, size_t at) const {
   for (;;) {
     bool is_done = std::ranges::any_of(threads, [&](uint32_t now) { return code_[now].op == Op::done; });
     if (is_done) best = text.size() - at - rest.size();
-    if (rest.empty() || threads.empty() || code == WEOF) return best;  // no pattern matches bytes that are no UTF-8
+    if (rest.empty() || threads.empty() || code == WEOF) return best;  // no pattern matches bytes that are not UTF-8
     rest.remove_prefix(length);
     auto [after, after_length] = next_of(rest);
     next.clear();

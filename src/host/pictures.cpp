@@ -21,15 +21,15 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t most_pixels = size_t{1} << 28;
-/// A picture above the first number of pixels may have so many for each byte of its file: no kind of file but a blank
-/// one packs tighter, and a few bytes must not take a gigabyte.
+/// Limits on pixels. A picture above the first limit may have so many pixels for each byte of its file: only blank
+/// pictures pack tighter, and a few bytes must not take a gigabyte.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what, std::string hint = "") {
   throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// An empty picture of these sizes, refused when it is too large, or too large for its file.
+/// An empty picture of these sizes. Refused if it is too large, by itself or for its file.
 Picture canvas(File file, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0 || width > most_pixels || height > most_pixels || width * height > most_pixels)
     refuse_picture(cat("the picture is ", width, "x", height, "; 1 to 2^28 pixels are read"));
@@ -83,7 +83,7 @@ Picture decode_png(File file) {
   return picture;
 }
 
-// The part of turbojpeg.h and of webp/decode.h that is needed here; both are stable.
+// The few declarations of turbojpeg.h and webp/decode.h that are needed here; both are stable.
 extern "C" {
 void* tjInitDecompress();
 int tjDecompressHeader3(void*, const unsigned char*, unsigned long, int*, int*, int*, int*);
@@ -126,7 +126,7 @@ Picture decode_webp(File file) {
 
 // --- JPEG 2000 -------------------------------------------------------------------------------------------------------
 
-/// What openjpeg reads from.
+/// The source of bytes for openjpeg.
 struct Reader {
   File file;
   size_t at = 0;
@@ -153,7 +153,7 @@ OPJ_OFF_T skip_bytes(OPJ_OFF_T count, void* user) {
   return count;
 }
 
-/// Component c, of 1 to 32 bits, at a pixel as a byte.
+/// Component c, of 1 to 32 bits, at a pixel, as a byte.
 uint8_t sample(const opj_image_comp_t& c, size_t pixel) {
   int64_t value = c.data[pixel] + (c.sgnd ? int64_t{1} << (c.prec - 1) : 0);
   value = c.prec > 8 ? value >> (c.prec - 8) : value << (8 - c.prec);
@@ -198,7 +198,7 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
 
 // --- formats of plain rows -------------------------------------------------------------------------------------------
 
-/// Numbers of either byte order at places of the file; E212 beyond its end.
+/// Reads numbers of either byte order at positions of the file; E212 beyond its end.
 class Numbers {
  public:
   Numbers(File file, bool is_big) : file_(file), is_big_(is_big) {}
@@ -298,7 +298,7 @@ class Tiff {
   }
 
  private:
-  /// Where the directory speaks of a tag.
+  /// The position of a tag in the directory.
   std::optional<size_t> entry_of(uint32_t tag) const {
     uint32_t count = numbers_.u16(directory_);
     for (uint32_t i = 0; i < count; ++i) {
@@ -326,7 +326,7 @@ class Tiff {
 struct Format {
   std::string_view start;
   Picture (*decode)(File file);
-  std::string_view later = {};  ///< at byte 8
+  std::string_view later = {};  ///< the name at byte 8
 };
 
 constexpr Format formats[] = {
@@ -342,7 +342,7 @@ constexpr Format formats[] = {
     {std::string_view("MM\0*", 4), [](File file) { return Tiff(file).decode(); }},
 };
 
-/// Null for bytes of no kind that is read.
+/// The format of a file by its first bytes; null if it is not read.
 const Format* format_of(File file) {
   std::string_view text = as_text(file);
   for (const Format& format : formats) {

@@ -22,7 +22,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   std::vector<Instruction*> chain{&i};
   while (chain.size() < most_links && is_chained(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // From the longest chain on: sizes that do not factor end it.
+  // Starts with the longest chain; sizes that do not factor end it.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());
@@ -39,7 +39,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   return std::nullopt;
 }
 
-/// Views of the same kind in a row as one; views that change nothing.
+/// Merges neighbouring views of one kind; drops views that change nothing.
 std::optional<Value> merged_view(Module& module, Instruction& i) {
   if (i.inputs.empty()) return std::nullopt;
   Value x = i.inputs[0];

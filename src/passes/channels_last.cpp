@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// The axis of a channels-first tensor that stands at each place of the channels-last one.
+/// For each place of the channels-last tensor, the axis of the channels-first one.
 std::vector<int64_t> to_last(int64_t rank) {
   std::vector<int64_t> permutation{0};
   for (int64_t axis = 2; axis < rank; ++axis) permutation.push_back(axis);
@@ -58,7 +58,8 @@ class LayoutChange {
   }
 
  private:
-  /// What a transpose to channels-last gives that undoes one of this pass: models that have channels last bring them.
+  /// The source of a transpose to channels-last that undoes one of this pass; models that are channels last contain
+  /// such.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -66,7 +67,7 @@ class LayoutChange {
     return found == last_of_.end() ? Value{} : found->second;
   }
 
-  /// The channels-last form of a result, or nothing where the instruction stays.
+  /// The channels-last form of a result; nothing if the instruction stays as it is.
   Value rewritten(Instruction& i) {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
@@ -96,7 +97,7 @@ class LayoutChange {
     return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
   }
 
-  /// Constants and what is broadcast along the spatial axes.
+  /// Constants, and values broadcast along the spatial axes.
   static bool is_small(Value value) {
     while (value.def->is<Reshape>() || value.def->is<Transpose>()) value = value.def->inputs[0];
     return value.def->is<Constant>() || value.def->is<Broadcast>();
@@ -120,7 +121,8 @@ class LayoutChange {
     return insert(i, resize, inputs);
   }
 
-  /// A reduction that keeps its axes keeps the layout too; one that drops them gives back only what is in order anyway.
+  /// A reduction that keeps its axes keeps the layout too. One that drops axes returns to channels-first only if the
+  /// remaining axes are in order anyway.
   Value reduced(Instruction& i, Reduce op, int64_t rank) {
     if (!op.keep) return {};
     for (int64_t& axis : op.axes) axis = axis_in_last(axis, rank);
@@ -147,7 +149,7 @@ class LayoutChange {
     return module_.insert_before(&place, std::move(op), std::move(inputs));
   }
 
-  /// With spatial axes of size 1 the layouts differ in name only.
+  /// With spatial axes of size 1 the two layouts differ only in name.
   Value turned_back(Instruction& place, Value last) {
     const Dims& dims = place.types[0].shape.dims;
     bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });

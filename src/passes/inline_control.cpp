@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_written_out = 256;  // instructions that a loop may come to
+constexpr size_t most_written_out = 256;  // instructions that a loop may grow to
 constexpr size_t most_without_loops = 200'000;
 
 using Renaming = std::map<std::string, Dim>;
@@ -26,8 +26,8 @@ Dim renamed(const Renaming& sizes, const Dim& dim) {
   return dim.substitute([&](const Symbol& symbol) { return renamed(sizes, symbol); });
 }
 
-/// Writes a body's instructions at the module's place: parameters become `arguments`, symbols what `sizes` says. A
-/// symbol that the body sets gets a new name each time. Gives the body's results.
+/// Copies a body's instructions to the module's place. Parameters become `arguments`, symbols become `sizes`. A symbol
+/// that the body sets gets a new name each time. Returns the body's results.
 Values write_body(Module& into, const Module& body, std::span<const Value> arguments, Renaming sizes) {
   std::unordered_map<const Instruction*, Value> written;
   for (size_t i = 0; i < arguments.size(); ++i) written[body.parameters()[i].def] = arguments[i];
@@ -66,7 +66,7 @@ bool has_control(const Module& body) {
   return false;
 }
 
-/// Symbols of `types` among `sets`, and what they are in the values that take the place of these types.
+/// Matches the symbols of `types` that are in `sets` with the sizes of the values that replace these types.
 void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Values& values) {
   for (size_t k = 0; k < values.size(); ++k) {
     for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
@@ -77,7 +77,7 @@ void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Va
   }
 }
 
-/// `values` instead of the instruction's results, and its sizes wherever they are used.
+/// Replaces the instruction's results by `values`, and its sizes wherever they are used.
 void replace_by(Module& module, Instruction& i, const Values& values, const Renaming& sizes) {
   for (uint32_t k = 0; k < values.size(); ++k) module.replace(i.result(k), values[k]);
   module.erase(i);
@@ -118,7 +118,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// No trips can be told before a loop whose rows have sizes that only a trip sets.
+/// A loop with rows whose sizes only a trip sets cannot be written out.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = static_cast<size_t>(op.carried); k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {
@@ -155,7 +155,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// A constant or a size that a body reads from outside is made again inside, where passes see what it is.
+/// Constants and sizes that a body reads from outside are made again inside, where passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
   size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;

@@ -31,7 +31,7 @@ Tensor unsigned_steps(const Tensor& from, bool is_turned) {
   return to;
 }
 
-/// What a dot's second operand is dequantised by, and at which axis k stands there.
+/// How a dot's second operand is dequantised, and the axis of k in it.
 struct Weights {
   const Instruction* made = nullptr;
   int64_t k_axis = 0;
@@ -70,7 +70,7 @@ std::optional<Value> raised_block_dot(Module& module, Instruction& i) {
   const bool is_turned = k_axis == 0;
   Value w = constant(module, unsigned_steps(*steps, is_turned)), scale = made->inputs[1];
   std::vector<Value> in = {i.inputs[0], w, is_turned ? transpose(module, scale, {1, 0}) : scale};
-  // Without a zero point it is 0: for signed steps the middle of the range, as block_dot has it.
+  // A missing zero point is 0: for signed steps the middle of the range, in the form of block_dot.
   if (zero) in.push_back(constant(module, unsigned_steps(*zero, is_turned)));
   else if (!is_signed_integer(steps->dtype)) in.push_back(constant(module, zeros(w.dtype(), {n, k / op->block})));
   return module.append(BlockDot{.block = op->block, .type = dot->type}, in);
