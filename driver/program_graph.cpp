@@ -11,7 +11,7 @@
 namespace weft::driver {
 namespace {
 
-constexpr size_t most_nodes = 5'000;
+constexpr size_t max_nodes = 5'000;
 
 nlohmann::ordered_json node_of(const Instruction& i) {
   const auto* parameter = i.as<Parameter>();
@@ -41,7 +41,7 @@ nlohmann::ordered_json program_graph(const ModelOptions& model) {
     nodes.push_back(
         {{"op", cat("output ", printable(result.name))}, {"source", ""}, {"type", to_string(result.value.type())}});
   }
-  if (nodes.size() > most_nodes) nodes = edges = nlohmann::ordered_json::array();
+  if (nodes.size() > max_nodes) nodes = edges = nlohmann::ordered_json::array();
   return {{"nodes", nodes}, {"edges", edges}};
 }
 

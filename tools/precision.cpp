@@ -9,7 +9,7 @@
 // How far an answer may be from ref's is measured, not chosen. Ref runs the program that the passes make for the
 // device, with its open sizes, again and again. Each time it rounds every value that the device may keep in 16 bits: to
 // the nearest, all towards zero, all away from zero, and at random. How far these runs are from the exact one is what
-// the format does to this program at its depth. An answer may be `most_times` as far away as the farthest of them was
+// the format does to this program at its depth. An answer may be `max_times` as far away as the farthest of them was
 // for elements of about its size, an integer no farther than they. Where rounding moves a result by more than a quarter
 // of its largest element, or gives it another number of elements, no answer is wrong: such results are counted as
 // `unknown`. `widest` is the most that an element may be off, beside the largest of its tensor.
@@ -46,7 +46,7 @@ using namespace weft;
 
 using Tensors = std::vector<Tensor>;
 
-constexpr double most_times = 4, most_share = 0.25;
+constexpr double max_times = 4, max_share = 0.25;
 /// What f32 arithmetic may cost beside the largest element, as in tests/random_graphs.
 constexpr double f32_share = 2e-5, f32_least = 1e-7;
 constexpr int random_runs = 8;
@@ -308,8 +308,8 @@ std::optional<std::vector<double>> allowed(const Judged& j, std::span<const doub
   std::vector<double> most(right.size(), 0.0);
   if (!add_moves(j.right, j.runs, most) || !add_moves(j.base, j.narrow_runs, most)) return {};
   bool is_real = is_float(j.right.dtype);  // integers may not be off where they never are
-  double largest = largest_of(right), times = is_real ? most_times : 1;
-  if (times * largest_of(most) > most_share * std::max(largest, f32_least)) return {};
+  double largest = largest_of(right), times = is_real ? max_times : 1;
+  if (times * largest_of(most) > max_share * std::max(largest, f32_least)) return {};
   std::vector<double> result = moved_nearby(right, most);
   for (double& v : result) v = times * v + (is_real ? f32_share * largest + f32_least : 0);
   return result;

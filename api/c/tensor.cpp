@@ -40,12 +40,12 @@ static_assert(static_cast<int>(Type::Kind::sequence) == WEFT_SEQUENCE &&
 
 namespace {
 
-constexpr size_t most_axes = 1024;  // no model comes near this rank; a larger one is a mistake
+constexpr size_t max_axes = 1024;  // no model comes near this rank; a larger one is a mistake
 
 bool is_type(weft_dtype type) { return type >= WEFT_BOOL && type <= WEFT_STRING; }
 
 std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
-  if (rank > most_axes) usage_error("E210", cat("rank ", rank, " is more than ", most_axes));
+  if (rank > max_axes) usage_error("E210", cat("rank ", rank, " is more than ", max_axes));
   if (rank > 0) required(dims, "dims");
   std::vector<int64_t> copy(dims, dims + rank);
   for (int64_t size : copy) {

@@ -171,10 +171,10 @@ ArenaSettings settings_of(const OrtArenaCfg* arena) {
   return found->second;
 }
 
-OrtStatus* ORT_API_CALL create_arena(size_t max_mem, int strategy, int first_chunk, int most_dead,
+OrtStatus* ORT_API_CALL create_arena(size_t max_mem, int strategy, int first_chunk, int max_dead,
                                      OrtArenaCfg** out) noexcept {
   return guarded([&] {
-    ok(real().api->CreateArenaCfg(max_mem, strategy, first_chunk, most_dead, out));
+    ok(real().api->CreateArenaCfg(max_mem, strategy, first_chunk, max_dead, out));
     remember(*out, {max_mem, strategy});
   });
 }

@@ -51,7 +51,7 @@ namespace {
 
 /// Limits on the characters of an expression and the factors of a term. Sizes of real models need some hundred; without
 /// a limit, a few nodes that square a size repeatedly would never end.
-constexpr size_t longest_expression = 16'384, most_factors = 512;
+constexpr size_t longest_expression = 16'384, max_factors = 512;
 
 [[noreturn]] void overflow() {
   throw Error({.kind = ErrorKind::model, .code = "E146", .what = "a size overflows 64 bits"});
@@ -155,11 +155,11 @@ struct DimAlgebra {
     }
     size_t length = 0, factors = 0;
     for (const DimTerm& term : merged) length += term.key.size(), factors += term.factors.size();
-    if (length > longest_expression || factors > most_factors)
+    if (length > longest_expression || factors > max_factors)
       throw Error({.kind = ErrorKind::unsupported,
                    .code = "E146",
                    .what = cat("the expression of a size has ", factors, " factors and ", length, " characters; ",
-                               most_factors, " and ", longest_expression, " are the most"),
+                               max_factors, " and ", longest_expression, " are the most"),
                    .hint = "give the sizes of the inputs: --shape x=..."});
     Dim dim(constant);
     if (!merged.empty()) dim.terms_ = std::make_shared<const DimTerms>(DimTerms{std::move(merged)});

@@ -21,9 +21,9 @@ void shorten(std::string& text, size_t most) {
 }
 
 ErrorInfo shortened(ErrorInfo info) {
-  constexpr size_t most = 4'000, most_problems = 20'000;  // "why" lists the problems after the first
+  constexpr size_t most = 4'000, max_problems = 20'000;  // "why" lists the problems after the first
   for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
-  shorten(info.why, most_problems);
+  shorten(info.why, max_problems);
   return info;
 }
 

@@ -70,13 +70,13 @@ std::string printable(std::string_view text) {
 }
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit) {
-  constexpr size_t most_work = 4'000'000;  // pairs of letters: 10,000 names of 20 pass, ten of a megabyte do not
+  constexpr size_t max_work = 4'000'000;  // pairs of letters: 10,000 names of 20 pass, ten of a megabyte do not
   const size_t farthest = std::max<size_t>(2, name.size() / 3);
   std::vector<std::pair<size_t, std::string_view>> near;
   size_t work = 0;
   for (const auto& candidate : names) {
     size_t apart = std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size());
-    if (apart > farthest || name.size() * candidate.size() > most_work - work) continue;
+    if (apart > farthest || name.size() * candidate.size() > max_work - work) continue;
     work += name.size() * candidate.size();
     size_t distance = edit_distance(name, candidate);
     if (distance <= farthest) near.emplace_back(distance, candidate);

@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_variants = 32;  // for each model
-constexpr size_t most_contexts = 4;   // for each context; each has working memory
+constexpr size_t max_variants = 32;  // for each model
+constexpr size_t max_contexts = 4;   // for each context; each has working memory
 
 /// A program, and the decisions about sizes that it was compiled with.
 struct Variant {
@@ -102,7 +102,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     for (const auto& [text, answer] : known) key += cat(key.empty() ? "" : ", ", answer ? "" : "not ", text);
     std::lock_guard lock(mutex_);
     if (auto found = variants_.find(key); found != variants_.end()) return found->second;
-    if (variants_.size() == most_variants) variants_.clear();
+    if (variants_.size() == max_variants) variants_.clear();
     log(LogLevel::info, "compiling for sizes where ", key);
     return variants_[key] = std::make_shared<Variant>(compiled(known, options));
   }
@@ -162,7 +162,7 @@ class BySizesContext final : public Context {
       return;
     }
     auto context = variant->program->new_context();
-    if (contexts_.size() == most_contexts) contexts_.erase(contexts_.begin());
+    if (contexts_.size() == max_contexts) contexts_.erase(contexts_.begin());
     contexts_.emplace_back(std::move(variant), std::move(context));
   }
 

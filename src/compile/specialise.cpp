@@ -20,8 +20,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_programs = 32;  // kept of one model
-constexpr size_t most_contexts = 4;   // kept of one context: each has working memory
+constexpr size_t max_programs = 32;  // kept of one model
+constexpr size_t max_contexts = 4;   // kept of one context: each has working memory
 
 /// What all numbers are tried as after the usual ones: 0, 1, 2 ... as axes are, but 1 for steps.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
@@ -240,7 +240,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
     }
     std::scoped_lock lock(mutex_);
     notes.push_back(cat("a program is compiled for each value of the static inputs, at the first run that has it; ",
-                        compiled_, " so far; the last ", most_programs, " used are kept"));
+                        compiled_, " so far; the last ", max_programs, " used are kept"));
     return notes;
   }
 
@@ -291,7 +291,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
       programs_.splice(programs_.begin(), programs_, known);
     } else {
       programs_.push_front(std::make_shared<Entry>(key));
-      if (programs_.size() > most_programs) programs_.pop_back();
+      if (programs_.size() > max_programs) programs_.pop_back();
     }
     return programs_.front();
   }
@@ -380,7 +380,7 @@ class SpecialisingContext final : public Context {
     } else {
       auto context = wanted->new_context();
       contexts_.emplace_front(std::move(wanted), std::move(context));
-      if (contexts_.size() > most_contexts) contexts_.pop_back();
+      if (contexts_.size() > max_contexts) contexts_.pop_back();
     }
     return *contexts_.front().second;
   }

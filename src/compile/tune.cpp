@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Candidates tried for each decision; the cost model's later ones are not worth a compile.
-constexpr size_t most_candidates = 12;
+constexpr size_t max_candidates = 12;
 
 double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -182,7 +182,7 @@ class Tuner {
     for (size_t i : order) {
       const std::string& name = decision.candidates[i].name;
       bool is_wanted = i == liked || !problem.times.contains(name);
-      if (is_wanted && problem.candidates.size() < most_candidates) problem.candidates.push_back(name);
+      if (is_wanted && problem.candidates.size() < max_candidates) problem.candidates.push_back(name);
     }
   }
 

@@ -78,7 +78,7 @@ class Assembly {
   std::vector<std::string> texts_;
 };
 
-constexpr int64_t most_parts = int64_t{1} << 24;  // an axis may be long while another is empty
+constexpr int64_t max_parts = int64_t{1} << 24;  // an axis may be long while another is empty
 
 /// Lengths of the parts of `size` rows. The operand gives one number for all parts but the last, a list of numbers, or
 /// nothing: 1 each.
@@ -97,7 +97,7 @@ std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   int64_t each = lengths.at(0);
   if (each < 1) refuse("E312", "a split into parts of ", each);
   int64_t parts = size / each + (size % each != 0);
-  if (parts > most_parts) refuse("E312", "a split into ", parts, " parts; at most ", most_parts, " are made");
+  if (parts > max_parts) refuse("E312", "a split into ", parts, " parts; at most ", max_parts, " are made");
   lengths.assign(static_cast<size_t>(parts), each);
   if (size % each) lengths.back() = size % each;
   return lengths;

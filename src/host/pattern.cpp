@@ -14,8 +14,8 @@
 namespace weft::host {
 namespace {
 
-constexpr int most_nested = 64, most_repeats = 1000;
-constexpr size_t most_instructions = 100'000, most_visits = 10 * most_instructions;
+constexpr int max_nested = 64, max_repeats = 1000;
+constexpr size_t max_instructions = 100'000, max_visits = 10 * max_instructions;
 constexpr uint32_t last_code = 0x10ffff;
 
 using Set = Pattern::Set;
@@ -105,7 +105,7 @@ class Parser {
   }
 
   Node choice(int depth) {
-    if (depth > most_nested) refuse_here("too many nested groups");
+    if (depth > max_nested) refuse_here("too many nested groups");
     Flags outer = flags_;
     Node alternatives{.kind = Node::Kind::choice};
     do alternatives.parts.push_back(sequence(depth));
@@ -147,7 +147,7 @@ class Parser {
     auto number = [&]() -> std::optional<int> {
       int value = 0;
       size_t first = at_;
-      while (!at_end() && peek() >= '0' && peek() <= '9' && value <= most_repeats)
+      while (!at_end() && peek() >= '0' && peek() <= '9' && value <= max_repeats)
         value = value * 10 + (text_[at_++] - '0');
       return at_ > first ? std::optional(value) : std::nullopt;
     };
@@ -157,7 +157,7 @@ class Parser {
     auto high = has_comma ? number() : low;
     if (!low || !take("}")) return at_ = start, false;
     least = *low, most = high.value_or(-1);
-    if (least > most_repeats || most > most_repeats || (most >= 0 && most < least)) refuse_here("an impossible count");
+    if (least > max_repeats || most > max_repeats || (most >= 0 && most < least)) refuse_here("an impossible count");
     return true;
   }
 
@@ -301,7 +301,7 @@ class Writer {
 
   /// Even an expression without instructions takes time when it is repeated, so each visit counts.
   void write(const Node& node) {
-    if (++visits_ > most_visits) refuse_size();
+    if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {
       case Node::Kind::set:
         sets_.push_back(node.set);
@@ -316,7 +316,7 @@ class Writer {
     }
   }
   uint32_t put(Pattern::Instruction instruction) {
-    if (code_.size() >= most_instructions) refuse_size();
+    if (code_.size() >= max_instructions) refuse_size();
     code_.push_back(instruction);
     return next() - 1;
   }

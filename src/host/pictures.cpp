@@ -20,7 +20,7 @@ namespace weft::host {
 namespace {
 
 using File = std::span<const std::byte>;
-constexpr size_t most_pixels = size_t{1} << 28;
+constexpr size_t max_pixels = size_t{1} << 28;
 /// Limits on pixels. A picture above the first limit may have so many pixels for each byte of its file: only blank
 /// pictures pack tighter, and a few bytes must not take a gigabyte.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
@@ -31,7 +31,7 @@ constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} <
 
 /// An empty picture of these sizes. Refused if it is too large, by itself or for its file.
 Picture canvas(File file, uint64_t width, uint64_t height) {
-  if (width == 0 || height == 0 || width > most_pixels || height > most_pixels || width * height > most_pixels)
+  if (width == 0 || height == 0 || width > max_pixels || height > max_pixels || width * height > max_pixels)
     refuse_picture(cat("the picture is ", width, "x", height, "; 1 to 2^28 pixels are read"));
   if (width * height > std::max(pixels_for_all, file.size() * pixels_per_byte))
     refuse_picture(cat("the picture is ", width, "x", height, ", which ", file.size(), " bytes cannot hold"));
@@ -252,7 +252,7 @@ uint64_t header_number(File file, size_t& at) {
   uint64_t value = 0;
   size_t begin = at;
   for (; byte() >= '0' && byte() <= '9'; ++at)
-    value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(byte() - '0'), most_pixels + 1);
+    value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(byte() - '0'), max_pixels + 1);
   if (at == begin) refuse_picture("the PNM picture has a damaged header");
   return value;
 }

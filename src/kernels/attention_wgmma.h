@@ -71,7 +71,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
 /// Scores become weights in `p`; what was summed before must shrink by `shrink`.
 template <class T, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
-  constexpr f32 most_exact = 0x1p12f;
+  constexpr f32 max_exact = 0x1p12f;
   f32 high[2] = {rows.top[0], rows.top[1]}, base[2], from[2];
   WEFT_UNROLL for (int i = 0; i < 32; i++) high[i / 2 % 2] = __builtin_fmaxf(high[i / 2 % 2], s.v[i]);
   WEFT_UNROLL for (int r = 0; r < 2; r++) {
@@ -84,7 +84,7 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
     rows.sum[r] *= shrink[r];
   }
   // Where all keys so far are masked by -1e9 or the lowest f32, the product is rounded to no use or infinite.
-  if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > most_exact) {
+  if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > max_exact) {
     WEFT_UNROLL for (int i = 0; i < 32; i++) s.v[i] -= base[i / 2 % 2];
     from[0] = from[1] = 0;
   }

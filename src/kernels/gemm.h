@@ -176,7 +176,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   using Near = NearPanel<Mac, tile>;
   alignas(64) Acc tile_sums[tile.mr * tile.nr()];
   [[maybe_unused]] const AmxTiles<tile.amx> tiles;
-  [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::most_rows(tile) : 1];
+  [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::max_rows(tile) : 1];
   [[maybe_unused]] Near near;
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
   const i64 panels = tasks::ceil_div(block.cols, tile.nr()), units = step.segments * step.length;

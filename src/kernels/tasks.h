@@ -77,7 +77,7 @@ struct GemmBlocks {
 
 /// Rows of a block, rounded up to the tile.
 constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.mr : 128; }
-constexpr i64 most_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
+constexpr i64 max_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
 
 constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill = false,
                                  i64 least_columns = 1) {
@@ -86,8 +86,8 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, block_rows(tile));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 most_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
-  const i64 k_blocks = at_least(ceil_div(units, most_units), 1);
+  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
+  const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
   const i64 worthy = ceil_div(500'000, b.mc * tile.nr() * at_least(units, 1));  // a task is >= 1 MFLOP

@@ -167,10 +167,10 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
     return bytes * tasks::attention_elements(a.rows(), a.keys, d, tasks::vector_bits / bits(q.dtype));
   };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
-  int most_keys = bytes == 2 ? lowering.gpu().short_keys : 64;
+  int max_keys = bytes == 2 ? lowering.gpu().short_keys : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
-    if (keys <= most_keys && shared(a) <= 48 * 1024) return a;
+    if (keys <= max_keys && shared(a) <= 48 * 1024) return a;
   }
   internal_error(cat("attention over heads of ", d, " fits in no block of ", lowering.chip()));
 }

@@ -220,9 +220,9 @@ std::string FusedBody::address(const Access& access, bool written) {
 /// Whether vectors begin on multiples of their size: what is added to the last coordinate, itself a multiple of the
 /// lanes, is one too. (Eight lanes are the most that a GPU's vector has; a CPU does not care.)
 bool FusedBody::is_whole(const Access& access) const {
-  constexpr int64_t most_lanes = 8;
-  bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(most_lanes);
-  for (size_t a = 0; a + 1 < axes_.size(); ++a) whole &= access.strides[a].is_multiple_of(most_lanes);
+  constexpr int64_t max_lanes = 8;
+  bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
+  for (size_t a = 0; a + 1 < axes_.size(); ++a) whole &= access.strides[a].is_multiple_of(max_lanes);
   return whole;
 }
 

@@ -25,7 +25,7 @@ Instruction* producer(Value value) {
 }
 
 /// Elementwise instructions of one region: a kernel takes time to compile, more than in proportion to its length.
-constexpr size_t most_members = 256;
+constexpr size_t max_members = 256;
 
 /// Groups grow while the module is walked once; regions that are merged into others become empty.
 class Grouping {
@@ -127,7 +127,7 @@ class Grouping {
     // What an anchor computes is best finished there; else the latest region has seen most.
     std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
     for (int id : candidates) {
-      if (region(id).epilogue.size() >= most_members || !fits(id, i)) continue;
+      if (region(id).epilogue.size() >= max_members || !fits(id, i)) continue;
       add(id, i);
       absorb_operands(id, i);
       return true;
@@ -193,7 +193,7 @@ class Grouping {
     for (const Value& input : i.inputs) {
       int other = direct_region_of(input);
       if (other < 0 || other == id || !is_plain(region(other)) || region(other).dims != region(id).dims) continue;
-      if (region(other).epilogue.size() + region(id).epilogue.size() > most_members) continue;
+      if (region(other).epilogue.size() + region(id).epilogue.size() > max_members) continue;
       bool only_here = std::ranges::all_of(region(other).epilogue, [&](const Instruction* member) {
         return std::ranges::all_of(
                    member->users,

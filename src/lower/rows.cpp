@@ -197,12 +197,12 @@ void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& ro
 KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
   KeptRow kept;
   if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
-  constexpr int most_held = 8;
+  constexpr int max_held = 8;
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
   // Some loads of each thread on their way at once; fewer threads than that cost less to add up over.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
   int64_t at_once = takes_wave(cols) ? lowering.gpu().wave : kept.threads, held = (pieces + at_once - 1) / at_once;
-  if (held > most_held) return {};
+  if (held > max_held) return {};
   kept.held = static_cast<int>(held);
   kept.fill = cols.value() % (at_once * lanes) == 0 ? "whole" : cols.value() % lanes == 0 ? "vectors" : "any";
   return kept;

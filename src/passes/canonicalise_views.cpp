@@ -17,10 +17,10 @@ bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose
 /// The longest chain of reshapes and transposes that ends in `i`, in its short form. Longer ones are shortened step by
 /// step: trying every part of every part would take the third power of their length.
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
-  constexpr size_t most_links = 32;
+  constexpr size_t max_links = 32;
   if (!is_chained(i)) return std::nullopt;
   std::vector<Instruction*> chain{&i};
-  while (chain.size() < most_links && is_chained(*chain.back()->inputs[0].def))
+  while (chain.size() < max_links && is_chained(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
   // Starts with the longest chain; sizes that do not factor end it.
   for (; !chain.empty(); chain.pop_back()) {

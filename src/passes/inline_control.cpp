@@ -12,8 +12,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_written_out = 256;  // instructions that a loop may grow to
-constexpr size_t most_without_loops = 200'000;
+constexpr size_t max_written_out = 256;  // instructions that a loop may grow to
+constexpr size_t max_without_loops = 200'000;
 
 using Renaming = std::map<std::string, Dim>;
 using Values = std::vector<Value>;
@@ -181,14 +181,14 @@ bool inline_control(Module& module) {
   bool changed = false;
   for (Instruction& i : module) {
     if (i.is<If>()) changed |= inline_if(module, i) || sink_constants(i);
-    else if (i.is<Loop>()) changed |= write_out_loop(module, i, most_written_out) || sink_constants(i);
+    else if (i.is<Loop>()) changed |= write_out_loop(module, i, max_written_out) || sink_constants(i);
   }
   return changed;
 }
 
 bool write_out_loops(Module& module) {
   bool changed = false;
-  for (Instruction& i : module) changed |= i.is<Loop>() && write_out_loop(module, i, most_without_loops);
+  for (Instruction& i : module) changed |= i.is<Loop>() && write_out_loop(module, i, max_without_loops);
   return changed;
 }
 

@@ -669,8 +669,8 @@ class GpuContext final : public Context {
     auto is_it = [&](const Captured& c) { return c.memory == memory_ && c.works == works_; };
     auto known = std::ranges::find_if(bucket_->graphs, is_it);
     if (known == bucket_->graphs.end()) {
-      constexpr size_t most_graphs = 8;
-      if (bucket_->graphs.size() == most_graphs) bucket_->graphs.erase(bucket_->graphs.begin());
+      constexpr size_t max_graphs = 8;
+      if (bucket_->graphs.size() == max_graphs) bucket_->graphs.erase(bucket_->graphs.begin());
       if (debug_enabled(2, "gpu")) log_text(LogLevel::debug, cat("capturing ", plan().steps.size(), " steps"));
       stream_.synchronize();
       stream_.begin_capture();

@@ -147,7 +147,7 @@ std::unique_ptr<Kernel> read_kernel(MessagePack& data) {
     if (key == ".name") kernel->name = data.string();
     else if (key == ".symbol") kernel->symbol = data.string();
     else if (key == ".kernarg_segment_size") kernel->argument_bytes = static_cast<u32>(data.integer());
-    else if (key == ".max_flat_workgroup_size") kernel->most_threads = static_cast<u32>(data.integer());
+    else if (key == ".max_flat_workgroup_size") kernel->max_threads = static_cast<u32>(data.integer());
     else if (key == ".vgpr_count") kernel->registers = static_cast<u32>(data.integer());
     else if (key == ".agpr_count") kernel->accumulators = static_cast<u32>(data.integer());
     else if (key == ".vgpr_spill_count") kernel->spills = static_cast<u32>(data.integer());

@@ -26,7 +26,7 @@ struct Kernel {
   std::string name = {}, symbol = {};
   CodeObject* object = nullptr;
   // From the metadata.
-  u32 argument_bytes = 0, explicit_bytes = 0, most_threads = 1024;
+  u32 argument_bytes = 0, explicit_bytes = 0, max_threads = 1024;
   u32 registers = 0, accumulators = 0, spills = 0;  ///< of the vector unit
   std::vector<KernelArgument> arguments = {};
   // From the kernel descriptor.

@@ -104,7 +104,7 @@ void Driver::run_kernel_work(const Work& work) {
     const Counters counters = run_kernel(k, work.sizes, work.bytes);
     Record& record = records[k.name];
     record.chip = k.object->chip;
-    record.threads = k.most_threads;
+    record.threads = k.max_threads;
     record.registers = k.registers, record.accumulators = k.accumulators, record.spills = k.spills;
     record.private_bytes = k.private_bytes, record.lds_bytes = k.lds_bytes + work.sizes.dynamic_lds;
     record.counters.add(counters);

@@ -143,7 +143,7 @@ int check_sizes(const Kernel& kernel, const LaunchSizes& s) {
   if (s.group_count() == 0) return invalid_value;
   if (threads == 0) return invalid_configuration;
   if (threads > 1024) return invalid_value;
-  if (threads > kernel.most_threads) return launch_failure;
+  if (threads > kernel.max_threads) return launch_failure;
   return kernel.lds_bytes + s.dynamic_lds > Chip::lds_bytes ? out_of_resources : success;
 }
 

@@ -102,7 +102,7 @@ void execute_dpp(Wave& w, const Instruction& i) {
 
 /// Two instructions at once: both read before either writes.
 void execute_pair(Wave& w, const Instruction& first, const Instruction& second) {
-  u32 before[most_lanes], after[most_lanes];
+  u32 before[max_lanes], after[max_lanes];
   u32* row = w.row(first[0]);
   std::memcpy(before, row, sizeof before);
   first.action(w, first);
@@ -359,9 +359,9 @@ std::unique_ptr<Wave> new_wave(const Kernel& kernel, WorkGroup& group, u32 id) {
   w.generation = object.generation, w.fnuz = object.fnuz();
   w.set_exec(w.all_lanes());
   if (w.lanes == 32) w.s[vcc + 1] = 0;
-  w.registers.assign(u64{granted_registers(kernel)} * most_lanes, options().poison);
+  w.registers.assign(u64{granted_registers(kernel)} * max_lanes, options().poison);
   w.v = w.registers.data();
-  w.a = w.v + u64{first_accumulator(kernel)} * most_lanes;
+  w.a = w.v + u64{first_accumulator(kernel)} * max_lanes;
   w.scratch_bytes = kernel.private_bytes ? kernel.private_bytes + 16 : 0;
   w.scratch.assign(u64{w.scratch_bytes} * w.lanes, 0xcd);
   ++w.counters.waves;

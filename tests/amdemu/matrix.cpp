@@ -10,7 +10,7 @@
 namespace weft::amdemu {
 namespace {
 
-constexpr int most_side = 32, most_depth = 64;
+constexpr int max_side = 32, max_depth = 64;
 
 int bits_in(Element e) {
   switch (e) {
@@ -32,9 +32,9 @@ bool is_integer(Element e) { return e == Element::i8 || e == Element::i4 || e ==
 /// Matrices of one block, as sums of type T (f32, f64 or i32) multiply them.
 template <class T>
 struct Matrices {
-  T a[most_side][most_depth];
-  T b[most_depth][most_side];
-  T sum[most_side][most_side];
+  T a[max_side][max_depth];
+  T b[max_depth][max_side];
+  T sum[max_side][max_side];
 };
 
 f32 fused(f32 a, f32 b, f32 c) { return std::fma(a, b, c); }
@@ -178,7 +178,7 @@ void write_sum(Wave& w, const Operand& o, int word, u32 lane, T value) {
 template <class T>
 void mfma(Wave& w, const Instruction& i) {
   static thread_local Matrices<T> m;
-  static thread_local T results[32][most_lanes];
+  static thread_local T results[32][max_lanes];
   const MatrixShape& s = i.matrix;
   const int words = s.rows * s.columns * s.blocks / 64;
   auto each = [&](int block, auto body) {

@@ -81,7 +81,7 @@ Touch touch_of(const MemoryShape& m) {
 // ---------------------------------------------------------------------------------------------------------
 
 void count_lines(Wave& w, const u64* addresses, u32 bytes) {
-  u64 lines[most_lanes];
+  u64 lines[max_lanes];
   u32 count = 0;
   bool sorted = true;
   for_active(w, [&](u32 l) {
@@ -293,7 +293,7 @@ u8* pointer_in(Wave& w, const Instruction& i, u32 lane, u64 address) {
 }
 
 void flat_move(Wave& w, const Instruction& i) {
-  u64 addresses[most_lanes];
+  u64 addresses[max_lanes];
   const MemoryShape& m = i.memory;
   lane_addresses(w, i, m.store ? 0 : 1, 2, addresses);
   const Operand& data = i[m.store ? 1 : 0];
@@ -303,7 +303,7 @@ void flat_move(Wave& w, const Instruction& i) {
 }
 
 void flat_atomic(Wave& w, const Instruction& i) {
-  u64 addresses[most_lanes];
+  u64 addresses[max_lanes];
   const int vector = i.memory.returns ? 1 : 0;
   lane_addresses(w, i, vector, vector + 2, addresses);
   atomic_lanes(w, i, {.result = i.memory.returns ? &i[0] : nullptr, .value = &i[vector + 1]},
@@ -324,7 +324,7 @@ void direct_lane(u8* to, const u8* from, u32 bytes) {
 }
 
 void flat_to_lds(Wave& w, const Instruction& i) {
-  u64 addresses[most_lanes];
+  u64 addresses[max_lanes];
   lane_addresses(w, i, 0, 1, addresses);
   for_active(w, [&](u32 l) { direct_lane(direct_target(w, i, l), pointer_in(w, i, l, addresses[l]), i.memory.bytes); });
   count_lines(w, addresses, i.memory.bytes);
@@ -349,7 +349,7 @@ void buffer_access(Wave& w, const Instruction& i) {  // data, address or off, de
   const Operand& vector = i[first];
   const Buffer buffer(w, i[first + 1].index);
   const auto scalar = static_cast<u32>(read_scalar(w, i[first + 2]));
-  u64 offsets[most_lanes], addresses[most_lanes];
+  u64 offsets[max_lanes], addresses[max_lanes];
   for_lanes(w, [&](u32 l) {
     const u64 index = mods.by_index ? w.row(vector)[l] : 0;
     const u64 offset = static_cast<u32>(mods.offset) + (mods.by_offset ? w.row(vector, mods.by_index)[l] : 0);
@@ -387,14 +387,14 @@ void local_move_at(Wave& w, const Instruction& i, const Operand& data, const u32
 }
 
 void local_move(Wave& w, const Instruction& i) {
-  u32 addresses[most_lanes];
+  u32 addresses[max_lanes];
   local_addresses(w, i[i.memory.store ? 0 : 1], i.modifiers.offset, addresses);
   local_move_at(w, i, i[i.memory.store ? 1 : 0], addresses);
 }
 
 void local_pair(Wave& w, const Instruction& i) {
   const MemoryShape& m = i.memory;
-  u32 addresses[2][most_lanes];  // both before either load may overwrite the address
+  u32 addresses[2][max_lanes];  // both before either load may overwrite the address
   const i32 offsets[2] = {i.modifiers.offset0, i.modifiers.offset1};
   for (int k = 0; k < 2; ++k) local_addresses(w, i[m.store ? 0 : 1], offsets[k] * m.bytes * m.stride, addresses[k]);
   for (int k = 0; k < 2; ++k) {
@@ -407,7 +407,7 @@ void local_pair(Wave& w, const Instruction& i) {
 void local_atomic(Wave& w, const Instruction& i) {
   const int address = i.memory.returns ? 1 : 0;
   const bool compares = i.memory.atomic == AtomicKind::compare_swap, compared_first = compares && w.generation < 11;
-  u32 addresses[most_lanes];
+  u32 addresses[max_lanes];
   local_addresses(w, i[address], i.modifiers.offset, addresses);
   const AtomicOperands operands{.result = i.memory.returns ? &i[0] : nullptr,
                                 .value = &i[address + (compared_first ? 2 : 1)],
@@ -417,7 +417,7 @@ void local_atomic(Wave& w, const Instruction& i) {
 }
 
 void bpermute(Wave& w, const Instruction& i) {
-  u32 d[most_lanes];
+  u32 d[max_lanes];
   const u32 *at = w.row(i[1]), *from = w.row(i[2]);
   const u64 active = w.exec_mask();
   const bool reads_inactive = i.is("ds_bpermute_fi");
@@ -429,7 +429,7 @@ void bpermute(Wave& w, const Instruction& i) {
 }
 
 void permute(Wave& w, const Instruction& i) {
-  u32 d[most_lanes] = {};
+  u32 d[max_lanes] = {};
   const u32 *at = w.row(i[1]), *from = w.row(i[2]);
   for_active(w, [&](u32 l) { d[(at[l] + static_cast<u32>(i.modifiers.offset)) / 4 % w.lanes] = from[l]; });
   write_row(w, i[0], 0, d);
@@ -446,7 +446,7 @@ u32 swizzled_lane(u32 lane, u32 pattern) {
 }
 
 void swizzle(Wave& w, const Instruction& i) {
-  u32 d[most_lanes];
+  u32 d[max_lanes];
   const u32* from = w.row(i[1]);
   const u64 active = w.exec_mask();
   for_lanes(w, [&](u32 l) {

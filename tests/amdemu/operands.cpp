@@ -67,7 +67,7 @@ int dpp_source(const Modifiers& m, u32 lane, u32 lanes) {
 }
 
 const u32* moved_by_dpp(const Wave& w, const Instruction& i, const u32* row, u32* moved) {
-  u32 result[most_lanes];
+  u32 result[max_lanes];
   for_lanes(w, [&](u32 l) {
     const int from = dpp_source(i.modifiers, l, w.lanes);
     const bool reads = from >= 0 && (i.modifiers.fetch_inactive || is_on(w.dpp_exec, static_cast<u32>(from)));
@@ -87,7 +87,7 @@ const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* roo
   if (o.is_scalar()) value = w.s[o.index + static_cast<u32>(word)];
   else if (o.kind == OperandKind::constant) value = static_cast<u32>(constant_bits(o, meaning) >> 32 * word);
   else if (o.kind == OperandKind::scc) value = w.scc;
-  for (u32 l = 0; l < most_lanes; ++l) room[l] = value;
+  for (u32 l = 0; l < max_lanes; ++l) room[l] = value;
   return room;
 }
 

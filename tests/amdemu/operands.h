@@ -52,13 +52,13 @@ void read_vector(const Wave& w, const Instruction& i, int operand, int source, T
 template <class T>
 void read_longs(const Wave& w, const Instruction& i, int operand, T* values) {
   const Operand& o = i[operand];
-  u32 low_room[most_lanes], high_room[most_lanes];
+  u32 low_room[max_lanes], high_room[max_lanes];
   const u32 *low = low_room, *high = high_room;
   if (o.is_register()) {
     low = source_row(w, i, operand, low_room, 0), high = source_row(w, i, operand, high_room, 1);
   } else {
     const u64 value = read_scalar(w, o, meaning_of<T>);
-    for (u32 l = 0; l < most_lanes; ++l)
+    for (u32 l = 0; l < max_lanes; ++l)
       low_room[l] = static_cast<u32>(value), high_room[l] = static_cast<u32>(value >> 32);
   }
   for_lanes(w, [&](u32 l) {
@@ -73,7 +73,7 @@ template <class T>
 void read_halves(const Wave& w, const Instruction& i, int operand, int source, T* values) {
   const Operand& o = i[operand];
   const Sdwa& sdwa = i.modifiers.sdwa;
-  u32 room[most_lanes];
+  u32 room[max_lanes];
   const u32* row = source_row(w, i, operand, room, 0, Meaning::half);
   const bool high = i.modifiers.has_op_sel && is_on(i.modifiers.op_sel, static_cast<u32>(source));
   for_lanes(w, [&](u32 l) {
@@ -89,7 +89,7 @@ template <class T>
 void read_words(const Wave& w, const Instruction& i, int operand, int source, T* values) {
   const Operand& o = i[operand];
   const Sdwa& sdwa = i.modifiers.sdwa;
-  u32 room[most_lanes];
+  u32 room[max_lanes];
   const u32* row = source_row(w, i, operand, room, 0, meaning_of<T>);
   const u32 keep = o.absolute ? 0x7fffffff : ~0u, flip = o.negate ? 0x80000000 : 0;
   const u8 part = sdwa.used && source < 2 ? sdwa.from[static_cast<size_t>(source)] : 6;
@@ -138,9 +138,9 @@ template <class T>
 void write_vector(Wave& w, const Instruction& i, T* values) {
   const Modifiers& m = i.modifiers;
   if constexpr (is_real<T>) apply_output_modifiers(w, m, values);
-  u32 low[most_lanes];
+  u32 low[max_lanes];
   if constexpr (sizeof(T) == 8) {
-    u32 high[most_lanes];
+    u32 high[max_lanes];
     for_lanes(w, [&](u32 l) {
       const u64 bits = std::bit_cast<u64>(values[l]);
       low[l] = static_cast<u32>(bits), high[l] = static_cast<u32>(bits >> 32);

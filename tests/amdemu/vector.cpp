@@ -10,8 +10,8 @@ namespace {
 
 template <class D, class A, auto formula>
 void unary(Wave& w, const Instruction& i) {
-  A a_room[most_lanes];
-  D room[most_lanes];
+  A a_room[max_lanes];
+  D room[max_lanes];
   const A* a = vector_source(w, i, 1, 0, a_room);
   const bool direct = writes_directly<D>(w, i);
   D* d = direct ? reinterpret_cast<D*>(w.row(i[0])) : room;
@@ -21,9 +21,9 @@ void unary(Wave& w, const Instruction& i) {
 
 template <class D, class A, class B, auto formula>
 void binary(Wave& w, const Instruction& i) {
-  A a_room[most_lanes];
-  B b_room[most_lanes];
-  D room[most_lanes];
+  A a_room[max_lanes];
+  B b_room[max_lanes];
+  D room[max_lanes];
   const A* a = vector_source(w, i, 1, 0, a_room);
   const B* b = vector_source(w, i, 2, 1, b_room);
   const bool direct = writes_directly<D>(w, i);
@@ -34,10 +34,10 @@ void binary(Wave& w, const Instruction& i) {
 
 template <class D, class A, class B, class C, auto formula>
 void ternary(Wave& w, const Instruction& i) {
-  A a_room[most_lanes];
-  B b_room[most_lanes];
-  C c_room[most_lanes];
-  D room[most_lanes];
+  A a_room[max_lanes];
+  B b_room[max_lanes];
+  C c_room[max_lanes];
+  D room[max_lanes];
   const A* a = vector_source(w, i, 1, 0, a_room);
   const B* b = vector_source(w, i, 2, 1, b_room);
   const C* c = vector_source(w, i, 3, 2, c_room);
@@ -62,9 +62,9 @@ const D* old_result(const Wave& w, const Instruction& i, D* room) {
 
 template <class D, class A, class B, auto formula>
 void accumulate(Wave& w, const Instruction& i) {
-  A a_room[most_lanes];
-  B b_room[most_lanes];
-  D c_room[most_lanes], room[most_lanes];
+  A a_room[max_lanes];
+  B b_room[max_lanes];
+  D c_room[max_lanes], room[max_lanes];
   const A* a = vector_source(w, i, 1, 0, a_room);
   const B* b = vector_source(w, i, 2, 1, b_room);
   const D* c = old_result(w, i, c_room);
@@ -76,7 +76,7 @@ void accumulate(Wave& w, const Instruction& i) {
 
 template <class T, auto formula>
 void saturating(Wave& w, const Instruction& i) {
-  T a[most_lanes], b[most_lanes];
+  T a[max_lanes], b[max_lanes];
   read_vector(w, i, 1, 0, a);
   read_vector(w, i, 2, 1, b);
   constexpr i64 low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
@@ -107,7 +107,7 @@ u32 packed_result(const Modifiers& m, T value) {
 
 template <class T, int operands, auto formula>
 void packed(Wave& w, const Instruction& i) {
-  u32 rooms[3][most_lanes], d[most_lanes];
+  u32 rooms[3][max_lanes], d[max_lanes];
   const u32* rows[3];
   constexpr Meaning meaning = is_real<T> ? Meaning::half : Meaning::word;
   for (int k = 0; k < 3; ++k) rows[k] = source_row(w, i, k < operands ? k + 1 : 1, rooms[k], 0, meaning);
@@ -126,10 +126,10 @@ void packed(Wave& w, const Instruction& i) {
 /// Two f32 in a pair of registers; a constant or a single scalar register stands for both.
 template <auto formula>
 void packed_f32(Wave& w, const Instruction& i) {
-  f32 sources[3][2][most_lanes] = {};
+  f32 sources[3][2][max_lanes] = {};
   for (int k = 0; k + 1 < i.count; ++k) {
     for (int half = 0; half < 2; ++half) {
-      u32 room[most_lanes];
+      u32 room[max_lanes];
       const Operand& o = i[k + 1];
       const bool single = !o.is_register() && o.words < 2;
       const u32* row = source_row(w, i, k + 1, room, single ? 0 : half, Meaning::single);
@@ -137,7 +137,7 @@ void packed_f32(Wave& w, const Instruction& i) {
     }
   }
   const Modifiers& m = i.modifiers;
-  u32 results[2][most_lanes];
+  u32 results[2][max_lanes];
   for (int half = 0; half < 2; ++half) {
     const u32 select = half ? m.op_sel_hi : m.op_sel, negate = half ? m.neg_hi : m.neg_lo;
     auto pick = [&](u32 k, u32 l) { return sources[k][is_on(select, k)][l] * (is_on(negate, k) ? -1.0f : 1.0f); };
@@ -157,8 +157,8 @@ void write_comparison(Wave& w, const Instruction& i, u64 mask) {
 
 template <class A, class B, auto formula>
 void compare(Wave& w, const Instruction& i) {
-  A a_room[most_lanes];
-  B b_room[most_lanes];
+  A a_room[max_lanes];
+  B b_room[max_lanes];
   const A* a = vector_source(w, i, i.first_source, 0, a_room);
   const B* b = vector_source(w, i, i.first_source + 1, 1, b_room);
   u64 mask = 0;

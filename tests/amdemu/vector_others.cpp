@@ -18,7 +18,7 @@ struct CarryKind {
 
 template <CarryKind kind>
 void carry(Wave& w, const Instruction& i) {  // sum, carry out, a, b, carry in
-  u32 a[most_lanes], b[most_lanes];
+  u32 a[max_lanes], b[max_lanes];
   read_vector(w, i, 2, 0, a);
   read_vector(w, i, 3, 1, b);
   const u64 carries = kind.carries_in ? read_mask(w, i[4]) : 0;
@@ -39,8 +39,8 @@ void write_long_sum(Wave& w, const Instruction& i, u64* sums, u64 carries) {
 }
 
 void mad_u64_u32(Wave& w, const Instruction& i) {
-  u32 a[most_lanes], b[most_lanes];
-  u64 c[most_lanes], carries = 0;
+  u32 a[max_lanes], b[max_lanes];
+  u64 c[max_lanes], carries = 0;
   read_vector(w, i, 2, 0, a);
   read_vector(w, i, 3, 1, b);
   read_vector(w, i, 4, 2, c);
@@ -53,9 +53,9 @@ void mad_u64_u32(Wave& w, const Instruction& i) {
 }
 
 void mad_i64_i32(Wave& w, const Instruction& i) {
-  i32 a[most_lanes], b[most_lanes];
-  i64 c[most_lanes];
-  u64 sums[most_lanes], carries = 0;
+  i32 a[max_lanes], b[max_lanes];
+  i64 c[max_lanes];
+  u64 sums[max_lanes], carries = 0;
   read_vector(w, i, 2, 0, a);
   read_vector(w, i, 3, 1, b);
   read_vector(w, i, 4, 2, c);
@@ -74,7 +74,7 @@ void mad_i64_i32(Wave& w, const Instruction& i) {
 template <class T>
 void cndmask(Wave& w, const Instruction& i) {
   const u64 mask = i.count > 3 ? read_mask(w, i[3]) : w.vcc_mask();
-  T a[most_lanes], b[most_lanes];
+  T a[max_lanes], b[max_lanes];
   read_vector(w, i, 1, 0, a);
   read_vector(w, i, 2, 1, b);
   for_lanes(w, [&](u32 l) { a[l] = is_on(mask, l) ? b[l] : a[l]; });
@@ -144,7 +144,7 @@ bool scale_for_division(T& x, T denominator, T numerator) {
 
 template <class T>
 void div_scale(Wave& w, const Instruction& i) {
-  T x[most_lanes], denominator[most_lanes], numerator[most_lanes];
+  T x[max_lanes], denominator[max_lanes], numerator[max_lanes];
   read_vector(w, i, 2, 0, x);
   read_vector(w, i, 3, 1, denominator);
   read_vector(w, i, 4, 2, numerator);
@@ -156,7 +156,7 @@ void div_scale(Wave& w, const Instruction& i) {
 
 template <class T>
 void div_fmas(Wave& w, const Instruction& i) {
-  T a[most_lanes], b[most_lanes], c[most_lanes];
+  T a[max_lanes], b[max_lanes], c[max_lanes];
   read_vector(w, i, 1, 0, a);
   read_vector(w, i, 2, 1, b);
   read_vector(w, i, 3, 2, c);
@@ -179,7 +179,7 @@ void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
   const Operand& o = i[source + 1];
   const auto bit = static_cast<u32>(source);
   const bool half = is_on(i.modifiers.op_sel_hi, bit), high = i.modifiers.has_op_sel && is_on(i.modifiers.op_sel, bit);
-  u32 room[most_lanes];
+  u32 room[max_lanes];
   const u32* row = source_row(w, i, source + 1, room, 0, half ? Meaning::half : Meaning::single);
   for_lanes(w, [&](u32 l) {
     f32 x = half ? static_cast<f32>(as_f16(row[l] >> (high ? 16 : 0))) : as_f32(row[l]);
@@ -189,7 +189,7 @@ void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
 }
 
 void fma_mix(Wave& w, const Instruction& i, f32* results) {
-  f32 a[most_lanes], b[most_lanes], c[most_lanes];
+  f32 a[max_lanes], b[max_lanes], c[max_lanes];
   read_mixed(w, i, 0, a);
   read_mixed(w, i, 1, b);
   read_mixed(w, i, 2, c);
@@ -200,14 +200,14 @@ void fma_mix(Wave& w, const Instruction& i, f32* results) {
 }
 
 void fma_mix_f32(Wave& w, const Instruction& i) {
-  f32 results[most_lanes];
+  f32 results[max_lanes];
   fma_mix(w, i, results);
   write_row(w, i[0], 0, reinterpret_cast<const u32*>(results));
 }
 
 template <bool high>
 void fma_mix_f16(Wave& w, const Instruction& i) {
-  f32 results[most_lanes];
+  f32 results[max_lanes];
   fma_mix(w, i, results);
   u32* to = w.row(i[0]);
   for_active(w, [&](u32 l) {
@@ -224,8 +224,8 @@ f32 half_of(u32 word, bool high) {
 
 template <bool bf16, bool accumulates>
 void dot2(Wave& w, const Instruction& i) {
-  u32 a_room[most_lanes], b_room[most_lanes], d[most_lanes];
-  f32 c[most_lanes];
+  u32 a_room[max_lanes], b_room[max_lanes], d[max_lanes];
+  f32 c[max_lanes];
   const u32* a = source_row(w, i, 1, a_room, 0, Meaning::half);
   const u32* b = source_row(w, i, 2, b_room, 0, Meaning::half);
   if (accumulates) for_lanes(w, [&](u32 l) { c[l] = as_f32(w.row(i[0])[l]); });
@@ -239,7 +239,7 @@ void dot2(Wave& w, const Instruction& i) {
 
 /// neg_lo says which side is signed.
 void dot4_iu8(Wave& w, const Instruction& i) {
-  u32 a[most_lanes], b[most_lanes], c[most_lanes];
+  u32 a[max_lanes], b[max_lanes], c[max_lanes];
   read_vector(w, i, 1, 3, a);
   read_vector(w, i, 2, 3, b);
   read_vector(w, i, 3, 3, c);
@@ -248,9 +248,9 @@ void dot4_iu8(Wave& w, const Instruction& i) {
 }
 
 void pk_mov_b32(Wave& w, const Instruction& i) {
-  u32 results[2][most_lanes];
+  u32 results[2][max_lanes];
   for (int k = 0; k < 2; ++k) {
-    u32 room[most_lanes];
+    u32 room[max_lanes];
     const bool high = i[k + 1].words > 1 && is_on(i.modifiers.op_sel, static_cast<u32>(k));
     std::memcpy(results[k], source_row(w, i, k + 1, room, high), sizeof room);
   }
@@ -269,7 +269,7 @@ void cvt_f32_float8(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const Float8 kind = float8_of(w, i);
   const int byte = m.sdwa.used ? m.sdwa.from[0] & 3 : m.has_op_sel ? (m.op_sel & 1) * 2 + (m.op_sel >> 1 & 1) : 0;
-  u32 room[most_lanes], d[most_lanes];
+  u32 room[max_lanes], d[max_lanes];
   const u32* a = source_row(w, i, 1, room);
   for_lanes(w, [&](u32 l) { d[l] = bits_of(float8_to_f32(static_cast<u8>(a[l] >> 8 * byte), kind)); });
   write_row(w, i[0], 0, d);
@@ -279,7 +279,7 @@ void cvt_pk_f32_float8(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const Float8 kind = float8_of(w, i);
   const int shift = (m.sdwa.used ? m.sdwa.from[0] == 5 : m.has_op_sel && (m.op_sel & 1)) ? 16 : 0;
-  u32 room[most_lanes], d[2][most_lanes];
+  u32 room[max_lanes], d[2][max_lanes];
   const u32* a = source_row(w, i, 1, room);
   for (int k = 0; k < 2; ++k) {
     for_lanes(w, [&](u32 l) { d[k][l] = bits_of(float8_to_f32(static_cast<u8>(a[l] >> (shift + 8 * k)), kind)); });
@@ -291,7 +291,7 @@ void cvt_pk_f32_float8(Wave& w, const Instruction& i) {
 void cvt_pk_float8_f32(Wave& w, const Instruction& i) {
   const Float8 kind = float8_of(w, i);
   const bool high = i.modifiers.has_op_sel && (i.modifiers.op_sel >> 2 & 3);
-  f32 a[most_lanes], b[most_lanes];
+  f32 a[max_lanes], b[max_lanes];
   read_vector(w, i, 1, 3, a);
   read_vector(w, i, 2, 3, b);
   u32* to = w.row(i[0]);
@@ -302,8 +302,8 @@ void cvt_pk_float8_f32(Wave& w, const Instruction& i) {
 }
 
 void cvt_pk_u8_f32(Wave& w, const Instruction& i) {
-  f32 a[most_lanes];
-  u32 b[most_lanes], c[most_lanes];
+  f32 a[max_lanes];
+  u32 b[max_lanes], c[max_lanes];
   read_vector(w, i, 1, 0, a);
   read_vector(w, i, 2, 1, b);
   read_vector(w, i, 3, 2, c);
@@ -320,13 +320,13 @@ void cvt_pk_u8_f32(Wave& w, const Instruction& i) {
 u32 lane_operand(const Wave& w, const Operand& o) { return static_cast<u32>(read_scalar(w, o)) & (w.lanes - 1); }
 
 void readfirstlane(Wave& w, const Instruction& i) {
-  u32 room[most_lanes];
+  u32 room[max_lanes];
   const u64 active = w.exec_mask();
   write_scalar(w, i[0], source_row(w, i, 1, room)[active ? std::countr_zero(active) : 0]);
 }
 
 void readlane(Wave& w, const Instruction& i) {
-  u32 room[most_lanes];
+  u32 room[max_lanes];
   write_scalar(w, i[0], source_row(w, i, 1, room)[lane_operand(w, i[2])]);
 }
 
@@ -337,7 +337,7 @@ void writelane(Wave& w, const Instruction& i) {
 /// Bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
 template <u32 first>
 void mbcnt(Wave& w, const Instruction& i) {
-  u32 a[most_lanes], b[most_lanes];
+  u32 a[max_lanes], b[max_lanes];
   read_vector(w, i, 1, 0, a);
   read_vector(w, i, 2, 1, b);
   for_lanes(w, [&](u32 l) {
@@ -350,7 +350,7 @@ void mbcnt(Wave& w, const Instruction& i) {
 
 template <u32 other_row>
 void permlane16(Wave& w, const Instruction& i) {
-  u32 room[most_lanes], d[most_lanes];
+  u32 room[max_lanes], d[max_lanes];
   const u32 *from = source_row(w, i, 1, room), *old = w.row(i[0]);
   const u64 select = read_scalar(w, i[2]) & 0xffffffff, high = read_scalar(w, i[3]) & 0xffffffff,
             picks = select | high << 32;
@@ -365,14 +365,14 @@ void permlane16(Wave& w, const Instruction& i) {
 
 void permlane64(Wave& w, const Instruction& i) {
   if (w.lanes == 32) return;
-  u32 room[most_lanes], d[most_lanes];
+  u32 room[max_lanes], d[max_lanes];
   const u32* from = source_row(w, i, 1, room);
   for (u32 l = 0; l < 64; ++l) d[l] = from[l ^ 32];
   write_row(w, i[0], 0, d);
 }
 
 void swap(Wave& w, const Instruction& i) {
-  u32 a[most_lanes], b[most_lanes];
+  u32 a[max_lanes], b[max_lanes];
   std::memcpy(a, w.row(i[0]), sizeof a);
   std::memcpy(b, w.row(i[1]), sizeof b);
   write_row(w, i[0], 0, b);
@@ -382,11 +382,11 @@ void swap(Wave& w, const Instruction& i) {
 /// Moves whose registers M0 is added to.
 template <bool source, bool destination>
 void movrel(Wave& w, const Instruction& i) {
-  u32 room[most_lanes], moved[most_lanes];
+  u32 room[max_lanes], moved[max_lanes];
   Operand from = i[1], to = i[0];
   if (source) from.index = static_cast<u16>(from.index + w.s[m0]);
   if (destination) to.index = static_cast<u16>(to.index + w.s[m0]);
-  const size_t registers = w.registers.size() / most_lanes;
+  const size_t registers = w.registers.size() / max_lanes;
   if ((from.is_register() && from.index >= registers) || to.index >= registers)
     throw Fault(text("M0 leads beyond the registers: ", i.text));
   std::memcpy(moved, from.is_register() ? w.row(from) : source_row(w, i, 1, room), sizeof moved);

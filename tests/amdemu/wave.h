@@ -11,7 +11,7 @@
 /// The state of waves and work groups while they run.
 namespace weft::amdemu {
 
-constexpr u32 most_lanes = 64;
+constexpr u32 max_lanes = 64;
 /// Where flat addresses of local and of private memory begin.
 constexpr u64 lds_aperture = u64{1} << 48, private_aperture = u64{2} << 48;
 /// The upper half of the base in a buffer descriptor for private memory.
@@ -56,10 +56,10 @@ struct Wave {
   u64 exec_mask() const { return read_pair(exec) & all_lanes(); }
   void set_exec(u64 mask) { write_pair(exec, mask); }
   u64 vcc_mask() const { return read_pair(vcc) & all_lanes(); }
-  u32* row(u32 index) const { return v + index * most_lanes; }
+  u32* row(u32 index) const { return v + index * max_lanes; }
   u32* row(const Operand& o, int word = 0) const {
     u32* file = o.kind == OperandKind::accumulator ? a : v;
-    return file + (o.index + static_cast<u32>(word)) * most_lanes;
+    return file + (o.index + static_cast<u32>(word)) * max_lanes;
   }
 };
 

@@ -82,9 +82,9 @@ std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const 
 
 /// The largest error of any result, over the sum of its absolute products.
 template <class Mac, class Form, class X, class W>
-double worst_error(const ConvSizes& s, int most_x, int most_w, X outside) {
-  const auto x = random_values<X>(s.batch * s.in[1] * s.in[2] * s.pixel, most_x, 1);
-  const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * 9, most_w, 2);
+double worst_error(const ConvSizes& s, int max_x, int max_w, X outside) {
+  const auto x = random_values<X>(s.batch * s.in[1] * s.in[2] * s.pixel, max_x, 1);
+  const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * 9, max_w, 2);
   const std::vector<double> y = computed<Mac, Form>(s, x, w, outside);
   double worst = 0;
   for (i64 row = 0; row < s.rows(); ++row) {
@@ -93,7 +93,7 @@ double worst_error(const ConvSizes& s, int most_x, int most_w, X outside) {
                 expected = exact(s, x, w, static_cast<i64>(outside), group, row, all % s.channels_out);
       const double error =
           std::abs(y[static_cast<size_t>(row * s.groups * s.channels_out + all)] - static_cast<double>(expected));
-      worst = std::max(worst, error / (1 + 2.25 * static_cast<double>(s.channels_in) * most_x * most_w));
+      worst = std::max(worst, error / (1 + 2.25 * static_cast<double>(s.channels_in) * max_x * max_w));
     }
   }
   return worst;
@@ -143,12 +143,12 @@ TEST_CASE("winograd of integers is exact at the bounds that lowering allows") {
     CAPTURE(s.channels_in);
     CAPTURE(s.out[1]);
     CAPTURE(s.out[2]);
-    const int most_x = s.channels_in > 500 ? 55 : 327;  // 25 bits hold 9 * 530 * 55 * 127
-    CHECK(worst_error<MacInt16<i16>, WinogradInt4, i16, i8>(s, most_x, 127, i16(0)) == 0);
+    const int max_x = s.channels_in > 500 ? 55 : 327;  // 25 bits hold 9 * 530 * 55 * 127
+    CHECK(worst_error<MacInt16<i16>, WinogradInt4, i16, i8>(s, max_x, 127, i16(0)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i8>(s, 255, 127, i16(-3)) == 0);
     CHECK(worst_error<MacInt16<i16>, WinogradInt2, i16, i16>(s, 255, 255, i16(0)) == 0);
 #if !defined(__aarch64__)
-    CHECK(worst_error<MacQuads<i16>, WinogradInt4, i16, i8>(s, std::min(most_x, 265), 127, i16(0)) == 0);
+    CHECK(worst_error<MacQuads<i16>, WinogradInt4, i16, i8>(s, std::min(max_x, 265), 127, i16(0)) == 0);
     CHECK(worst_error<MacQuads<i16>, WinogradInt2, i16, i8>(s, 255, 127, i16(-3)) == 0);
 #endif
   }

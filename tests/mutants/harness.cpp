@@ -19,14 +19,14 @@ namespace {
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr double most_seconds = 20;  // an instrumented build without optimisation is some ten times slower
+constexpr double max_seconds = 20;  // an instrumented build without optimisation is some ten times slower
 #else
-constexpr double most_seconds = 2;
+constexpr double max_seconds = 2;
 #endif
 #else
-constexpr double most_seconds = 2;
+constexpr double max_seconds = 2;
 #endif
-constexpr int64_t most_kilobytes = 1 << 20;
+constexpr int64_t max_kilobytes = 1 << 20;
 
 Sound read_sound(const char* path) {
   std::ifstream in(path, std::ios::binary);
@@ -85,8 +85,8 @@ int run_mutants(const Mutants& mutants, int count, char** words) {
     ++outcomes[outcome(mutants, sound, bytes)];
     double taken = cpu_seconds() - begin;
     slowest = std::max(slowest, taken);
-    if (taken > most_seconds) std::printf("BUG: took %.1f s\n", taken);
-    if (peak_kilobytes() - start > most_kilobytes) {
+    if (taken > max_seconds) std::printf("BUG: took %.1f s\n", taken);
+    if (peak_kilobytes() - start > max_kilobytes) {
       std::printf("BUG: took %lld MiB\n", static_cast<long long>((peak_kilobytes() - start) >> 10));
       start = peak_kilobytes();
     }

@@ -19,7 +19,7 @@ namespace {
 
 using namespace weft;
 
-constexpr int64_t most_elements = 1 << 20;
+constexpr int64_t max_elements = 1 << 20;
 
 /// Flatbuffers are words: offsets, lengths, sizes, numbers of tensors. Some become others of the file or extremes.
 std::string damaged_words(std::string out, std::mt19937_64& random) {
@@ -54,7 +54,7 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
   std::vector<Tensor> inputs;
   for (const Instruction& i : module) {
     for (const Type& type : i.types) {
-      if (type.is_tensor() && (!type.shape.is_static() || type.shape.elements().value() > most_elements))
+      if (type.is_tensor() && (!type.shape.is_static() || type.shape.elements().value() > max_elements))
         return std::nullopt;
     }
   }

@@ -39,16 +39,16 @@ static Dim columns(const Instruction& instruction) {
   return op->transposed ? b[1] : exact_divide(b[0], op->groups).value_or(b[0]);
 }
 
-static double most_of_a(const Instruction& instruction) {
+static double max_of_a(const Instruction& instruction) {
   const auto& inputs = instruction.inputs;
   double x = interval_of(inputs[0]).size();
   bool has_padding = instruction.is<Convolution>() && inputs.size() > 2;
   return has_padding ? std::max(x, interval_of(inputs[2]).size()) : x;
 }
 
-Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double most_a, double most_b) {
+Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b) {
   bool is_faster = lowering.chip().kind == ChipKind::x86 && !has_feature(lowering.chip(), "avx512f");
-  bool is_exact = most_a + most_b <= 32767;
+  bool is_exact = max_a + max_b <= 32767;
   if (!is_faster || !is_exact || !count.is_multiple_of(4) || count.lower_bound() <= 0) return direct;
   return {macs::MacQuads, "tasks::quad_tile", tasks::quad_tile, direct.packed};
 }
@@ -80,7 +80,7 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
     return on_amx({macs::MacInt8, "native_tile", tile}, lowering.chip(), "amx-int8");
   DType packed = b == DType::i8 && !fits_widened(instruction.inputs[1]) ? DType::i8 : DType::i16;
   Mac pairs(macs::MacInt16, "native_tile", tile, packed);
-  return with_quads(lowering, pairs, summed(instruction), most_of_a(instruction),
+  return with_quads(lowering, pairs, summed(instruction), max_of_a(instruction),
                     interval_of(instruction.inputs[1]).size());
 }
 

@@ -52,8 +52,8 @@ struct Mac : MacRow {
 };
 
 /// `direct`, a Mac of 16-bit integers, as MacQuads where that is faster and exact: `count` elements are summed, and
-/// those of A and B are at most `most_a` and `most_b` in size.
-Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double most_a, double most_b);
+/// those of A and B are at most `max_a` and `max_b` in size.
+Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
 /// For attention of operands of this type.
 Mac attention_mac(const Lowering& lowering, DType type);
 /// Whether the operands are integers of at most 16 bits (u16 apart), for which the matrix kernels have sums in i32.

@@ -87,9 +87,9 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   if (const char* why = refused_types(direct, x)) return no(why);
   bool is_float = direct.direct == DType::f32;
   if (!is_float && i.inputs.size() > 2) return no("integers are padded with a value that only the run tells");
-  double most_x = is_float ? 0 : interval_of(i.inputs[0]).size();
+  double max_x = is_float ? 0 : interval_of(i.inputs[0]).size();
   WeightBounds weights = is_float ? WeightBounds() : weight_bounds(i.inputs[1]);
-  int largest = is_float ? 4 : largest_exact_tile(most_x, weights);
+  int largest = is_float ? 4 : largest_exact_tile(max_x, weights);
   if (largest == 0) return no("sums of these integers could leave the bits that stay exact");
   Estimate e = estimate_of(w, is_float ? 10.0 : 8.0);
   std::vector<Candidate> candidates{{.name = "direct", .estimate = 0.9 * e.direct()}};
@@ -102,7 +102,7 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   double share = e.tiled(best) / e.direct();
   return {.out = best,
           .form = cat(is_float ? "WinogradFloat" : "WinogradInt", best),
-          .mac = is_float ? direct : mac_of_tiles(lowering, w, best, most_x, weights),
+          .mac = is_float ? direct : mac_of_tiles(lowering, w, best, max_x, weights),
           .why = cat("Winograd in tiles of ", best, " x ", best, ": ", best == 4 ? "4" : "2.25",
                      " times fewer products, about ", static_cast<int>(std::lround(100 * share)),
                      " % of the direct kernel's time")};

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t most_block_rows = 64;  // that go block_few_rows at once: more are faster in tiles
+constexpr int64_t max_block_rows = 64;   // that go block_few_rows at once: more are faster in tiles
 constexpr int64_t typical_prompt = 128;  // rows of a product that is not of few
 
 /// Rows that begin on multiples of 16 bytes, k side by side in whole vectors; copied if they do not.
@@ -60,7 +60,7 @@ struct FewRowsKernel {
 std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
                                             int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
-  bool fits = is_exact && op.block % tasks::block_few_piece(weight_bits) == 0 && rows <= most_block_rows;
+  bool fits = is_exact && op.block % tasks::block_few_piece(weight_bits) == 0 && rows <= max_block_rows;
   if (lowering.gpu().matrix != MatrixUnit::mma || !fits) return std::nullopt;
   int64_t pairs = (std::min<int64_t>(rows, tasks::block_few_rows) + 1) / 2;
   return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
@@ -78,7 +78,7 @@ std::optional<FewRowsKernel> few_rows(const Lowering& lowering, const Instructio
   if (m > 1) {  // measured: for one row alone the vector units are as fast
     if (auto best = on_matrix_unit(lowering, op, weight_bits, type, m, ahead)) return best;
   }
-  if (m > most_few_rows) return std::nullopt;
+  if (m > max_few_rows) return std::nullopt;
   FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), tasks::block_piece(weight_bits, op.block));
   return FewRowsKernel{.function = cat("block_gemv<", kernel_type(type), ", ", m, ", ", f.columns, ", ",
                                        std::min(f.at_once, 2), ", ", ahead, ">"),
@@ -101,7 +101,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   int weight_bits = bits(dot.inputs[1].dtype());
   bool ahead = has_constant_weights(lowering, dot),
        is_direct_x = k.is_multiple_of(8) && is_direct(x, 0, stride, 1, type);
-  bool may_be_few = is_direct_x && m.lower_bound() <= most_block_rows;
+  bool may_be_few = is_direct_x && m.lower_bound() <= max_block_rows;
   std::optional<FewRowsKernel> few;
   if (may_be_few && m.is_constant() && m.value() >= 1) few = few_rows(lowering, dot, type, m.value(), ahead);
 
@@ -125,12 +125,12 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   } else {
     std::optional<FewRowsKernel> others;
     if (may_be_few && !m.is_constant())
-      others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, most_block_rows, ahead);
+      others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, max_block_rows, ahead);
     Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows
     BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.gpu().wave);
     if (others)
-      kernel.line("if (", kernel.size(m), " <= ", most_block_rows, ") return ", others->function, operands,
+      kernel.line("if (", kernel.size(m), " <= ", max_block_rows, ") return ", others->function, operands,
                   "weights, result);");
     if (others && ahead) kernel.line("wait_for_inputs();");
     kernel.line("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">", operands);
@@ -139,7 +139,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     Dim blocks = tile_blocks(tile, 1, m, n);
     if (others)
       blocks = max(blocks, ceildiv(n, others->columns) *
-                               min(ceildiv(m, tasks::block_few_rows), most_block_rows / tasks::block_few_rows));
+                               min(ceildiv(m, tasks::block_few_rows), max_block_rows / tasks::block_few_rows));
     kernel.set_grid(blocks, threads, others ? threads * others->ring : 0);
     reason = cat("packed weights, matrix product in ", describe(tile), others ? ", few rows read them once" : "");
     ahead = ahead && others;

@@ -18,7 +18,7 @@ bool has_few_rows(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
   const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
   Dim rows = product(Dims(result.begin(), result.end() - 1)), repeats = product(Dims(b.begin(), b.end() - 2));
-  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= most_few_rows && all_constant(b);
+  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= max_few_rows && all_constant(b);
   return is_fixed && known_equal(repeats, 1) && b[b.size() - 2].is_multiple_of(8) &&
          !is_integer(region.anchor->inputs[0].dtype()) && lowering.is_load_time(region.anchor->inputs[1]);
 }

@@ -49,10 +49,10 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
 /// Up to 16 vectors of B to a thread, which are on their way at once: few threads for a short k, and as many columns as
 /// leave enough blocks. Measured on an H200.
 FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
-  constexpr int64_t most_at_once = 4;
+  constexpr int64_t max_at_once = 4;
   FewRows f{.columns = 4, .threads = 64};
   if (n < int64_t{8} * lowering.compute_units()) f.columns = 2;
-  f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, most_at_once));
+  f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, max_at_once));
   while (f.threads < tasks::block_threads && f.at_once * f.threads * lanes < k) f.threads *= 2;
   return f;
 }
@@ -94,7 +94,7 @@ struct ProductKernel {
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
 std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
-  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= most_few_rows;
+  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_few_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
   FewRows f = few_rows_for(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));

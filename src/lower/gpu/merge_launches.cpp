@@ -13,8 +13,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t most_parts = 8, look_back = 8;
-constexpr int64_t most_blocks = 1024;  // of a part, at the usual sizes: beyond that a launch costs little
+constexpr size_t max_parts = 8, look_back = 8;
+constexpr int64_t max_blocks = 1024;  // of a part, at the usual sizes: beyond that a launch costs little
 
 /// Steps that will be one launch.
 struct Group {
@@ -55,7 +55,7 @@ class Merger {
     for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
-      bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < most_parts;
+      bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
       if (may_take && (!is_tiled || launch_alike(first_of(group), plan_.steps[i]))) return add(group, i);
     }
     // What brings an operand to its result comes first, so that others can come together behind it.
@@ -93,7 +93,7 @@ class Merger {
     const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
     bool stays = step.moves >= 0 || (!step.in_place.empty() && writes_output(step));
     return !stays && kernel.code.find(head(kernel, step)) != std::string::npos &&
-           typical_size(step.blocks) <= most_blocks;
+           typical_size(step.blocks) <= max_blocks;
   }
 
   static bool starts_with(const PlanKernel& kernel, std::initializer_list<std::string_view> headers) {

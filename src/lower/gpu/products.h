@@ -32,7 +32,7 @@ int64_t typical_size(const Dim& size, int64_t each = 16);
 bool is_constant(Lowering& lowering, const View& view);
 
 /// Rows of a product that reads its B once.
-inline constexpr int64_t most_few_rows = 4;
+inline constexpr int64_t max_few_rows = 4;
 
 /// How kernels/gemv_gpu.h is instantiated: columns of all matrices that a block makes, and its threads.
 struct FewRows {

@@ -63,7 +63,7 @@ std::shared_ptr<ThreadPool> ThreadPool::shared(int width) {
   return pool;
 }
 
-ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)), parts_(std::min(width_, most_parts)) {}
+ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)), parts_(std::min(width_, max_parts)) {}
 
 ThreadPool::~ThreadPool() {
   stop_ = true;

@@ -43,13 +43,13 @@ class ThreadPool {
   struct alignas(64) Part {
     std::atomic<uint64_t> state{0};
   };
-  static constexpr int slot_count = 16, most_parts = 16;
+  static constexpr int slot_count = 16, max_parts = 16;
   /// A place for one running call.
   struct alignas(64) Slot {
     std::atomic<int64_t> total{0}, piece{1};
     std::atomic<Body> body{nullptr};
     std::atomic<void*> context{nullptr};
-    Part parts[most_parts];
+    Part parts[max_parts];
     alignas(64) std::atomic<int64_t> done{0};
     std::atomic<bool> taken{false};
   };

@@ -195,10 +195,10 @@ void Stream::fill(void* to, unsigned char value, int64_t bytes) const {
 
 void Stream::launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const {
   if (size.blocks <= 0) return;
-  constexpr int64_t most_blocks = (int64_t{1} << 31) - 8;  // kernels loop over what is left
+  constexpr int64_t max_blocks = (int64_t{1} << 31) - 8;  // kernels loop over what is left
   void* parameters[] = {const_cast<std::byte*>(arguments.data())};
   LaunchSize possible = size;
-  possible.blocks = std::min(size.blocks, most_blocks);
+  possible.blocks = std::min(size.blocks, max_blocks);
   device_->check(device_->driver().launch(function, possible, get(), parameters), "launch a kernel");
 }
 

@@ -96,7 +96,7 @@ struct Machine {
     else if (s.place == "lds") set_lds(s);
     else if (s.place[0] == 's')
       s.wide() ? w.write_pair(number, s.value(0)) : void(w.s[number] = static_cast<u32>(s.value(0)));
-    else set_lanes(s, s.place[0] == 'a' ? w.a + number * most_lanes : w.row(number));
+    else set_lanes(s, s.place[0] == 'a' ? w.a + number * max_lanes : w.row(number));
   }
 
   void set_lds(const Setting& s) {
@@ -109,7 +109,7 @@ struct Machine {
       if (s.lane >= 0 && static_cast<u32>(s.lane) != l) continue;
       const u64 value = s.value(s.lane >= 0 ? 0 : l);
       row[l] = static_cast<u32>(value);
-      if (s.wide()) row[most_lanes + l] = static_cast<u32>(value >> 32);
+      if (s.wide()) row[max_lanes + l] = static_cast<u32>(value >> 32);
     }
   }
 
@@ -131,8 +131,8 @@ struct Machine {
       return value;
     }
     if (s.place[0] == 's') return s.wide() ? w.read_pair(number) : w.s[number];
-    const u32* row = s.place[0] == 'a' ? w.a + number * most_lanes : w.row(number);
-    return row[lane] | (s.wide() ? static_cast<u64>(row[most_lanes + lane]) << 32 : 0);
+    const u32* row = s.place[0] == 'a' ? w.a + number * max_lanes : w.row(number);
+    return row[lane] | (s.wide() ? static_cast<u64>(row[max_lanes + lane]) << 32 : 0);
   }
 };
 

@@ -9,14 +9,14 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int most_nested = 16;
+constexpr int max_nested = 16;
 
 class ValueReader {
  public:
   explicit ValueReader(const Bytes& file) : source_{file, none_} {}
 
   Tensor read(Wire wire, const Type& type, int depth = 0) {
-    if (depth > most_nested) wire.fail_damaged("value", "is nested too deep");
+    if (depth > max_nested) wire.fail_damaged("value", "is nested too deep");
     switch (type.kind) {
       case Type::Kind::tensor: return tensor(wire);
       case Type::Kind::sequence: return sequence(wire, *type.element, depth);

@@ -16,8 +16,8 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_written_out = 50'000;  // nodes that loops of a fixed number of trips may come to
-constexpr size_t most_shown = 50;             // problems in one error
+constexpr int64_t max_written_out = 50'000;  // nodes that loops of a fixed number of trips may come to
+constexpr size_t max_shown = 50;             // problems in one error
 
 using Key = std::pair<std::string_view, std::string_view>;
 
@@ -209,7 +209,7 @@ int64_t written_nodes(std::span<const Node> nodes) {
 }
 
 /// Functions share code; those of a small file that come to very much are no model.
-int64_t most_expanded(const Model& model) {
+int64_t max_expanded(const Model& model) {
   constexpr int64_t free = 50'000, growth = 16;
   int64_t written = written_nodes(model.graph.nodes);
   for (const Function& function : model.functions) written += written_nodes(function.nodes);
@@ -226,7 +226,7 @@ int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Fun
     for (const Node& node : next) {
       for_each_graph(node, [&](const Graph* graph) { pending.push_back(graph->nodes); });
       total += 1 + (function_for(node) ? count_function(*function_for(node), node, active) : 0);
-      total = std::min(total, most_nodes_ + 1);
+      total = std::min(total, max_nodes_ + 1);
       bool is_known = function_for(node) || custom_for(node) || find_operator(node.domain, node.op_type);
       if (!is_known) missing_.push_back(&node);
     }
@@ -247,12 +247,12 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
   // A call binds each of these names, so they are work as nodes are.
   size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
   int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
-  if (size > most_nodes_) {
+  if (size > max_nodes_) {
     std::string chain;
     for (auto* f : active) chain += cat(chain.empty() ? "" : " -> ", full_name(f->domain, f->name));
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
-                 .what = cat("function expansion exceeds ", most_nodes_, " nodes (", chain.substr(0, 300), ")"),
+                 .what = cat("function expansion exceeds ", max_nodes_, " nodes (", chain.substr(0, 300), ")"),
                  .hint = "--max-nodes raises the limit"});
   }
   active.pop_back();
@@ -261,13 +261,13 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
 
 void Importer::check_operators() {
   std::vector<const Function*> active;
-  most_nodes_ = options_.max_nodes > 0 ? options_.max_nodes : most_expanded(model_);
+  max_nodes_ = options_.max_nodes > 0 ? options_.max_nodes : max_expanded(model_);
   int64_t expanded = count_nodes(model_.graph.nodes, active);
-  node_limit_ = expanded + most_written_out;
-  if (expanded > most_nodes_) {
+  node_limit_ = expanded + max_written_out;
+  if (expanded > max_nodes_) {
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
-                 .what = cat("the model has more than ", most_nodes_, " nodes, functions expanded"),
+                 .what = cat("the model has more than ", max_nodes_, " nodes, functions expanded"),
                  .hint = "--max-nodes raises the limit"});
   }
   std::map<std::string, Missing> missing;
@@ -283,7 +283,7 @@ void Importer::check_operators() {
     std::string what =
         is_custom ? cat(name, " needs a library that defines it") : cat("op ", name, " is unknown to Weft");
     ErrorInfo problem = fault(is_custom ? "E121" : "E120", what + times, describe(*lack.first),
-                              problems_.size() < most_shown ? did_you_mean(name, names) : std::string());
+                              problems_.size() < max_shown ? did_you_mean(name, names) : std::string());
     problem.kind = ErrorKind::unsupported;
     problems_.push_back(std::move(problem));
   }
@@ -477,12 +477,12 @@ bool turn_last_guess(SizeDecisions& decisions, size_t before_fault, const std::m
   return false;
 }
 
-constexpr int most_tries = 64;  // of decisions, for one model
+constexpr int max_tries = 64;  // of decisions, for one model
 
 std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
   const std::map<std::string, bool> known = options.decisions->given;
   std::optional<Error> first;
-  for (int tries = 0; tries < most_tries; ++tries) {
+  for (int tries = 0; tries < max_tries; ++tries) {
     Importer importer(model, options);
     try {
       return importer.run();
@@ -540,7 +540,7 @@ Values Importer::body(const Graph& graph, Scope& scope) {
 
 /// Looked for only where somebody will read it.
 std::string Importer::names_like(std::string_view name, const Scope& scope) const {
-  return problems_.size() < most_shown ? did_you_mean(name, visible_names(scope)) : std::string();
+  return problems_.size() < max_shown ? did_you_mean(name, visible_names(scope)) : std::string();
 }
 
 Value Importer::output(std::string_view name, Scope& scope) {
@@ -672,7 +672,7 @@ void Importer::node(const Node& node, Scope& scope) {
   if (++node_count_ > node_limit_) {
     throw Error({.kind = ErrorKind::resource,
                  .code = "E153",
-                 .what = cat("loops written out come to more than ", most_written_out, " nodes"),
+                 .what = cat("loops written out come to more than ", max_written_out, " nodes"),
                  .where = cat(describe(node), scope.within)});
   }
   SourceScope source(scope.module(), cat(describe(node), scope.within));
@@ -808,7 +808,7 @@ void Importer::throw_problems() const {
     if (!all.why.empty()) all.why += "\n   ";
     all.why += cat("and ", problems_.size() - 1, " more:");
   }
-  for (size_t i = 1; i < std::min(problems_.size(), most_shown); ++i) {
+  for (size_t i = 1; i < std::min(problems_.size(), max_shown); ++i) {
     const auto& p = problems_[i];
     all.why += cat("\n   [", p.code, "] ", p.what, p.where.empty() ? "" : cat(" (", p.where, ")"),
                    p.hint.empty() ? "" : cat("; ", p.hint));

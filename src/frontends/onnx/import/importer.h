@@ -117,7 +117,7 @@ class Importer {
   SizeDecisions& decisions_;
   std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;
-  int64_t most_nodes_ = 0;  ///< that functions may expand to
+  int64_t max_nodes_ = 0;   ///< that functions may expand to
   int64_t node_limit_ = 0;  ///< what functions expand to, and what loops may add when they are written out
   int64_t node_count_ = 0;
   int64_t streams_ = 0;

@@ -267,8 +267,8 @@ Values search(Call& c, ModelType type) {
     c.unsupported("with a logits_processor is not supported");
   c.ignore("vocab_size");
   auto count = to_int64(c.number_input(3, "num_beams")), returned = to_int64(c.number_input(4, "num_return_sequences"));
-  constexpr int64_t most_beams = 4096;
-  if (count > most_beams) c.unsupported(cat("with ", count, " beams is not supported: at most ", most_beams));
+  constexpr int64_t max_beams = 4096;
+  if (count > max_beams) c.unsupported(cat("with ", count, " beams is not supported: at most ", max_beams));
   if (count < 1 || returned < 1 || returned > count)
     c.fail("E145", cat("num_beams and num_return_sequences must be >=1 in order, are ", count, " and ", returned));
   BeamRules r{.rules = score_rules(c, 2, 6, 7),

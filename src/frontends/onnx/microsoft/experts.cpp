@@ -16,7 +16,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_rows = 32;
+constexpr int64_t max_rows = 32;
 
 /// A table of [rows, columns] read at (row, index[row, k]).
 
@@ -74,7 +74,7 @@ struct Blocks {
 Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
   Dim k = routes.expert.dims()[1], all = routes.expert.value.shape().elements();
   Blocks b{.count = 0,
-           .rows = min(max(ceildiv(all, experts), 1), most_rows),
+           .rows = min(max(ceildiv(all, experts), 1), max_rows),
            .expert = routes.expert,
            .token = routes.expert,
            .place = routes.expert};

@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_ngram = 256;
+constexpr int64_t max_ngram = 256;
 
 }  // namespace
 
@@ -21,8 +21,8 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
                .penalty = {},
                .least = {},
                .allowed = {}};
-  if (r.ngram < 0 || r.ngram > most_ngram)
-    c.unsupported(cat("with no_repeat_ngram_size ", r.ngram, " is not supported: at most ", most_ngram));
+  if (r.ngram < 0 || r.ngram > max_ngram)
+    c.unsupported(cat("with no_repeat_ngram_size ", r.ngram, " is not supported: at most ", max_ngram));
   auto scalar_of = [&](size_t i, DType type) { return reshape(convert(arg(c, i), type), {}).value; };
   if (c.has_input(penalty)) r.penalty = scalar_of(penalty, DType::f32);
   if (c.has_input(least)) r.least = scalar_of(least, DType::i64);
@@ -58,7 +58,7 @@ Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) 
 Values repeat_block(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}});
   int64_t n = c.integer("ngram_size");
-  if (n < 1 || n > most_ngram) c.fail("E145", cat("ngram_size must be in [1, ", most_ngram, "], is ", n));
+  if (n < 1 || n > max_ngram) c.fail("E145", cat("ngram_size must be in [1, ", max_ngram, "], is ", n));
   Expr scores = arg(c, 1);
   Expr banned = repeating(c, arg(c, 0), n, scores.dims()[1]);
   return {select(banned, -std::numeric_limits<double>::infinity(), scores)};

@@ -80,11 +80,11 @@ Values three_way_rotary(Call& c) {
   if (scale != 1) cosine = cosine * scale, sine = sine * scale;
   auto sections = c.integers("mrope_section");
   auto half = cosine.dims()[1].constant();
-  constexpr int64_t most_angles = 1 << 16;
+  constexpr int64_t max_angles = 1 << 16;
   bool fits = half && sections.size() == 3 &&
-              std::ranges::all_of(sections, [](int64_t n) { return n >= 0 && n <= most_angles; });
+              std::ranges::all_of(sections, [](int64_t n) { return n >= 0 && n <= max_angles; });
   if (!fits || sections[0] + sections[1] + sections[2] != *half)
-    c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles; at most ", most_angles));
+    c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles; at most ", max_angles));
   int64_t layout = c.integer("mrope_layout", 0);
   if (layout != 0 && layout != 1) c.fail("E145", cat("mrope_layout must be 0 or 1, is ", layout));
   std::vector<int64_t> stream;  // of each angle

@@ -364,9 +364,9 @@ Values svm_classifier(Call& c) {
   auto coefficients = c.floats("coefficients"), vectors = c.floats("support_vectors"), rho = c.floats("rho");
   if (std::ssize(supports_of) != labels.count() || labels.count() < 2)
     c.unsupported(cat("with supports for ", supports_of.size(), " of ", labels.count(), " classes is not supported"));
-  constexpr int64_t most_classes = 256;  // tables of pairs grow with the third power
-  if (labels.count() > most_classes)
-    c.unsupported(cat("of ", labels.count(), " classes is not supported, ", most_classes, " are the most"));
+  constexpr int64_t max_classes = 256;  // tables of pairs grow with the third power
+  if (labels.count() > max_classes)
+    c.unsupported(cat("of ", labels.count(), " classes is not supported, ", max_classes, " are the most"));
   int64_t supports = 0;
   for (int64_t n : supports_of) {
     if (n < 0 || n > std::ssize(vectors)) c.fail("E145", cat("has ", n, " in vectors_per_class"));
@@ -413,8 +413,8 @@ Values cast_map(Call& c) {
   if (form != "DENSE" && form != "SPARSE")
     c.fail("E145", cat("map_form '", printable(form), "' is not DENSE or SPARSE"));
   int64_t length = form == "SPARSE" ? c.integer("max_map", 1) : 0;
-  constexpr int64_t most_keys = 1 << 22;
-  if (length > most_keys) c.fail("E401", cat("has max_map ", length, ", ", most_keys, " is the most"));
+  constexpr int64_t max_keys = 1 << 22;
+  if (length > max_keys) c.fail("E401", cat("has max_map ", length, ", ", max_keys, " is the most"));
   c.ignore("max_map");
   DType type = to == "TO_FLOAT" ? DType::f32 : to == "TO_INT64" ? DType::i64 : DType::string;
   if (type == DType::string && to != "TO_STRING")

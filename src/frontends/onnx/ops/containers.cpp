@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_parts = 1024;  // of a split that is written out
+constexpr int64_t max_parts = 1024;  // of a split that is written out
 
 Value container(Call& c, size_t i, Type::Kind kind) {
   Value value = c.input(i);
@@ -69,15 +69,15 @@ Values sequence_erase(Call& c) {
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))
-    return total && *total <= most_parts ? std::optional(std::vector<int64_t>(static_cast<size_t>(*total), 1))
-                                         : std::nullopt;
+    return total && *total <= max_parts ? std::optional(std::vector<int64_t>(static_cast<size_t>(*total), 1))
+                                        : std::nullopt;
   auto contents = known_contents(c.input(1));
   if (!contents || !all_constant(*contents)) return std::nullopt;
   std::vector<int64_t> lengths;
   for (const Dim& dim : *contents) lengths.push_back(dim.value());
   if (c.input(1).rank() == 1) return lengths;
   if (lengths.size() != 1 || lengths[0] < 1) c.fail("E145", cat("splits into parts of ", lengths));
-  if (!total || *total > most_parts * lengths[0]) return std::nullopt;
+  if (!total || *total > max_parts * lengths[0]) return std::nullopt;
   std::vector<int64_t> parts(static_cast<size_t>((*total + lengths[0] - 1) / lengths[0]), lengths[0]);
   if (*total % lengths[0]) parts.back() = *total % lengths[0];
   return parts;

@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t most_batches = 4096;
+constexpr int64_t max_batches = 4096;
 
 // --- If --------------------------------------------------------------------------------------------------------------
 
@@ -154,11 +154,11 @@ Value stacked(Call& c, const Values& parts) {
 
 /// A loop of a few trips that builds up a list is written out here, where the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
-  constexpr int64_t most_trips = 64;
+  constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();
   bool starts = !form.condition || known_condition(form.condition) == true;
   bool has_list = std::ranges::any_of(form.carried, [](const Value& v) { return known_items(v).has_value(); });
-  return trips && *trips > 0 && *trips <= most_trips && starts && has_list;
+  return trips && *trips > 0 && *trips <= max_trips && starts && has_list;
 }
 
 /// The results of all trips; nothing if the body's own condition is not known to be true.
@@ -236,11 +236,11 @@ Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
 }
 
 Values sequence_map(Call& c) {
-  constexpr int64_t most_in_place = 64;
+  constexpr int64_t max_in_place = 64;
   const Graph& body = c.graph("body");
   if (c.input_count() == 0 || !is_sequence(c.input(0))) c.fail("E140", "needs a sequence as its first input");
   auto items = known_items(c.input(0));
-  if (items && !items->empty() && std::ssize(*items) <= most_in_place)
+  if (items && !items->empty() && std::ssize(*items) <= max_in_place)
     return mapped_in_place(c, body, std::ssize(*items));
   LoopForm form{.trips = sizes_in(c.module(), length_of(c.module(), c.input(0))).at(0)};
   for (const auto& output : body.outputs) {
@@ -316,7 +316,7 @@ Values scan(Call& c) {
   for (Value v : inputs)
     if (v.rank() < 1) c.fail("E140", cat("needs a batch axis in front of ", v.shape()));
   Dim batch = inputs.at(0).dims()[0];
-  if (!batch.is_constant() || batch.value() < 1 || batch.value() > most_batches)
+  if (!batch.is_constant() || batch.value() < 1 || batch.value() > max_batches)
     c.unsupported(cat("over a batch of ", batch, " is not supported"));
   std::vector<Values> columns(c.output_count());
   for (int64_t b = 0; b < batch.value(); ++b) {

@@ -33,11 +33,11 @@ void check_vector(const Call& c, size_t input) {
   const Shape& shape = c.input(input).shape();
   if (!is_integer(shape.dtype) || shape.rank() != 1)
     c.fail("E141", cat("needs input ", input, " to be whole numbers in a row, is ", shape));
-  constexpr int64_t most_axes = 4096;
+  constexpr int64_t max_axes = 4096;
   if (!shape.is_static()) c.importer().note_static(c.input(input), input, c.node().op_type, true);
-  if (!shape.is_static() || shape.elements().value() > most_axes)
+  if (!shape.is_static() || shape.elements().value() > max_axes)
     c.unsupported(
-        cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", most_axes));
+        cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", max_axes));
 }
 
 /// 0 copies the input's size (unless allowzero), -1 is what is left.

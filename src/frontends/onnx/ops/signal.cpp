@@ -61,9 +61,9 @@ Values mel_weight_matrix(Call& c) {
   double low = hertz_to_mel(c.number_input(3, "lower_edge_hertz")),
          high = hertz_to_mel(c.number_input(4, "upper_edge_hertz"));
   DType type = c.element("output_datatype", DType::f32);
-  constexpr int64_t most_bins = 1 << 12, most = 1 << 26;
+  constexpr int64_t max_bins = 1 << 12, most = 1 << 26;
   if (bins < 1 || length < 1 || !(rate > 0)) c.fail("E145", "needs positive sizes and rate");
-  if (bins > most_bins || length > most) c.fail("E401", cat("of ", length, " x ", bins, " is too large"));
+  if (bins > max_bins || length > most) c.fail("E401", cat("of ", length, " x ", bins, " is too large"));
   int64_t spectrum = length / 2 + 1;
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < bins + 2; ++i) {

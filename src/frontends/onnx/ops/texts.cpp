@@ -84,7 +84,7 @@ Values regex_full_match(Call& c) {
 
 // --- TfIdfVectorizer -------------------------------------------------------------------------------------------------
 
-constexpr int64_t most_columns = 1 << 22, most_skipped = 1000;
+constexpr int64_t max_columns = 1 << 22, max_skipped = 1000;
 
 /// The n-grams of one length in the pool, and the columns of the result that they are counted in.
 struct NGrams {
@@ -134,11 +134,10 @@ Expr count_of(Call& c, Expr x, Value pool, const NGrams& grams, int64_t step) {
 }
 
 /// Counts of the n-grams of one length, for every distance of their items.
-Expr counts(Call& c, Expr x, Value pool, const NGrams& grams, int64_t most_skipped) {
+Expr counts(Call& c, Expr x, Value pool, const NGrams& grams, int64_t max_skipped) {
   Expr total = count_of(c, x, pool, grams, 1);
   if (grams.length == 1) return total;  // there is no distance
-  for (int64_t skipped = 1; skipped <= most_skipped; ++skipped)
-    total = total + count_of(c, x, pool, grams, skipped + 1);
+  for (int64_t skipped = 1; skipped <= max_skipped; ++skipped) total = total + count_of(c, x, pool, grams, skipped + 1);
   return total;
 }
 
@@ -164,10 +163,10 @@ Values tfidf_vectorizer(Call& c) {
   if (is_row) x = reshape(x, {1, x.value.shape().elements()});
   int64_t width = 0;
   for (int64_t column : c.integers("ngram_indexes")) {
-    if (column < 0 || column >= most_columns) c.fail("E145", cat("has ngram_indexes ", column));
+    if (column < 0 || column >= max_columns) c.fail("E145", cat("has ngram_indexes ", column));
     width = std::max(width, column + 1);
   }
-  if (skipped > most_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
+  if (skipped > max_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
   std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
   // What each column counts: a place among the n-grams that are counted, or the column of zeros before them.
   std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);

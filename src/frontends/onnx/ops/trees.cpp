@@ -108,7 +108,7 @@ Expr next_level(const Builder& c, const Forest& f, const Tables& t, Expr x, Expr
 
 /// The leaf that each tree ends at for each row of x[rows, features]: [rows, trees].
 Expr leaves(Call& c, const Forest& f, Expr x) {
-  constexpr int64_t most_written_out = 64;
+  constexpr int64_t max_written_out = 64;
   int64_t steps = depth(c, f);
   Dim rows = x.dims()[0];
   Expr node = broadcast(table(c, DType::i32, f.roots), {rows, std::ssize(f.roots)});
@@ -116,8 +116,8 @@ Expr leaves(Call& c, const Forest& f, Expr x) {
            .values = table(c, x.dtype(), {std::ssize(f.value)}, f.value),
            .yes = table(c, DType::i32, f.yes),
            .no = table(c, DType::i32, f.no)};
-  for (int64_t i = 0; i < steps && steps <= most_written_out; ++i) node = next_level(c, f, t, x, node);
-  if (steps > most_written_out) {
+  for (int64_t i = 0; i < steps && steps <= max_written_out; ++i) node = next_level(c, f, t, x, node);
+  if (steps > max_written_out) {
     auto body = [&](const Builder& b, const Dim&, const Values& now) {
       return Values{next_level(b, f, t, inside(b, x), {&b, now[0]})};
     };
