@@ -13,7 +13,7 @@
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
-#include "lower/gpu/few_rows.h"
+#include "lower/gpu/gemv.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
 #include "ops/host.h"

@@ -48,7 +48,7 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
 }
 
 /// A kernel of few rows: what is called and how it is launched.
-struct FewRowsKernel {
+struct GemvKernel {
   std::string function;
   int columns = 0, threads = tasks::block_threads;  ///< of a block
   int ring = 0;                                     ///< bytes of dynamic shared memory for each thread
@@ -57,20 +57,20 @@ struct FewRowsKernel {
 };
 
 /// Few rows of 16 bits on the matrix unit.
-std::optional<FewRowsKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
-                                            int64_t rows, bool ahead) {
+std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
+                                         int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
   bool fits = is_exact && op.block % tasks::block_few_piece(weight_bits) == 0 && rows <= max_block_rows;
   if (lowering.gpu().matrix != MatrixUnit::mma || !fits) return std::nullopt;
   int64_t pairs = (std::min<int64_t>(rows, tasks::block_few_rows) + 1) / 2;
-  return FewRowsKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
-                       .columns = tasks::block_few_columns,
-                       .ring = tasks::block_few_ring,
-                       .occupancy = 2};
+  return GemvKernel{.function = cat("block_few<", kernel_type(type), ", ", pairs, ", ", ahead, ">"),
+                    .columns = tasks::block_few_columns,
+                    .ring = tasks::block_few_ring,
+                    .occupancy = 2};
 }
 
 /// As fast as the weights can be read, where there is a kernel for so few rows.
-std::optional<FewRowsKernel> few_rows(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
+std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
                                       bool ahead) {
   const auto& op = *dot.as<BlockDot>();
   Dim n = dot.inputs[1].dims()[0], k = dot.inputs[0].dims().back();
@@ -78,13 +78,13 @@ std::optional<FewRowsKernel> few_rows(const Lowering& lowering, const Instructio
   if (m > 1) {  // measured: for one row alone the vector units are as fast
     if (auto best = on_matrix_unit(lowering, op, weight_bits, type, m, ahead)) return best;
   }
-  if (m > max_few_rows) return std::nullopt;
-  FewRows f = few_rows_for(lowering, typical_size(n), typical_size(k), tasks::block_piece(weight_bits, op.block));
-  return FewRowsKernel{.function = cat("block_gemv<", kernel_type(type), ", ", m, ", ", f.columns, ", ",
-                                       std::min(f.at_once, 2), ", ", ahead, ">"),
-                       .columns = f.columns,
-                       .threads = f.threads,
-                       .lanes = f.columns};
+  if (m > max_gemv_rows) return std::nullopt;
+  GemvShape f = gemv_shape(lowering, typical_size(n), typical_size(k), tasks::block_piece(weight_bits, op.block));
+  return GemvKernel{.function = cat("block_gemv<", kernel_type(type), ", ", m, ", ", f.columns, ", ",
+                                    std::min(f.at_once, 2), ", ", ahead, ">"),
+                    .columns = f.columns,
+                    .threads = f.threads,
+                    .lanes = f.columns};
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   bool ahead = has_constant_weights(lowering, dot),
        is_direct_x = k.is_multiple_of(8) && is_direct(x, 0, stride, 1, type);
   bool may_be_few = is_direct_x && m.lower_bound() <= max_block_rows;
-  std::optional<FewRowsKernel> few;
-  if (may_be_few && m.is_constant() && m.value() >= 1) few = few_rows(lowering, dot, type, m.value(), ahead);
+  std::optional<GemvKernel> few;
+  if (may_be_few && m.is_constant() && m.value() >= 1) few = gemv_kernel(lowering, dot, type, m.value(), ahead);
 
   KernelBuilder kernel("block_dot_gpu.h");
   kernel.line("const auto weights = ", weights_text(lowering, kernel, dot), ";");
@@ -123,7 +123,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     kernel.set_occupancy(few->occupancy);
     reason = cat("packed weights, few rows: read them once, ", few->columns, " columns a block");
   } else {
-    std::optional<FewRowsKernel> others;
+    std::optional<GemvKernel> others;
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, max_block_rows, ahead);
     Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "base/error.h"
-#include "lower/gpu/few_rows.h"
+#include "lower/gpu/gemv.h"
 #include "lower/gpu/products.h"
 #include "lower/product.h"
 #include "ops/dot.h"
@@ -48,9 +48,9 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
 
 /// Up to 16 vectors of B to a thread, which are on their way at once: few threads for a short k, and as many columns as
 /// leave enough blocks. Measured on an H200.
-FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
+GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t max_at_once = 4;
-  FewRows f{.columns = 4, .threads = 64};
+  GemvShape f{.columns = 4, .threads = 64};
   if (n < int64_t{8} * lowering.compute_units()) f.columns = 2;
   f.at_once = static_cast<int>(std::clamp<int64_t>(k / (f.threads * lanes), 1, max_at_once));
   while (f.threads < tasks::block_threads && f.at_once * f.threads * lanes < k) f.threads *= 2;
@@ -93,10 +93,10 @@ struct ProductKernel {
 };
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
-std::optional<ProductKernel> few_rows_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
-  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_few_rows;
+std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
+  bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
-  FewRows f = few_rows_for(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
+  GemvShape f = gemv_shape(lowering, typical_size(p.batch * p.n) * matrices, typical_size(p.k),
                            tasks::vector_bits / bits(p.type));
   int columns = f.columns / matrices;
   return ProductKernel{.header = "gemv_gpu.h",
@@ -129,14 +129,14 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
 std::optional<ProductKernel> one_row_kernel(const Lowering& lowering, GpuProduct p, const TileChoice& chosen) {
   if (chosen.work != p.m || p.m.lower_bound() > 1) return std::nullopt;
   Dim rows = std::exchange(p.m, 1);
-  auto kernel = few_rows_kernel(lowering, p);
+  auto kernel = gemv_kernel(lowering, p);
   if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // there may be none
   return kernel;
 }
 
 /// The kernel, or the library that is to be called.
 std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
-  if (auto few = few_rows_kernel(lowering, p)) return *few;
+  if (auto few = gemv_kernel(lowering, p)) return *few;
   TileChoice chosen = choose_tile(lowering, p);
   if (chosen.offer) return *chosen.offer;
   std::string in_tiles = cat("matrix product in ", describe(chosen));
@@ -196,9 +196,9 @@ std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::st
   return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
 }
 
-/// Products of few rows that take in more than one product does (few_rows.h): their matrices are constant, so that all
+/// Products of few rows that take in more than one product does (gpu/gemv.h): their matrices are constant, so that all
 /// can be brought into place.
-void lower_few_rows(Lowering& lowering, const Region& region) {
+void lower_gemv(Lowering& lowering, const Region& region) {
   std::vector<const Instruction*> dots{region.anchor};
   if (region.twin) dots.push_back(region.twin);
   std::optional<RowNorm> norm = norm_of_rows(region);
@@ -216,8 +216,7 @@ void lower_few_rows(Lowering& lowering, const Region& region) {
   if (!is_direct(p.a, 0, row_stride(p), p.a.strides.back(), type))
     p.a = lowering.copy_of(p.a, rows, "a product of few rows reads them as they are multiplied", type);
   int count = static_cast<int>(dots.size());
-  auto main =
-      few_rows_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count);
+  auto main = gemv_kernel(lowering, {.type = type, .direct = true, .m = p.m, .n = p.n, .k = p.k, .ahead = true}, count);
   check(main && p.batch_axes == 0, "only products of few rows take in others");
 
   KernelBuilder kernel(main->header);
@@ -236,7 +235,7 @@ void lower_few_rows(Lowering& lowering, const Region& region) {
 }  // namespace
 
 void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
-  if (region.twin || !region.prologue.empty()) return lower_few_rows(lowering, region);
+  if (region.twin || !region.prologue.empty()) return lower_gemv(lowering, region);
   const Instruction& dot = *region.anchor;
   Product p = as_product(lowering, dot, dot.inputs[0]);
   DType type = lowering.product_type(dot);

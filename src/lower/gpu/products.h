@@ -32,14 +32,14 @@ int64_t typical_size(const Dim& size, int64_t each = 16);
 bool is_constant(Lowering& lowering, const View& view);
 
 /// Rows of a product that reads its B once.
-inline constexpr int64_t max_few_rows = 4;
+inline constexpr int64_t max_gemv_rows = 4;
 
 /// How kernels/gemv_gpu.h is instantiated: columns of all matrices that a block makes, and its threads.
-struct FewRows {
+struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
 /// For a B of n x k of which a thread takes `lanes` elements at a time.
-FewRows few_rows_for(const Lowering& lowering, int64_t n, int64_t k, int lanes);
+GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
 /// The text of an operand of gemm_gpu with a row stride and that of k, which is `direct_rows` where it can be.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type);

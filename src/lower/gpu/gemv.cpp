@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/gpu/few_rows.h"
+#include "lower/gpu/gemv.h"
 
 #include <algorithm>
 #include <map>
@@ -14,11 +14,11 @@ namespace weft {
 namespace {
 
 /// A product that kernels/gemv_gpu.h can take: few rows, a constant matrix without batches.
-bool has_few_rows(const Lowering& lowering, const Region& region) {
+bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
   const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
   Dim rows = product(Dims(result.begin(), result.end() - 1)), repeats = product(Dims(b.begin(), b.end() - 2));
-  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= max_few_rows && all_constant(b);
+  bool is_fixed = rows.is_constant() && rows.value() >= 1 && rows.value() <= max_gemv_rows && all_constant(b);
   return is_fixed && known_equal(repeats, 1) && b[b.size() - 2].is_multiple_of(8) &&
          !is_integer(region.anchor->inputs[0].dtype()) && lowering.is_load_time(region.anchor->inputs[1]);
 }
@@ -95,7 +95,7 @@ std::optional<RowNorm> norm_of_rows(const Region& region) {
 void take_norms(Lowering& lowering, std::vector<Region>& regions) {
   std::multimap<const Instruction*, Region*> products;  // by what computes their rows
   for (Region& region : regions) {
-    if (has_few_rows(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
+    if (is_gemv(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
   }
   for (Region& norm : regions) {
     if (!as_row_norm(lowering, norm)) continue;
@@ -109,7 +109,7 @@ void take_norms(Lowering& lowering, std::vector<Region>& regions) {
 void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
   std::multimap<const Instruction*, Region*> seen;  // by what computes their rows
   for (Region& region : regions) {
-    if (!has_few_rows(lowering, region) || region.twin) continue;
+    if (!is_gemv(lowering, region) || region.twin) continue;
     const Instruction* rows = region.anchor->inputs[0].def;
     auto [begin, end] = seen.equal_range(rows);
     auto twin = std::find_if(begin, end, [&](const auto& entry) {
