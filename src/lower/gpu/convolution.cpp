@@ -119,7 +119,7 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvoluti
 /// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
 /// its sums.
 PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const TileChoice& chosen,
-                          const PartSums* parts = nullptr) {
+                          const SplitKSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;
   KernelBuilder kernel("conv_gpu.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
@@ -193,12 +193,12 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
                                              .family = cat("convolution ", geometry_text(w)),
                                              .epilogue = epilogue_text(lowering, region),
                                              .offers = std::move(offers),
-                                             .may_share = k.is_constant() && may_share_k(lowering, region, sums_of)});
+                                             .may_share = k.is_constant() && may_split_k(lowering, region, sums_of)});
   const BlockTile& tile = chosen.tile;
   auto spare = [&](const Region& part) { return convolution_step(lowering, part, c, {tile}); };
   if (chosen.offer) return lower_library_convolution(lowering, region, c.operands, *chosen.offer, spare);
-  std::optional<PartSums> parts;
-  if (adds_parts(lowering.gpu(), tile)) parts = new_part_sums(lowering, region, sum_type(type), tile, sums_of);
+  std::optional<SplitKSums> parts;
+  if (adds_parts(lowering.gpu(), tile)) parts = new_split_k_sums(lowering, region, sum_type(type), tile, sums_of);
   lowering.add_step(convolution_step(lowering, region, c, chosen, parts ? &*parts : nullptr),
                     cat("implicit matrix product in ", describe(chosen)));
   if (parts) add_parts(lowering, region, *parts, iteration_of(region, w));

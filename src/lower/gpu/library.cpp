@@ -66,7 +66,7 @@ void lower_library_product(Lowering& lowering, const Region& region, const Produ
   View view = lowering.new_packed(DType::f32, p.batch * p.m * p.n, false, cat("sums of ", region.anchor->source));
   Dim flops = p.batch * p.m * p.n * p.k * Dim(2);
   add_call(lowering, offer.call, {p.a, p.b, view}, flops, "the vendor's library");
-  PartSums sums{.view = view, .type = DType::f32, .batch = p.batch, .m = p.m, .n = p.n, .parts = 1};
+  SplitKSums sums{.view = view, .type = DType::f32, .batch = p.batch, .m = p.m, .n = p.n, .parts = 1};
   add_parts(lowering, region, sums, result_iteration(region.dims, p), p.order);
 }
 

@@ -88,8 +88,8 @@ struct ProductKernel {
   int columns = tasks::gemm_lanes;  ///< that the epilogue gets at once
   bool waits_itself = false;
   std::string reason = {};
-  std::optional<BlockTile> shared_k = {};  ///< whose blocks store parts of the sums
-  TileChoice choice = {};                  ///< its tile among others for more work
+  std::optional<BlockTile> split_k = {};  ///< whose blocks store parts of the sums
+  TileChoice choice = {};                 ///< its tile among others for more work
 };
 
 /// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
@@ -122,7 +122,7 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
                        .cluster = adds ? 1 : tile.split,
                        .columns = columns,
                        .waits_itself = tile.ahead,
-                       .shared_k = adds ? std::optional(tile) : std::nullopt};
+                       .split_k = adds ? std::optional(tile) : std::nullopt};
 }
 
 /// The kernel for one row, where only the run tells that there is one: a model that writes word after word.
@@ -170,7 +170,7 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKerne
 /// sums.
 void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                    KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,
-                   const PartSums* parts = nullptr) {
+                   const SplitKSums* parts = nullptr) {
   std::string sizes = cat(kernel.size(p.batch), ", ", kernel.size(p.m), ", ", kernel.size(p.n), ", ", kernel.size(p.k));
   kernel.line(columns_text(main));
   kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
@@ -255,12 +255,12 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
                      .ahead = is_constant(lowering, p.b),
                      .epilogue = region.epilogue.empty() ? "" : " fused",
                      .offers = offers,
-                     .may_share = may_share_k(lowering, region, {p.batch, p.m, p.n, p.k})};
+                     .may_share = may_split_k(lowering, region, {p.batch, p.m, p.n, p.k})};
   auto main = product_kernel(lowering, product);
   if (const auto* offer = std::get_if<LibraryOffer>(&main)) return lower_library_product(lowering, region, p, *offer);
   const auto& own = std::get<ProductKernel>(main);
-  std::optional<PartSums> parts;
-  if (own.shared_k) parts = new_part_sums(lowering, region, sum_type(type), *own.shared_k, {p.batch, p.m, p.n});
+  std::optional<SplitKSums> parts;
+  if (own.split_k) parts = new_split_k_sums(lowering, region, sum_type(type), *own.split_k, {p.batch, p.m, p.n});
   KernelBuilder kernel(own.header);
   std::string a = operand_text(kernel, p.a, p.batch_axes, a_rows, p.a.strides.back(), type),
               b = operand_text(kernel, p.b, p.batch_axes, b_rows, p.b.strides[rank - 2], type);

@@ -74,23 +74,24 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 /// which there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Whether a product with these sizes gains where blocks share k: they are fixed, and it is computed in every run.
-bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes);
+bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
 /// What blocks that share k found, where no cluster adds it up: sums [batch][parts][m][n] of f32, or of the wider type
 /// that integers and f64 are summed in. A second kernel adds them in order and does what comes after the product (as
 /// after a library's product, where there is one part).
-struct PartSums {
+struct SplitKSums {
   View view;
   DType type;
   Dim batch, m, n;
   int parts;
 };
 /// `sizes`: batch, m and n.
-PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const BlockTile& tile, const Dims& sizes);
+SplitKSums new_split_k_sums(Lowering& lowering, const Region& region, DType type, const BlockTile& tile,
+                            const Dims& sizes);
 /// The line of the product's kernel that stores `lanes` sums `acc` of (at, row, col).
-void store_part(KernelBuilder& kernel, const PartSums& sums);
+void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 /// `iteration` and `order` as of emit_epilogue, over the coordinates at, row and col, or channel = at * n + col.
-void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
+void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
 /// Blocks of that tile.

@@ -249,7 +249,7 @@ bool adds_parts(const GpuModel& gpu, const BlockTile& tile) {
   return tile.split > 1 && !tasks::shares_in_cluster(tile, gpu.warp_groups);
 }
 
-bool may_share_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
+bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes) {
   return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
 }
 

@@ -6,18 +6,19 @@ namespace weft {
 
 DType sum_type(DType type) { return is_integer(type) ? DType::i32 : type == DType::f64 ? type : DType::f32; }
 
-PartSums new_part_sums(Lowering& lowering, const Region& region, DType type, const BlockTile& tile, const Dims& sizes) {
+SplitKSums new_split_k_sums(Lowering& lowering, const Region& region, DType type, const BlockTile& tile,
+                            const Dims& sizes) {
   Dim count = product(sizes) * Dim(tile.split);
   View view = lowering.new_packed(type, count, false, cat("parts of the sums of ", region.anchor->source));
   return {.view = view, .type = type, .batch = sizes[0], .m = sizes[1], .n = sizes[2], .parts = tile.split};
 }
 
-void store_part(KernelBuilder& kernel, const PartSums& sums) {
+void store_part(KernelBuilder& kernel, const SplitKSums& sums) {
   std::string to = kernel.buffer(sums.view.buffer, sums.type, true), m = kernel.size(sums.m), n = kernel.size(sums.n);
   kernel.line("  store(", to, " + (at * ", m, " + row) * ", n, " + col, acc, lanes);");
 }
 
-void add_parts(Lowering& lowering, const Region& region, const PartSums& sums, Iteration iteration,
+void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order) {
   constexpr int lanes = tasks::gemm_lanes;
   KernelBuilder kernel("pointwise.h");
