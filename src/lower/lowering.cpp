@@ -62,7 +62,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
 static SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
 
 LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOptions wanted)
-    : program(from), chip(target), options(std::move(wanted)), huge(options.storage), guards(from) {
+    : program(from), chip(target), options(std::move(wanted)), overflowing(options.storage), guards(from) {
   plan.chip = chip;
   plan.program = from.name;
   plan.metadata = from.metadata;
@@ -107,7 +107,7 @@ void Lowering::lower_program() {
 void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
   for (int slot : slots) all_.written.erase(slot);
   choose_slots(module, slots);
-  if (all_.options.storage != DType::f32) all_.huge.add(module);
+  if (all_.options.storage != DType::f32) all_.overflowing.add(module);
   std::vector<Region> regions = form_regions(module);
   if (on_gpu()) {
     join_twins(*this, regions);
@@ -376,7 +376,8 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   if (user == value.def->users.end() || std::ranges::count((*user)->inputs, value) != 1) return std::nullopt;
   Value whole{*user, 0};
   if (!std::ranges::all_of(whole.dims(), [&](const Dim& dim) { return has_value(dim); })) return std::nullopt;
-  bool narrow = std::exchange(may_narrow_, may_narrow_ && !all_.huge.contains(whole) && !is_kept({.anchor = *user}));
+  bool narrow =
+      std::exchange(may_narrow_, may_narrow_ && !all_.overflowing.contains(whole) && !is_kept({.anchor = *user}));
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
   may_narrow_ = narrow;
   auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
@@ -513,8 +514,8 @@ static bool fits_in_f16(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
   if (!constant || constant->tensor.dtype != DType::f32) return true;
-  const HugeValues numbers(DType::f16);
-  return std::ranges::none_of(constant->tensor.as<float>(), [&](float x) { return numbers.is_huge(x); });
+  const OverflowingValues numbers(DType::f16);
+  return std::ranges::none_of(constant->tensor.as<float>(), [&](float x) { return numbers.overflows(x); });
 }
 
 DType Lowering::product_type(const Instruction& i) const {
@@ -546,7 +547,7 @@ Lowering::Lowering(LoweredProgram& all, const Region& region)
   const Family& family = family_of(region.anchor ? *region.anchor : *region.epilogue.front());
   may_place_ = family.places;
   may_narrow_ = all_.options.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
-                std::ranges::none_of(region.outputs, [&](Value value) { return all_.huge.contains(value); });
+                std::ranges::none_of(region.outputs, [&](Value value) { return all_.overflowing.contains(value); });
 }
 
 void Lowering::lower(const Region& region) {

@@ -10,8 +10,8 @@
 #include "kernels/gpu_tasks.h"
 #include "lower/families.h"
 #include "lower/fused_body.h"
-#include "lower/huge_values.h"
 #include "lower/lower.h"
+#include "lower/overflow.h"
 #include "lower/regions.h"
 
 namespace weft {
@@ -23,7 +23,7 @@ struct LoweredProgram {
   const Program& program;
   Chip chip;
   LowerOptions options;
-  HugeValues huge;  ///< for the type of options.storage
+  OverflowingValues overflowing;  ///< for the type of options.storage
   GuardPlaces guards;
   PlanDraft plan = {};
   TextPool texts;

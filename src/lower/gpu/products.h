@@ -16,11 +16,11 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
 
 using tasks::BlockTile;
 
-/// Whether blocks share k and are no cluster: a second kernel adds their sums.
+/// Whether k is split among blocks that are not a cluster: a second kernel adds their sums.
 bool adds_parts(const GpuModel& gpu, const BlockTile& tile);
 /// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
 std::string tile_text(const BlockTile& tile);
-/// "blocks of 64 x 128, warp groups, k shared by 4"
+/// "blocks of 64 x 128, warp groups, split k 4"
 std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// The same of tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x 128"
@@ -55,7 +55,7 @@ struct GpuProduct {
   std::string family = "dot";  ///< whose products: what its measurements are kept under
   std::string epilogue = {};   ///< what follows it, likewise
   std::vector<LibraryOffer> offers = {};
-  bool may_share = false;  ///< a second kernel may add up what blocks that share k found
+  bool may_share = false;  ///< a second kernel may add the sums of split k
 };
 struct TileChoice {
   BlockTile tile;                          ///< the best of Weft's own; with an offer, of those that need one kernel
@@ -73,12 +73,11 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 /// Unless measurements say otherwise, with warp groups what the cost model likes best, elsewhere the largest tile of
 /// which there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
-/// Whether a product with these sizes gains where blocks share k: they are fixed, and it is computed in every run.
+/// Whether split k may help a product of these sizes: they are fixed, and it is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
-/// What blocks that share k found, where no cluster adds it up: sums [batch][parts][m][n] of f32, or of the wider type
-/// that integers and f64 are summed in. A second kernel adds them in order and does what comes after the product (as
-/// after a library's product, where there is one part).
+/// The partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider type in which integers and
+/// f64 are summed. A second kernel adds them in order and computes the epilogue. A library's product has one part.
 struct SplitKSums {
   View view;
   DType type;

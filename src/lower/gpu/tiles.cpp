@@ -235,7 +235,7 @@ std::string tile_text(const BlockTile& t) {
 
 std::string describe(const BlockTile& t) {
   return cat("blocks of ", t.rows, " x ", t.cols, t.groups ? ", warp groups" : "",
-             t.split > 1 ? cat(", k shared by ", t.split) : "");
+             t.split > 1 ? cat(", split k ", t.split) : "");
 }
 
 std::string describe(const TileChoice& choice) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/huge_values.h"
+#include "lower/overflow.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,25 +29,25 @@ bool is_harmless_bound(Fn fn, Value value) {
 
 }  // namespace
 
-HugeValues::HugeValues(DType type) : largest_(type == DType::f16 ? 65504 : 0x1.fep127) {}
+OverflowingValues::OverflowingValues(DType type) : largest_(type == DType::f16 ? 65504 : 0x1.fep127) {}
 
-bool HugeValues::is_huge(double number) const { return std::isfinite(number) && std::abs(number) > largest_; }
+bool OverflowingValues::overflows(double number) const { return std::isfinite(number) && std::abs(number) > largest_; }
 
-bool HugeValues::contains(Value value) const {
-  auto found = huge_.find(value.def);
-  return found != huge_.end() && found->second;
+bool OverflowingValues::contains(Value value) const {
+  auto found = overflowing_.find(value.def);
+  return found != overflowing_.end() && found->second;
 }
 
-bool HugeValues::is_source(Value value) {
+bool OverflowingValues::is_source(Value value) {
   const auto* constant = value.def->as<Constant>();
   if (!constant) return contains(value);
-  auto [found, is_new] = huge_.try_emplace(value.def, false);
+  auto [found, is_new] = overflowing_.try_emplace(value.def, false);
   if (is_new && constant->tensor.dtype == DType::f32)
-    found->second = std::ranges::any_of(constant->tensor.as<float>(), [&](float x) { return is_huge(x); });
+    found->second = std::ranges::any_of(constant->tensor.as<float>(), [&](float x) { return overflows(x); });
   return found->second;
 }
 
-bool HugeValues::is_passed_on(const Instruction& i, size_t operand) {
+bool OverflowingValues::is_passed_on(const Instruction& i, size_t operand) {
   if (moves_elements(i)) return true;
   const auto* op = i.as<Elementwise>();
   if (!op || is_harmless_bound(op->fn, i.inputs[operand])) return false;
@@ -66,14 +66,14 @@ bool HugeValues::is_passed_on(const Instruction& i, size_t operand) {
   }
 }
 
-void HugeValues::add(const Module& module) {
+void OverflowingValues::add(const Module& module) {
   for (const Instruction& i : module) {
-    bool huge = false;
+    bool may_overflow = false;
     for (size_t at = 0; at < i.inputs.size(); ++at) {
       bool is_f32 = i.inputs[at].type().is_tensor() && i.inputs[at].dtype() == DType::f32;
-      huge |= is_f32 && is_passed_on(i, at) && is_source(i.inputs[at]);
+      may_overflow |= is_f32 && is_passed_on(i, at) && is_source(i.inputs[at]);
     }
-    if (huge) huge_[&i] = true;
+    if (may_overflow) overflowing_[&i] = true;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/huge_values.h"
+#include "lower/overflow.h"
 
 #include <doctest/doctest.h>
 
@@ -13,18 +13,18 @@ namespace weft {
 namespace {
 
 /// The names of the results that may hold what `type` makes infinite.
-std::set<std::string> huge_results(const std::string& text, DType type) {
+std::set<std::string> overflowing_results(const std::string& text, DType type) {
   std::unique_ptr<Program> program = parse_program(text, make_op);
-  HugeValues huge(type);
-  huge.add(program->main());
+  OverflowingValues overflowing(type);
+  overflowing.add(program->main());
   std::set<std::string> names;
   for (const Result& result : program->main().results()) {
-    if (huge.contains(result.value)) names.insert(result.name);
+    if (overflowing.contains(result.value)) names.insert(result.name);
   }
   return names;
 }
 
-TEST_CASE("huge values: what moves or adds a mask hands it on, a softmax or a product does not") {
+TEST_CASE("overflow: what moves or adds a mask hands it on, a softmax or a product does not") {
   const std::string text = R"weft(program "p"
 module main {
   %x = parameter {name="x", type=f32[2,3]}
@@ -43,19 +43,19 @@ module main {
   return "sum"=%sum, "picked"=%picked, "written"=%written, "running"=%running, "soft"=%soft, "dot"=%dot, "clipped"=%clipped
 })weft";
   const std::set<std::string> moved{"sum", "picked", "written", "running"};
-  CHECK(huge_results(text, DType::f16) == moved);
-  CHECK(huge_results(text, DType::bf16) == moved);
+  CHECK(overflowing_results(text, DType::f16) == moved);
+  CHECK(overflowing_results(text, DType::bf16) == moved);
 }
 
-TEST_CASE("huge values: bf16 holds what f16 does not, and an infinity is none") {
+TEST_CASE("overflow: bf16 holds what f16 does not, and an infinity is none") {
   auto text = [](const std::string& number) {
     return "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[2]}\n  %c = constant {value=f32[]{" +
            number + "}}\n  %m = broadcast %c {dims=[2]}\n  %y = add %x, %m\n  return \"y\"=%y\n}";
   };
-  CHECK(huge_results(text("-65504"), DType::f16).empty());
-  CHECK(huge_results(text("-100000"), DType::f16).size() == 1);
-  CHECK(huge_results(text("-100000"), DType::bf16).empty());
-  CHECK(huge_results(text("-inf"), DType::f16).empty());
+  CHECK(overflowing_results(text("-65504"), DType::f16).empty());
+  CHECK(overflowing_results(text("-100000"), DType::f16).size() == 1);
+  CHECK(overflowing_results(text("-100000"), DType::bf16).empty());
+  CHECK(overflowing_results(text("-inf"), DType::f16).empty());
 }
 
 }  // namespace
