@@ -5,7 +5,7 @@
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
 /// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
-/// of zeros. Filled and Patches modes copy (and convert) the patches of a block to scratch: few channels, other types,
+/// of zeros. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels, other types,
 /// odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as taps, k =
 /// channels of a group, one batch for each group.
 #include "device.h"
@@ -149,11 +149,11 @@ WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step,
   else each([&]() WEFT_LAMBDA { copy_row(to, from, count); });
 }
 
-/// Writes the whole patches of rows [row0, row0 + rows), `stride` elements apart: all pixels of an output line before
-/// the next line of their windows, so that lines inside the image are copied without a look at their sizes.
+/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. It writes one line of the windows of
+/// all pixels of an output line before the next line of the windows, so lines inside the image need no checks.
 template <class T, class X>
-WEFT_INLINE void fill_patches_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
-                                       i64 stride) {
+WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
+                                      i64 stride) {
   const i64 step = s.stride[2], line_size = s.kernel[2] * s.channels_in;
   // Pixels [low, high) of an output line have windows inside the lines of the image.
   const i64 low = tasks::ceil_div(s.pad[2], step), high = tasks::ceil_div(s.in[2] + s.pad[2] - s.kernel[2] + 1, step);
@@ -202,16 +202,16 @@ WEFT_INLINE bool fill_line_pointers(const ConvSizes& s, const ConvPixel& p, cons
   return w.inside;
 }
 
-/// Writes the patches of rows [row0, row0 + rows) for the taps and units of one step.
+/// Writes the windows of rows [row0, row0 + rows) for the taps and units of one step.
 template <class Mac, class X>
-WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const BlockStep& step, const X* x, X outside,
+WEFT_INLINE void fill_windows(const ConvSizes& s, i64 row0, i64 rows, const BlockStep& step, const X* x, X outside,
                               typename Mac::Unit* out, i64 stride) {
   using T = typename Mac::Direct;
   constexpr i64 G = Mac::group;
   const i64 first = step.offset * G, padded = step.length * G, count = tasks::at_most(padded, s.channels_in - first);
   const bool lines = step.segments == s.taps() && padded == s.channels_in && s.pixel == s.channels_in &&
                      s.dilation[2] == 1 && !s.transposed;
-  if (lines) return fill_patches_by_lines(s, row0, rows, x, convert<T>(outside), reinterpret_cast<T*>(out), stride * G);
+  if (lines) return fill_im2col_by_lines(s, row0, rows, x, convert<T>(outside), reinterpret_cast<T*>(out), stride * G);
   ConvPixel pixel = conv_pixel(s, row0);
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, next_pixel(s, pixel)) {
     T* to = reinterpret_cast<T*>(out + i * stride);
@@ -225,15 +225,15 @@ WEFT_INLINE void fill_patches(const ConvSizes& s, i64 row0, i64 rows, const Bloc
   }
 }
 
-/// Writes the patches of rows [row0, row0 + rows) as they lie in the image, line after line, and zeros up to whole
+/// Writes the windows of rows [row0, row0 + rows) as they lie in the image, line after line, with zeros up to whole
 /// units.
 template <class Mac, class X>
-WEFT_INLINE void fill_whole_patches(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
-                                    typename Mac::Unit* out, i64 stride) {
+WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
+                             typename Mac::Unit* out, i64 stride) {
   using T = typename Mac::Direct;
   constexpr i64 G = Mac::group;
   T* to = reinterpret_cast<T*>(out);
-  fill_patches_by_lines(s, row0, rows, x, convert<T>(outside), to, stride * G);
+  fill_im2col_by_lines(s, row0, rows, x, convert<T>(outside), to, stride * G);
   const i64 k = s.taps() * s.channels_in;
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i) set_row(to + i * stride * G + k, T(0), units * G - k);
 }
@@ -241,10 +241,10 @@ WEFT_INLINE void fill_whole_patches(const ConvSizes& s, i64 row0, i64 rows, i64 
 /// How input pixels reach the inner kernel.
 /// Direct: in place, one run of channels for each tap. Needs X = Mac::Direct and channels_in, pixel multiples of the
 /// group. Lines: in place, one run for each line of the window (taps along the width are contiguous); windows at the
-/// border are copied. For few channels. Needs what Direct needs, one group, pixel = channels_in, dilation 1 along the
-/// width, not transposed. Patches: copied and converted as one run, for channels that are no whole units; needs the
-/// rest of what Lines needs, patches that are one step (tasks::conv_blocks), and weights packed as one tap. Filled:
-/// every patch is copied and converted, tap by tap. For everything else.
+/// border are copied. For few channels. Needs the same as Direct, one group, pixel = channels_in, dilation 1 along the
+/// width, not transposed. Im2col: copied and converted as one run, for channels that are no whole units; needs the
+/// rest of the conditions of Lines, windows of one step (tasks::conv_blocks), and weights packed as one tap. Filled:
+/// every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
 /// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
@@ -256,7 +256,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                       const Store& store) {
   using Unit = typename Mac::Unit;
   using Acc = typename Mac::Acc;
-  constexpr bool whole = mode == ConvMode::Patches, in_place = !tasks::copies_patches(mode);
+  constexpr bool whole = mode == ConvMode::Im2col, in_place = !tasks::copies_windows(mode);
   static_assert(!in_place || is_same<X, typename Mac::Direct>, "pixels of another type must be filled");
   const bool lines = mode == ConvMode::Lines;
   const i64 taps = whole ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
@@ -310,8 +310,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
       step.last = tap >= taps;
       const i64 stride = tasks::filled_stride(g.kc);
       if constexpr (!in_place) {
-        if constexpr (whole) fill_whole_patches<Mac>(s, row0, block.rows, units, from, outside, filled, stride);
-        else fill_patches<Mac>(s, row0, block.rows, step, from, outside, filled, stride);
+        if constexpr (whole) fill_im2col<Mac>(s, row0, block.rows, units, from, outside, filled, stride);
+        else fill_windows<Mac>(s, row0, block.rows, step, from, outside, filled, stride);
         step = {0, 1, 0, step.segments * step.length, step.panel_unit, step.first, step.last};
       }
       multiply_block<Mac, tile>(

@@ -114,8 +114,8 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 
 /// Convolution: the blocks are those of a matrix product of `rows` = batch x output pixels by the output channels of a
 /// group, over taps x units(channels of a tap). In Lines mode a tap is a whole line of the kernel: taps = depth x
-/// height, channels of a tap = width x channels; in Patches mode it is all of the kernel.
-enum class ConvMode { Direct, Lines, Filled, Patches };  // see conv.h
+/// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
+enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
 /// Units of a patch that is copied whole, with zeros: AMX takes 16 at a time.
 constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
@@ -123,7 +123,7 @@ constexpr i64 patch_units(GemmTile tile, i64 k, int group) {
   return round_up(gemm_units(k, group), patch_multiple(tile));
 }
 
-constexpr bool copies_patches(ConvMode mode) { return mode == ConvMode::Filled || mode == ConvMode::Patches; }
+constexpr bool copies_windows(ConvMode mode) { return mode == ConvMode::Filled || mode == ConvMode::Im2col; }
 
 struct ConvBlocks {
   GemmBlocks gemm;
@@ -134,7 +134,7 @@ struct ConvBlocks {
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
                                  i64 units) {
   ConvBlocks b{};
-  const bool copied = copies_patches(mode);
+  const bool copied = copies_windows(mode);
   const bool long_steps = copied || taps * units <= 2 * tile.deep;
   const i64 most = long_steps ? 2 * tile.deep : tile.deep;  // units in a step
   b.gemm = gemm_blocks(tile, groups, rows, channels_out, taps * units, copied, units < 128 ? 64 : 32);
@@ -149,12 +149,12 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Scratch bytes of a thread for conv: sums, then pointers with a row of padding or patches, or filled rows.
+/// Scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled rows.
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
   const i64 sums = b.gemm.mc * b.gemm.nc * acc_bytes + 128;
-  if (copies_patches(mode)) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
+  if (copies_windows(mode)) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
   const i64 pixels =
       mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(units, 16);
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;

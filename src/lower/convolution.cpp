@@ -72,7 +72,7 @@ bool has_short_reach(const Window& w) {
   return is_short;
 }
 
-/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or patches of a few channels,
+/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or im2col copies of a few channels,
 /// with its padding, or converted.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
@@ -80,10 +80,10 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
                known_equal(w.dilation.back(), 1) && !w.transposed;
   Dim patch = w.taps() * w.channels_in, line = w.kernel.back() * w.channels_in;
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
-  bool patches = lines && one_step && mac.header == 0 && tap_stride(weights);
-  if (!reads_in_place(w, mac, x)) return patches && !w.channels_in.is_multiple_of(mac.group) ? "Patches" : "Filled";
+  bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
+  if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
   // The matrix unit takes 16 units at a time: shorter lines would leave it waiting.
-  if (patches && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Patches";
+  if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   if (lines) return "Lines";
   // The matrix unit loads rows that are evenly apart: from a copy with the padding they always are.
   bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
@@ -101,12 +101,12 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
   return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
 }
 
-/// The window of a convolution whose patches are one run of k, and its weights likewise.
-View whole_patches(Lowering& lowering, Window& w, Value value) {
+/// Makes each window of a convolution, and its weights, one run of k (im2col).
+View im2col_weights(Lowering& lowering, Window& w, Value value) {
   View from = lowering.view_of(value);
-  View turned{from.buffer, from.dtype, {w.channels_out, w.taps(), w.channels_in}, {}, from.offset};
-  turned.strides = {from.strides[0], *tap_stride(from), from.strides[1]};
-  View weights = lowering.copy_of(turned, value, "weights of whole patches");
+  View by_tap{from.buffer, from.dtype, {w.channels_out, w.taps(), w.channels_in}, {}, from.offset};
+  by_tap.strides = {from.strides[0], *tap_stride(from), from.strides[1]};
+  View weights = lowering.copy_of(by_tap, value, "weights for im2col");
   w.channels_in = w.taps() * w.channels_in;
   w.kernel = Dims(w.kernel.size(), 1);
   weights.dims = {w.channels_out, w.channels_in};
@@ -117,7 +117,7 @@ View whole_patches(Lowering& lowering, Window& w, Value value) {
 /// Weights as the kernel wants them: a panel for each tap, or for each position of a transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     bool whole = false) {
-  View from = whole ? whole_patches(lowering, w, value) : lowering.view_of(value);
+  View from = whole ? im2col_weights(lowering, w, value) : lowering.view_of(value);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
   int multiple = whole ? tasks::patch_multiple(mac.tile) : 1;
@@ -158,8 +158,8 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
   if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
-  View turned{from.buffer, from.dtype, {w.taps(), w.groups}, {*tap_stride(from), from.strides[0]}, from.offset};
-  return lowering.copy_of(turned, value, "depthwise weights with channels last");
+  View by_tap{from.buffer, from.dtype, {w.taps(), w.groups}, {*tap_stride(from), from.strides[0]}, from.offset};
+  return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
 }
 
 /// The store lambda: `row` counts output pixels of all images, `channel` all channels.
@@ -299,8 +299,8 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
     return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
   }
-  // Lines and Patches count whole lines, or all, of the kernel as taps (kernels/conv.h).
-  bool lines = mode == "Lines", whole = mode == "Patches";
+  // Lines and Im2col count whole lines, or all, of the kernel as taps (kernels/conv.h).
+  bool lines = mode == "Lines", whole = mode == "Im2col";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;
   Dim run = whole ? w.taps() * w.channels_in : lines ? w.kernel.back() * w.channels_in : w.channels_in;
@@ -317,7 +317,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
                    const std::string& why) {
   std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]));
   bool padded = mode == "Padded";
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, mode == "Patches");
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, mode == "Im2col");
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
   mac.share(kernel);

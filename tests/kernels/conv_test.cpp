@@ -72,7 +72,7 @@ constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
                              : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
                                                               : native_tile;
 
-/// Weights of one group as whole patches have them: [channels_out][kernel...][channels_in].
+/// Weights of one group for im2col: [channels_out][kernel...][channels_in].
 template <class W>
 std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   std::vector<W> turned;
@@ -90,27 +90,27 @@ template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Ma
 double worst_error(const ConvSizes& s, X outside) {
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
-  const bool lines = mode == ConvMode::Lines, patches = mode == ConvMode::Patches;
-  const i64 k = patches ? s.taps() * s.channels_in : s.channels_in;
-  const i64 kernel_size = s.kernel[1] * s.kernel[2], taps_apart = patches ? 1 : s.taps();
+  const bool lines = mode == ConvMode::Lines, im2col = mode == ConvMode::Im2col;
+  const i64 k = im2col ? s.taps() * s.channels_in : s.channels_in;
+  const i64 kernel_size = s.kernel[1] * s.kernel[2], taps_apart = im2col ? 1 : s.taps();
   const PackB pack{.batch = s.groups,
                    .n = s.channels_out,
                    .k = k,
                    .stride_batch = s.channels_out * s.channels_in * s.taps(),
                    .stride_k = taps_apart,
                    .stride_n = s.channels_in * s.taps(),
-                   .taps = {patches ? 1 : s.kernel[0], patches ? 1 : s.kernel[1], patches ? 1 : s.kernel[2]},
+                   .taps = {im2col ? 1 : s.kernel[0], im2col ? 1 : s.kernel[1], im2col ? 1 : s.kernel[2]},
                    .stride_tap = {kernel_size, s.kernel[2], 1},
-                   .multiple = patches ? tasks::patch_multiple(tile) : 1};
+                   .multiple = im2col ? tasks::patch_multiple(tile) : 1};
   const i64 packed_k =
-      patches ? tasks::patch_units(tile, k, Mac::group) * Mac::group : s.taps() * tasks::round_up(k, Mac::group);
+      im2col ? tasks::patch_units(tile, k, Mac::group) * Mac::group : s.taps() * tasks::round_up(k, Mac::group);
   std::vector<typename Mac::B> packed(static_cast<size_t>(
       s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, packed_k, Mac::header) + 1));
-  const std::vector<W> rows = patches ? channels_last(s, w) : w;
+  const std::vector<W> rows = im2col ? channels_last(s, w) : w;
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, rows.data(), packed.data());
-  const i64 taps = patches ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
-  const i64 units = patches ? tasks::patch_units(tile, k, Mac::group)
-                            : tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
+  const i64 taps = im2col ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
+  const i64 units = im2col ? tasks::patch_units(tile, k, Mac::group)
+                           : tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
   i64 bytes = tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
                                   std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
   i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
@@ -209,7 +209,7 @@ const ConvSizes cases[] = {
 
 }  // namespace
 
-TEST_CASE("conv f32, pixels in place and patches filled") {
+TEST_CASE("conv f32, pixels in place and copied windows") {
   for (const ConvSizes& c : cases) {
     const ConvSizes s = sized(c);
     CAPTURE(s.channels_in);
@@ -223,25 +223,25 @@ TEST_CASE("conv f32, pixels in place and patches filled") {
   }
 }
 
-/// What the kernel asks of convolutions in Patches mode.
+/// Whether the kernel can compute a convolution in Im2col mode.
 template <class Mac, GemmTile tile = tile_of<Mac>>
-bool has_whole_patches(const ConvSizes& s) {
+bool takes_im2col(const ConvSizes& s) {
   return s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in &&
          s.taps() * s.channels_in <= 2 * tile.deep * Mac::group;
 }
 
-TEST_CASE("conv of whole patches: converted pixels, patches that are no whole units") {
+TEST_CASE("conv by im2col: converted pixels, windows that do not fill units") {
   int tested = 0;
   for (const ConvSizes& c : cases) {
     const ConvSizes s = sized(c);
     CAPTURE(s.channels_in);
     CAPTURE(s.taps());
-    if (has_whole_patches<MacF32>(s)) {
-      CHECK(worst_error<MacF32, ConvMode::Patches, f16, f32>(s, convert<f16>(0.5f)) < 1e-6);
+    if (takes_im2col<MacF32>(s)) {
+      CHECK(worst_error<MacF32, ConvMode::Im2col, f16, f32>(s, convert<f16>(0.5f)) < 1e-6);
     }
-    if (!has_whole_patches<MacInt16<i8>>(s)) continue;
-    CHECK(worst_error<MacInt16<i8>, ConvMode::Patches, i8, i8>(s, i8(-3)) == 0);
-    if (has_whole_patches<MacBf16>(s)) CHECK(worst_error<MacBf16, ConvMode::Patches, f32, bf16>(s, 0.0f) < 1e-6);
+    if (!takes_im2col<MacInt16<i8>>(s)) continue;
+    CHECK(worst_error<MacInt16<i8>, ConvMode::Im2col, i8, i8>(s, i8(-3)) == 0);
+    if (takes_im2col<MacBf16>(s)) CHECK(worst_error<MacBf16, ConvMode::Im2col, f32, bf16>(s, 0.0f) < 1e-6);
     ++tested;
   }
   CHECK(tested >= 7);
@@ -278,11 +278,11 @@ TEST_CASE("conv on AMX: bytes exactly, bf16 with sums in f32") {
     CAPTURE(s.taps());
     CHECK(worst_error<MacInt8, ConvMode::Filled, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
     CHECK(worst_error<MacBf16, ConvMode::Filled, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
-    if (has_whole_patches<MacInt8, tasks::amx_tile>(s)) {
-      CHECK(worst_error<MacInt8, ConvMode::Patches, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
+    if (takes_im2col<MacInt8, tasks::amx_tile>(s)) {
+      CHECK(worst_error<MacInt8, ConvMode::Im2col, u8, i8, tasks::amx_tile>(s, u8(7)) == 0);
     }
-    if (has_whole_patches<MacBf16, tasks::amx_tile>(s)) {
-      CHECK(worst_error<MacBf16, ConvMode::Patches, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
+    if (takes_im2col<MacBf16, tasks::amx_tile>(s)) {
+      CHECK(worst_error<MacBf16, ConvMode::Im2col, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
     }
     if (s.channels_in % 2 || s.pixel % 2) continue;
     CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_tile>(s, bf16(0)) < 1e-6);
