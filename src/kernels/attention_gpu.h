@@ -17,7 +17,7 @@
 namespace weft::kernel {
 
 /// Copies rows [first, first + Rows) of a matrix with row stride `stride` into shared memory, as rows of Cols + pad
-/// elements or, turned, as columns; zero past `end` and past `width`.
+/// elements or, transposed, as columns; zero past `end` and past `width`.
 template <class T, int Rows, int Cols, int Threads, bool Turn, int Stride, class At>
 WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const At& row_at) {
   constexpr int V = stage_lanes<T>, per_row = Cols / V, pieces = Rows * per_row;

@@ -279,9 +279,9 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
     };
     typename Sums::Sums out = {};
     const auto multiply_values = [&](int slot) WEFT_LAMBDA {
-      const u64 values = turned_operand_at(ring + u32(slot * slot_bytes + tile_bytes), keys * 128);
+      const u64 values = transposed_operand_at(ring + u32(slot * slot_bytes + tile_bytes), keys * 128);
       WEFT_UNROLL for (int i = 0; i < 4; i++) {
-        Sums::template multiply<false, true>(p[i], values + u64(i) * turned_step, out);
+        Sums::template multiply<false, true>(p[i], values + u64(i) * transposed_step, out);
       }
       wgmma_commit();
     };

@@ -33,11 +33,11 @@ WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
 /// The same for one whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
-WEFT_INLINE u64 turned_operand_at(u32 address, int apart) {
+WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// From one k step to the next: 32 bytes of every row; of a turned operand 16 rows.
-inline constexpr u64 wgmma_step = 2, turned_step = 128;
+/// From one k step to the next: 32 bytes of every row; of a transposed operand 16 rows.
+inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
 /// Registers and shared memory that were written before are seen by what is multiplied after.
 WEFT_INLINE void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

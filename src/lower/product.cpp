@@ -38,7 +38,7 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
 /// True when one stride leads from each row to the next, over all leading axes.
 bool rows_are_even(const View& a) { return even_stride(a, 0, a.dims.size() - 1).has_value(); }
 
-/// Turns the axes of A so that its rows follow each other, if they do in any order.
+/// Permutes the axes of A so that its rows follow each other, if any order does that.
 static void walk_as_stored(Product& p) {
   std::vector<size_t> order(p.a.dims.size());
   std::iota(order.begin(), order.end(), 0);
@@ -47,9 +47,9 @@ static void walk_as_stored(Product& p) {
     return first != second ? first > second : a < b;
   };
   std::sort(order.begin(), order.end() - 1, is_before);
-  View turned = permuted(p.a, order);
-  if (!rows_are_even(turned)) return;
-  p.a = std::move(turned);
+  View permuted_rows = permuted(p.a, order);
+  if (!rows_are_even(permuted_rows)) return;
+  p.a = std::move(permuted_rows);
   p.order = std::move(order);
 }
 
@@ -87,9 +87,9 @@ Iteration result_iteration(const Dims& dims, size_t batch_axes) {
 }
 
 Iteration result_iteration(const Dims& dims, const Product& p) {
-  Dims turned;
-  for (size_t axis : p.order) turned.push_back(dims[axis]);
-  return result_iteration(p.order.empty() ? dims : turned, p.batch_axes);
+  Dims ordered;
+  for (size_t axis : p.order) ordered.push_back(dims[axis]);
+  return result_iteration(p.order.empty() ? dims : ordered, p.batch_axes);
 }
 
 }  // namespace weft

@@ -139,12 +139,12 @@ std::optional<Dim> even_stride(const View& view, size_t begin, size_t end) {
 }
 
 View permuted(const View& view, const std::vector<size_t>& order) {
-  View turned = view;
+  View result = view;
   for (size_t i = 0; i < order.size(); ++i) {
-    turned.dims[i] = view.dims[order[i]];
-    turned.strides[i] = view.strides[order[i]];
+    result.dims[i] = view.dims[order[i]];
+    result.strides[i] = view.strides[order[i]];
   }
-  return turned;
+  return result;
 }
 
 bool is_view_op(const Op& op) { return op.is<Reshape>() || op.is<Transpose>() || op.is<Broadcast>() || op.is<Slice>(); }

@@ -82,7 +82,7 @@ void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
   for (double& s : scores) s = sum == 0 ? none : s / sum;
 }
 
-std::vector<double> turned(const double* k, int64_t rows, int64_t columns) {
+std::vector<double> transposed(const double* k, int64_t rows, int64_t columns) {
   std::vector<double> out(static_cast<size_t>(rows * columns));
   for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = k[i];
   return out;
@@ -100,7 +100,7 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
   parallel_parts(q.dims[0] * heads, 2 * m * n * (d + width), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       int64_t from = head / shared;
-      std::vector<double> keys = turned(k.as<double>().data() + from * n * d, n, d);
+      std::vector<double> keys = transposed(k.as<double>().data() + from * n * d, n, d);
       std::vector<double> scores(static_cast<size_t>(m * n), 0.0);
       multiply_add(q.as<double>().data() + head * m * d, keys.data(), scores.data(), m, d, n);
       for (int64_t i = 0; i < m; ++i) {

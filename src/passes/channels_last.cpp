@@ -48,7 +48,7 @@ class LayoutChange {
       Value last = rewritten(i);
       if (!last) continue;
       for (uint32_t k = 0; k < i.types.size(); ++k) {
-        Value result{last.def, k}, first = turned_back(i, result);
+        Value result{last.def, k}, first = transposed_back(i, result);
         last_of_[first.def] = result;
         module_.replace({&i, k}, first);
       }
@@ -139,8 +139,8 @@ class LayoutChange {
   Value last_form(Instruction& user, Value value) {
     auto found = last_of_.find(value.def);
     if (found != last_of_.end()) return found->second;
-    const auto* turned = value.def->as<Transpose>();
-    if (turned && turned->permutation == to_first(value.rank())) return value.def->inputs[0];
+    const auto* transposed = value.def->as<Transpose>();
+    if (transposed && transposed->permutation == to_first(value.rank())) return value.def->inputs[0];
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
   }
 
@@ -150,7 +150,7 @@ class LayoutChange {
   }
 
   /// With spatial axes of size 1 the two layouts differ only in name.
-  Value turned_back(Instruction& place, Value last) {
+  Value transposed_back(Instruction& place, Value last) {
     const Dims& dims = place.types[0].shape.dims;
     bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });
     if (is_flat) return insert(place, Reshape{.dims = dims}, {last});

@@ -281,10 +281,11 @@ std::optional<Dim> lower_triangle(Value value) {
   value = without_broadcast(value);
   const auto* op = value.def->as<Elementwise>();
   if (!op || value.rank() < 2) return std::nullopt;
-  bool turned = op->fn == Fn::greater_equal || op->fn == Fn::greater,
+  bool is_swapped = op->fn == Fn::greater_equal || op->fn == Fn::greater,
        strict = op->fn == Fn::less || op->fn == Fn::greater;
-  if (!turned && op->fn != Fn::less_equal && op->fn != Fn::less) return std::nullopt;
-  Form first = index_form(value.def->inputs[turned ? 1 : 0]), second = index_form(value.def->inputs[turned ? 0 : 1]);
+  if (!is_swapped && op->fn != Fn::less_equal && op->fn != Fn::less) return std::nullopt;
+  Form first = index_form(value.def->inputs[is_swapped ? 1 : 0]),
+       second = index_form(value.def->inputs[is_swapped ? 0 : 1]);
   if (!first || !second) return std::nullopt;
   // column <= row + offset: the difference grows by 1 with the row and falls by 1 with the column.
   IndexForm difference = combined(*second, *first, -1);

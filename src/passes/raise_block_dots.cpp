@@ -14,15 +14,15 @@ namespace {
 
 bool has_steps(DType type) { return type == DType::u4 || type == DType::i4 || type == DType::u8 || type == DType::i8; }
 
-/// A constant of 4 or 8 bits with two axes, swapped if `is_turned`; signed numbers plus half of their range.
-Tensor unsigned_steps(const Tensor& from, bool is_turned) {
+/// A constant of 4 or 8 bits with two axes, swapped if `is_transposed`; signed numbers plus half of their range.
+Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   const bool is_narrow = bits(from.dtype) == 4;
   const int64_t rows = from.dims[0], columns = from.dims[1];
   const unsigned half = is_narrow ? 8 : 128, flip = is_signed_integer(from.dtype) ? half : 0;
   auto [to, data] =
-      allocate_tensor(is_narrow ? DType::u4 : DType::u8, is_turned ? std::vector{columns, rows} : from.dims);
+      allocate_tensor(is_narrow ? DType::u4 : DType::u8, is_transposed ? std::vector{columns, rows} : from.dims);
   for (int64_t at = 0; at < rows * columns; ++at) {
-    int64_t place = is_turned ? at % columns * rows + at / columns : at;
+    int64_t place = is_transposed ? at % columns * rows + at / columns : at;
     auto byte = static_cast<unsigned>(from.data.data()[is_narrow ? at / 2 : at]);
     unsigned step = (is_narrow ? byte >> (at % 2 * 4) & 15 : byte) ^ flip;
     if (is_narrow) data[place / 2] |= static_cast<std::byte>(step << (place % 2 * 4));
@@ -40,8 +40,8 @@ struct Weights {
 Weights weights_of(Value b) {
   Value matrix = without_broadcast(b);
   if (matrix.rank() != 2) return {};
-  bool is_turned = matrix.def->is<Transpose>();
-  return {is_turned ? matrix.def->inputs[0].def : matrix.def, is_turned ? 1 : 0};
+  bool is_transposed = matrix.def->is<Transpose>();
+  return {is_transposed ? matrix.def->inputs[0].def : matrix.def, is_transposed ? 1 : 0};
 }
 
 const Tensor* constant_of(const Instruction& i, size_t input) {
@@ -67,11 +67,11 @@ std::optional<Value> raised_block_dot(Module& module, Instruction& i) {
   if (!steps || !has_steps(steps->dtype) || (made->inputs.size() > 2 && !zero)) return std::nullopt;
   const int64_t k = steps->dims[static_cast<size_t>(k_axis)], n = steps->dims[static_cast<size_t>(1 - k_axis)];
   if (k % op->block != 0) return std::nullopt;
-  const bool is_turned = k_axis == 0;
-  Value w = constant(module, unsigned_steps(*steps, is_turned)), scale = made->inputs[1];
-  std::vector<Value> in = {i.inputs[0], w, is_turned ? transpose(module, scale, {1, 0}) : scale};
+  const bool is_transposed = k_axis == 0;
+  Value w = constant(module, unsigned_steps(*steps, is_transposed)), scale = made->inputs[1];
+  std::vector<Value> in = {i.inputs[0], w, is_transposed ? transpose(module, scale, {1, 0}) : scale};
   // A missing zero point is 0: for signed steps the middle of the range, in the form of block_dot.
-  if (zero) in.push_back(constant(module, unsigned_steps(*zero, is_turned)));
+  if (zero) in.push_back(constant(module, unsigned_steps(*zero, is_transposed)));
   else if (!is_signed_integer(steps->dtype)) in.push_back(constant(module, zeros(w.dtype(), {n, k / op->block})));
   return module.append(BlockDot{.block = op->block, .type = dot->type}, in);
 }

@@ -182,15 +182,15 @@ def test_recurrent_network_of_bytes(direction, by_column, kind):
 
 
 @pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT8", "UINT8"])
-@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("has_zero", [False, True])
-def test_products_with_dequantised_blocks(kind, is_turned, has_zero):
+def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
     """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose: one product, the weights as they are."""
     width, low = int(kind[-1]), 0 if kind[0] == "U" else -(1 << int(kind[-1]) - 1)
-    axis = 1 if is_turned else 0
+    axis = 1 if is_transposed else 0
 
     def stored(name, *dims):
-        dims = dims[::-1] if is_turned else dims
+        dims = dims[::-1] if is_transposed else dims
         values = RANDOM.integers(low, low + (1 << width), dims)
         packed = (values.astype(np.uint8) & ((1 << width) - 1)).reshape(-1)
         packed = packed[0::2] | packed[1::2] << 4 if width == 4 else packed
@@ -199,14 +199,14 @@ def test_products_with_dequantised_blocks(kind, is_turned, has_zero):
     (w, w_tensor), (zero, zero_tensor) = stored("w", 64, 24), stored("z", 2, 24)
     scale, x = scales(*zero.shape), floats(2, 3, 64)
     nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"][:2 + has_zero], ["d"], axis=axis, block_size=32),
-             *([helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0])] if is_turned else []),
-             helper.make_node("MatMul", ["x", "t" if is_turned else "d"], ["y"])]
+             *([helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0])] if is_transposed else []),
+             helper.make_node("MatMul", ["x", "t" if is_transposed else "d"], ["y"])]
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 3, 64])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", 3, 24])],
                               [w_tensor, numpy_helper.from_array(scale, "s"), *([zero_tensor] if has_zero else [])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
     dense = (w - np.repeat(zero * has_zero, 32, axis)) * np.repeat(scale.astype(np.float64), 32, axis)
-    wanted = x.astype(np.float64) @ (dense.T if is_turned else dense)
+    wanted = x.astype(np.float64) @ (dense.T if is_transposed else dense)
     for device in "ref", "cpu":
         compiled = weft.compile(model, device=device)
         np.testing.assert_allclose(compiled.run({"x": x})["y"], wanted, 1e-5, 1e-5 * np.abs(wanted).max())

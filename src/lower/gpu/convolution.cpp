@@ -11,15 +11,15 @@ namespace weft {
 namespace {
 
 /// [group][channel out][tap][channel in], whichever of [out, in / g, taps...] and [in, out / g, taps...] it was.
-View turned_weights(Lowering& lowering, const Window& w, Value value, DType type) {
+View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();
-  View turned{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
+  View by_tap{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
   Dim inner = w.transposed ? w.channels_out : w.channels_in;  // the second axis of the source
   Dim first = inner * taps;
-  turned.strides =
+  by_tap.strides =
       w.transposed ? Dims{w.channels_in * first, taps, 1, first} : Dims{w.channels_out * first, first, 1, taps};
-  return lowering.copy_of(turned, value, "weights with the channels of a tap side by side",
+  return lowering.copy_of(by_tap, value, "weights with the channels of a tap side by side",
                           is_float(type) ? type : from.dtype);
 }
 
@@ -145,7 +145,7 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
 GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
   DType type = lowering.product_type(i);
   int lanes = tasks::vector_bits / bits(type);
-  View weights = turned_weights(lowering, w, i.inputs[1], type), x;
+  View weights = weights_by_tap(lowering, w, i.inputs[1], type), x;
   bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
                    (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // what matrix units multiply
   int64_t channels = w.channels_in.constant().value_or(lanes);

@@ -59,7 +59,7 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
 
 namespace {
 
-/// Weights with k side by side in the type of the product and rows on multiples of 16 bytes, turned once when the
+/// Weights with k side by side in the type of the product and rows on multiples of 16 bytes, transposed once when the
 /// program is loaded.
 View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
   size_t rank = b.dims.size();
@@ -68,9 +68,9 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   bool gains = b.dims[rank - 2].is_multiple_of(tasks::vector_bits / bits(type)) ||
                !known_equal(b.strides[rank - 2], 1) || b.dtype != type;
   if (good || !gains || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
-  View turned{
+  View along_k{
       b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]}, b.offset};
-  View copy = lowering.copy_of(turned, value, "weights with the inner dimension side by side", type);
+  View copy = lowering.copy_of(along_k, value, "weights with the inner dimension side by side", type);
   View result = b;
   result.buffer = copy.buffer;
   result.dtype = type;

@@ -467,7 +467,7 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 namespace {
 
 /// Turns the last decision before the fault that was a guess, so that every combination has its turn; false when none
-/// is left. `turned`: the guesses that were turned before.
+/// is left. `flipped`: the guesses that were flipped before.
 bool turn_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);

@@ -121,19 +121,19 @@ Rows rows_of(Call& c, Expr lengths, Value total, const Dim& rows) {
   return {length, select(equal(longest, count), 0, max(length - count, 0))};
 }
 
-Expr turned(Call& c, Expr x, Value positions, size_t cosine) {
+Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
   Dim rotary = c.input(cosine).dims()[1] * 2;
   int64_t part = known_equal(rotary, x.dims()[3]) ? 0 : rotary.constant().value_or(0);
   return rotary_embedding(c, x, positions, arg(c, cosine), arg(c, cosine + 1), part, c.flag("rotary_interleaved"));
 }
 
-/// Turns q and k by the positions of their rows, when the node asks for it.
+/// Applies the rotary embedding to q and k at the positions of their rows, if the node asks for it.
 void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
   Expr positions = reshape(at.start, {h.q.dims()[0], 1}) + along(iota(c, h.q.dims()[2]), 1, 2);
   if (given) positions = {&c, given};
-  h.q = turned(c, h.q, positions, cosine), h.k = turned(c, h.k, positions, cosine);
+  h.q = rotated_heads(c, h.q, positions, cosine), h.k = rotated_heads(c, h.k, positions, cosine);
 }
 
 /// What the caches hold afterwards, and the keys that rows look at, which follow each other.

@@ -155,7 +155,7 @@ Values paged_attention(Call& c) {
   };
   auto rows = [&](Expr x) { return transpose(reshape(x, Dims(x.dims().begin() + 1, x.dims().end())), {1, 0, 2}); };
   Expr slots = slots_of(c, t, blocks, block_size);
-  Expr turned_q = rows(as_heads(flat.q, heads, 12)), fresh_k = rows(as_heads(flat.k, kv_heads, 13));
+  Expr rotated_q = rows(as_heads(flat.q, heads, 12)), fresh_k = rows(as_heads(flat.k, kv_heads, 13));
   k_cache = paged(c, k_cache, fresh_k, slots);
   v_cache = paged(c, v_cache, reshape(flat.v, {count, kv_heads, size}), slots);
   // The new tokens of each sequence as its rows; how many there are at most, only the run tells.
@@ -164,7 +164,7 @@ Values paged_attention(Call& c) {
   Expr longest = reduce(ReduceFn::max, concat(c, {lengths, full(c, DType::i64, {1}, 1)}, 0), {0});
   Dim most = c.sizes_or_bound(longest, {std::nullopt}, {max(count, 1)}).at(0);
   Packing packing = packing_of(c, t.sequence * scalar(c, most) + t.number, batch, most);
-  Expr queries = split_heads(c, packing.apart(reshape(turned_q, {count, size * Dim(heads)})), heads);
+  Expr queries = split_heads(c, packing.apart(reshape(rotated_q, {count, size * Dim(heads)})), heads);
   Expr keys = of_sequences(k_cache, blocks), values = of_sequences(v_cache, blocks);
   auto per_sequence = [&](Expr x) { return reshape(x, {batch, 1, 1, 1}); };
   Expr row = per_sequence(past) + along(iota(c, most), 2, 4), key = along(iota(c, keys.dims()[2]), 3, 4);

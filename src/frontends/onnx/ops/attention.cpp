@@ -124,10 +124,10 @@ Values causal_conv_with_state(Call& c) {
   int64_t state = c.integer("state_channels_last", -1);  // -1: as the input
   if (state < -1 || state > 1) c.fail("E145", cat("state_channels_last must be -1, 0 or 1, is ", state));
   bool is_state_last = state < 0 ? is_last : state == 1;
-  auto turned = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
-  auto turned_state = [&](Expr v) { return is_state_last ? transpose(v, {0, 2, 1}) : v; };
+  auto channels_first = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
+  auto state_channels_first = [&](Expr v) { return is_state_last ? transpose(v, {0, 2, 1}) : v; };
   c.expect_ranks({{2, 1}, {3, 3}});
-  if (x.rank() == 3) x = turned(x);
+  if (x.rank() == 3) x = channels_first(x);
   bool is_fixed = w.rank() == 3 && w.dims()[2].is_constant() && w.dims()[0].is_constant();
   if (x.rank() != 3 || !is_fixed || w.dims()[2].value() < 1 || w.dims()[0].value() < 1) {
     c.fail("E140", cat("needs x[batch, channels, length] and a fixed w[channels, 1, k], has ", x.value.shape(), " and ",
@@ -135,7 +135,7 @@ Values causal_conv_with_state(Call& c) {
   }
   int64_t reach = (w.dims()[2].value() - 1) * dilation;
   Dims before = {x.dims()[0], x.dims()[1], reach};
-  Expr history = c.has_input(3) ? turned_state(arg(c, 3)) : full(c, x.dtype(), before, 0);
+  Expr history = c.has_input(3) ? state_channels_first(arg(c, 3)) : full(c, x.dtype(), before, 0);
   GuardCollector guards(c.module());
   require_equal(history.dims()[2], reach, "CausalConvWithState: past_state holds what the kernel reaches back to");
   Expr all = concat(c, {history, x}, 2);
@@ -152,7 +152,7 @@ Values causal_conv_with_state(Call& c) {
     c.fail("E145", cat("activation '", printable(activation), "' is not none, silu or swish"));
   }
   if (activation != "none") y = y * sigmoid(y);
-  return {turned(y), turned_state(slice(all, 2, x.dims()[2], reach))};
+  return {channels_first(y), state_channels_first(slice(all, 2, x.dims()[2], reach))};
 }
 
 /// A recurrence over tokens with a matrix of state for each head, [batch, heads, dk, dv]; computed in f32 or wider.

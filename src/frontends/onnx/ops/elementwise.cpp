@@ -253,7 +253,7 @@ Values murmur_hash(Call& c) {
   int64_t width = x.dtype() == DType::string || x.dtype() == DType::boolean ? 0 : bits(x.dtype());
   if (width != 32 && width != 64) c.unsupported(cat("of ", x.dtype(), " is not supported"));
   auto with = [](Fn fn, Expr a, double b) { return apply(fn, a, like(a, b)); };
-  auto turned = [&](Expr a, int by) {
+  auto rotated_left = [&](Expr a, int by) {
     return apply(Fn::bit_or, with(Fn::shift_left, a, by), with(Fn::shift_right, a, 32 - by));
   };
   auto mixed = [&](Expr a, int by) { return apply(Fn::bit_xor, a, with(Fn::shift_right, a, by)); };
@@ -265,8 +265,8 @@ Values murmur_hash(Call& c) {
       word = with(Fn::bit_and, with(Fn::shift_right, all, static_cast<double>(at)), UINT32_MAX);
       word = convert(word, DType::u32);
     }
-    word = turned(word * 0xcc9e2d51, 15) * 0x1b873593;
-    hash = turned(apply(Fn::bit_xor, hash, word), 13) * 5 + 0xe6546b64;
+    word = rotated_left(word * 0xcc9e2d51, 15) * 0x1b873593;
+    hash = rotated_left(apply(Fn::bit_xor, hash, word), 13) * 5 + 0xe6546b64;
   }
   hash = with(Fn::bit_xor, hash, static_cast<double>(width / 8));
   hash = mixed(mixed(mixed(hash, 16) * 0x85ebca6b, 13) * 0xc2b2ae35, 16);

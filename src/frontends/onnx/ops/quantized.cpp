@@ -156,10 +156,10 @@ Values dynamic_quantize_matmul(Call& c) {
 /// alpha * a b + C, C in units of both scales; floats unless a scale for the result is given.
 Values quantized_gemm(Call& c) {
   c.expect_inputs(6, 9);
-  bool turned = c.flag("transB");
-  Expr a = real_input(c, 0, 1, 2), b = real_input(c, 3, 4, 5, turned ? 0 : 1);
+  bool transposed = c.flag("transB");
+  Expr a = real_input(c, 0, 1, 2), b = real_input(c, 3, 4, 5, transposed ? 0 : 1);
   if (c.flag("transA")) a = transpose(a, {1, 0});
-  if (turned) b = transpose(b, {1, 0});
+  if (transposed) b = transpose(b, {1, 0});
   double alpha = c.number("alpha", 1);
   Expr y = matmul(a, b);
   if (alpha != 1) y = y * alpha;
@@ -304,7 +304,7 @@ Value four_bit_values(Call& c, int64_t type) {
 Values matmul_bnb4(Call& c) {
   Expr x = arg(c, 0), bytes = arg(c, 1);
   int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = element_count({{n, k}});
-  bool turned = c.flag("transB", true);
+  bool transposed = c.flag("transB", true);
   c.ignore("training_mode");
   if (block < 1 || count % block || count % 2)
     c.unsupported(cat("with ", count, " weights in blocks of ", block, " is not supported"));
@@ -313,9 +313,9 @@ Values matmul_bnb4(Call& c) {
   Expr codes = reshape(Expr{&c, concat(c, {high, low}, 1)}, {count / block, block});
   Expr values{&c, c.emit(Gather{.axis = 0}, {four_bit_values(c, c.integer("quant_type")), convert(codes, DType::i64)})};
   Expr scale = convert(reshape(arg(c, 2), {count / block, 1}), DType::f32);
-  Dims dims = turned ? Dims{n, k} : Dims{k, n};
+  Dims dims = transposed ? Dims{n, k} : Dims{k, n};
   Expr weight = convert(reshape(values * scale, dims), x.dtype());
-  return {matmul(x, turned ? transpose(weight, {1, 0}) : weight)};
+  return {matmul(x, transposed ? transpose(weight, {1, 0}) : weight)};
 }
 
 /// The numbers of `width` bits in bytes, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
