@@ -53,7 +53,7 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;  // if inputs are static: `program` is the one for likely values
+  std::shared_ptr<weft::StaticModel> model;      // if inputs are static: `program` is the one for likely values
   std::vector<weft::Instruction*> instructions;  // by the `instruction` of weft_value
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;

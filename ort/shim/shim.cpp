@@ -32,7 +32,7 @@ constexpr uint32_t oldest_version = 24;
 constexpr const char* migraphx = "MIGraphXExecutionProvider";
 constexpr const char* rocm = "ROCMExecutionProvider";
 
-/// What the library behind this one answers.
+/// The library behind this one, and its table.
 struct Real {
   const OrtApiBase* base = nullptr;
   const OrtApi* api = nullptr;  // the newest table that the headers of this build know
@@ -102,7 +102,7 @@ const OrtEpDevice* find_device(OrtEnv* env, const char* provider, const std::str
   return nullptr;
 }
 
-/// The environment is one for the whole process: creating it again hands out the program's own.
+/// There is one environment for the whole process; creating it again returns the program's own.
 class Environment {
  public:
   Environment() { ok(real().api->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "weft", &env_)); }
@@ -147,7 +147,7 @@ struct ArenaSettings {
   int strategy = -1;   // the same
 };
 
-/// What programs put into the settings that live.
+/// The settings that programs have put into live arena objects.
 struct Arenas {
   std::mutex mutex;
   std::map<const OrtArenaCfg*, ArenaSettings> all;
@@ -210,7 +210,7 @@ const T& given(const T* options) {
   return *options;
 }
 
-/// What differs from the defaults, so that a program that sets nothing hears nothing.
+/// Only options that differ from the defaults, so that a program which sets nothing gets no messages.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
   Options options{{"device_id", std::to_string(o.device_id)}};
   if (o.migraphx_fp16_enable) options["migraphx_fp16_enable"] = "1";
@@ -351,7 +351,7 @@ const OrtApi* ORT_API_CALL get_table(uint32_t version) noexcept {
   static OrtApi table;
   static std::once_flag once;
   const OrtApi* theirs = real().base->GetApi(version);
-  // A program with newer headers uses entries that this copy lacks: it gets the table as it is.
+  // A program with newer headers uses entries that this copy lacks, so it gets the original table.
   if (!theirs || version > ORT_API_VERSION || theirs != real().api) return theirs;
   std::call_once(once, [&] {
     table = *theirs;

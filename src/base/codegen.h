@@ -76,8 +76,7 @@ struct CodegenResult {
   CompileTimes times{};
 };
 
-/// The code generator. Every method may be called from several threads at the same time; only `link` waits for its
-/// turn.
+/// The code generator. Several threads may call every method at the same time; only `link` waits for its turn.
 class Codegen {
  public:
   virtual ~Codegen() = default;

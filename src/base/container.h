@@ -2,13 +2,15 @@
 #pragma once
 #include "base/tensor.h"
 
-/// Items of sequences, optionals and maps (Tensor::items): their size in bytes, and changing lists in place.
+/// Items of sequences, optionals and maps (Tensor::items): their size in bytes, and functions that change lists in
+/// place.
 namespace weft {
 
 /// Items for a container.
 std::shared_ptr<const std::vector<Tensor>> make_items(std::vector<Tensor> items);
 
-/// Bytes of a container's items and of theirs. Memory that occurs twice counts twice, unless note_bytes says otherwise.
+/// Bytes of a container's items, and of the items inside these. Memory that occurs twice counts twice, unless
+/// note_bytes_of_items says otherwise.
 int64_t bytes_of_items(const Tensor& container);
 void note_bytes_of_items(Tensor& container, int64_t bytes);
 /// The bytes of a value that is an item of a container.

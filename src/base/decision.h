@@ -15,8 +15,8 @@
 namespace weft {
 
 struct Candidate {
-  std::string name;     ///< the key of kept measurements: it tells the candidate from all others
-  double estimate = 0;  ///< by the cost model, in any unit that all candidates of a decision share
+  std::string name;                ///< the key of kept measurements: it tells the candidate from all others
+  double estimate = 0;             ///< by the cost model, in any unit that all candidates of a decision share
   bool needs_measurement = false;  ///< taken only if it was measured to be the fastest: no cost model for it is trusted
 };
 

@@ -6,8 +6,9 @@
 
 namespace weft {
 
-/// While one lives, on any thread, missing pages of a mapped file read as zeros instead of ending the process. A
-/// handler of SIGBUS does this; it passes every other SIGBUS to the previous handler. The last guard restores that one.
+/// While a guard lives, on any thread, missing pages of a mapped file read as zeros instead of ending the process. A
+/// handler of SIGBUS does this. It passes every SIGBUS about other memory to the previous handler. The last guard
+/// restores that one.
 class FileGuard {
  public:
   FileGuard();

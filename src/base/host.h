@@ -17,7 +17,7 @@ struct HostAllocator {
 };
 
 /// No machine has more threads; a greater number is a mistake.
-inline constexpr int max_threads = 4096;
+inline constexpr int most_threads = 4096;
 
 /// Runs the pieces of a kernel. Without a function: the library's pool.
 struct HostExecutor {

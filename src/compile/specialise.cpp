@@ -23,7 +23,7 @@ namespace {
 constexpr size_t max_programs = 32;  // kept of one model
 constexpr size_t max_contexts = 4;   // kept of one context: each has working memory
 
-/// What all numbers are tried as after the usual ones: 0, 1, 2 ... as axes are, but 1 for steps.
+/// The values that are tried after the usual ones, for all elements: 0, 1, 2 ... suit axes; steps start with 1.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // of each try, where a length is open
 
@@ -40,7 +40,7 @@ Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_
   return make_tensor(port.type.shape.dtype, std::move(dims), values);
 }
 
-/// A size that the model leaves open, of a type that only says how a result looks.
+/// An open size in a type that only shows how a result looks.
 Dim open_size(const std::string& name, size_t axis) { return Dim::symbol({.name = cat(name, "_", axis)}); }
 
 Type declared_type(const onnx::ValueInfo& value, const std::string& name) {
@@ -58,7 +58,7 @@ bool is_declared(const onnx::ValueInfo& value) {
   return value.type.kind != onnx::TypeProto::Kind::tensor || (value.type.element && value.type.dims);
 }
 
-/// What the program is made for: another text is another program.
+/// The key of a program: static inputs and their values as text.
 std::string key_of(std::span<const StaticInput> statics, std::span<const Tensor> values) {
   std::string key;
   for (size_t i = 0; i < statics.size(); ++i)
@@ -75,7 +75,7 @@ StaticModel::StaticModel(std::shared_ptr<const onnx::Model> model, const Compile
   metadata_.insert(model_->metadata.begin(), model_->metadata.end());
 }
 
-/// Makes inputs static that are not yet. Throws `refusal` when the options forbid it.
+/// Makes further inputs static. Throws `refusal` if the options forbid it.
 void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   size_t before = found_;
   for (const onnx::StaticOperand& operand : needs.operands) {
@@ -94,7 +94,7 @@ void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   if (found_ > before) may_wait_ = may_wait_ && needs.is_all;
 }
 
-/// Gives static inputs the values number `guess` of those that are likely; false when there are no more.
+/// Gives static inputs their likely values number `guess`; false if there are no more.
 bool StaticModel::guess(size_t guess) {
   if (guess > other_values.size()) return false;
   for (StaticInput& input : statics_) input.likely = likely_value(inputs_[input.input], input.op, input.operand, guess);
@@ -107,7 +107,7 @@ std::vector<Tensor> StaticModel::likely_values() const {
   return values;
 }
 
-/// The program for the values that are likely now; null when they make none. May find more static inputs.
+/// The program for the present likely values; null if there is none. May find further static inputs.
 std::unique_ptr<Program> StaticModel::attempt() {
   onnx::StaticNeeds needs;
   try {
@@ -119,7 +119,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// What only one branch needs is found by values for either.
+/// Values for either branch of a condition find the needs of both branches.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -196,7 +196,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 
 namespace {
 
-/// A static model on a device: a program for each value of its static inputs, the last used first.
+/// A static model on a device: a program for each value of its static inputs, the latest used first.
 class Specialising final : public Executable, public std::enable_shared_from_this<Specialising> {
  public:
   Specialising(std::shared_ptr<StaticModel> model, const Program* likely, const CompileOptions& options, bool is_whole,
@@ -266,7 +266,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
     return values;
   }
 
-  /// Compiles it if need be: once, whoever else wants it waits.
+  /// The program for these values; compiled once if necessary, while other threads that want it wait.
   std::shared_ptr<const Executable> program(std::span<const Tensor> values, const RunOptions& options) const {
     std::shared_ptr<Entry> entry = entry_of(key_of(model_->statics(), values));
     Watch watch(options.deadline, options.stop);
@@ -333,7 +333,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
   }
 
   std::shared_ptr<StaticModel> model_;
-  bool is_whole_;  // the model's options are all there are
+  bool is_whole_;  // the model has no options besides these
   CompileOptions options_;
   Place place_;
   CompileReport report_;
@@ -393,7 +393,7 @@ std::unique_ptr<Context> Specialising::new_context() const {
   return std::make_unique<SpecialisingContext>(shared_from_this());
 }
 
-/// What the device cannot do is told now rather than by the first run.
+/// Reports now, rather than in the first run, what the device cannot do.
 void check_likely(std::unique_ptr<Program> program, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) return;

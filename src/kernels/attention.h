@@ -45,7 +45,7 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// 8 units of a row that has `elements` more elements, as words; 0 beyond them.
+/// 8 units of a row as words. `elements` are left in the row; words beyond them are 0.
 template <class Mac, class T>
 WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   constexpr int E = 8 * Mac::group;
@@ -53,7 +53,7 @@ WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   return __builtin_bit_cast(Vec<f32, 8>, convert<typename Mac::Direct>(raw));
 }
 
-/// One unit of each of L columns as words: `keys` rows and `cols` columns are there, beyond them stand zeros.
+/// One unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
 template <class Mac, int L, class T>
 WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64 cols) {
   const auto row = [&](const T* at) WEFT_LAMBDA {
@@ -132,9 +132,9 @@ struct RowState {
   i32 begin, end;
 };
 
-/// One row of a block of scores: applies `score`, hides keys that the row does not see, turns scores into
-/// exp(score - largest), of type To and in the same place, and returns the factor by which what was summed before must
-/// shrink. Of the row's `count` keys those beyond its end are set to 0, as far as the tile's other rows may reach.
+/// One row of a block of scores. Applies `score`, hides keys that the row does not see, and turns scores into exp(score
+/// - largest), of type To and in place. Returns the factor by which earlier sums must shrink. Keys past the row's end
+/// are set to 0, as far as the tile's other rows may reach.
 template <class To, int L, class Score>
 WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;

@@ -18,7 +18,7 @@ struct FewState {
   f32 top = -__builtin_inff(), sum = 0;
   Vec<f32, V> out = {};
 
-  /// Makes room for scores of at most `high`, which is not below `top`.
+  /// Raises `top` to at least `high`: sums shrink accordingly.
   WEFT_INLINE void raise(f32 high) {
     const f32 shrink = top == -__builtin_inff() ? 0 : exp(top - high);
     top = high;
@@ -30,7 +30,7 @@ struct FewState {
     sum += weight;
     out += Vec<f32, V>(weight) * value;
   }
-  /// Takes in what the other teams of the wave found; every team then has all of it.
+  /// Adds the results of the wave's other teams; every team then has the whole.
   template <int Team>
   WEFT_INLINE void join_teams() {
     f32 high = top;
@@ -43,7 +43,7 @@ struct FewState {
   }
 };
 
-/// Keys and values that are on their way.
+/// Keys and values whose loads are in flight.
 template <class T, int V, int AtOnce>
 struct FewKeys {
   Vec<T, V> k[AtOnce], v[AtOnce];
@@ -59,7 +59,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
   constexpr int V = stage_lanes<T>, team = D / V, waves = L::threads / wave_size, at_once = 2;
   constexpr int teams = L::threads / team, stride = D + 4;
   static_assert(team <= wave_size && D % V == 0);
-  WEFT_SHARED f32 parts[waves * Rows * stride];  // a row of a wave: its columns, the largest score, the sum of weights
+  WEFT_SHARED f32 parts[waves * Rows * stride];  // of a row of a wave: columns, largest score, sum of weights
   alignas(16) WEFT_SHARED f32 sums[Rows * stride];
   alignas(16) WEFT_SHARED f32 stats[Rows * 4];
   const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries;
@@ -98,7 +98,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
     const int start = first + int(i64(all) * rank / Split);
     auto now = fetch(start + mine);
     WEFT_NO_UNROLL for (int base = start; base < stop; base += at_once * teams) {
-      if (base + thread_id() / wave_size * (wave_size / team) >= stop) break;  // nothing is left for this wave
+      if (base + thread_id() / wave_size * (wave_size / team) >= stop) break;  // no keys are left for this wave
       const auto next = fetch(base + at_once * teams + mine);
       WEFT_UNROLL for (int r = 0; r < Rows; r++) {
         const auto x = convert<f32>(queries[r]);
@@ -156,7 +156,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       constexpr f32 log2e = 1.44269504f;
       cluster_barrier();
       combine_parts<D, Rows, L::threads, Split>((Shared<f32>)sums, (Shared<f32>)stats, log2e, none, put);
-      cluster_barrier();  // the others may still read these sums
+      cluster_barrier();  // others may still be reading these sums
     }
 #endif
   }

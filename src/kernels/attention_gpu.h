@@ -22,7 +22,7 @@ template <class T, int Rows, int Cols, int Threads, bool Turn, int Stride, class
 WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const At& row_at) {
   constexpr int V = stage_lanes<T>, per_row = Cols / V, pieces = Rows * per_row;
   static_assert(Cols % V == 0);
-  constexpr int at_once = 4;  // loads on their way at the same time
+  constexpr int at_once = 4;  // loads in flight at the same time
   WEFT_NO_UNROLL for (int base = thread_id(); base < pieces; base += at_once * Threads) {
     Vec<T, V> held[at_once];
     WEFT_UNROLL for (int p = 0; p < at_once; p++) {
@@ -64,7 +64,7 @@ struct AttentionWave {
   f32 top[slots], sum[slots];
 
   WEFT_INLINE AttentionWave() { WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0; }
-  /// The new scores: maxima move up, what was summed before shrinks, scores become e^(score - maximum).
+  /// Applies new scores: maxima rise, earlier sums shrink, scores become e^(score - maximum).
   WEFT_INLINE void rescale(typename Core::C (&s)[n_keys]) {
     f32 high[slots], shrink[slots], fresh[slots];
     WEFT_UNROLL for (int i = 0; i < slots; i++) high[i] = top[i], fresh[i] = 0;
@@ -78,7 +78,7 @@ struct AttentionWave {
         const f32 other = shuffle_xor(high[i], mask);
         high[i] = other > high[i] ? other : high[i];
       }
-      // A row that has seen no key yet: nothing to shrink, and no infinity minus infinity.
+      // A row that has seen no key yet has nothing to shrink, and infinity minus infinity must be avoided.
       shrink[i] = high[i] == -__builtin_inff() ? 1 : exp(top[i] - high[i]);
       top[i] = high[i];
     }
@@ -130,7 +130,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The keys that any row of the block looks at: ranges grow with the query, so the last row of each head tells.
+    // The keys that any row of the block may see. Ranges grow with the query, so the last row of each head decides.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What attention kernels are told.
+/// The parameters of attention kernels.
 
 #include "device.h"
 
 namespace weft::kernel {
 
-/// Keys [begin, end) that a query may look at, and one more of that score, whose value is 0.
+/// Keys [begin, end) that a query may see. `sink` is the score of one more key whose value is 0.
 struct KeyRange {
   i64 begin, end;
   f32 sink = -__builtin_inff();
-  /// What the weights sum up to before any key: each is e^(score - largest).
+  /// The sum of weights before any key; each weight is e^(score - largest).
   WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 

@@ -23,7 +23,7 @@ WEFT_INLINE f32 exp2_fast(f32 x) {
 using tasks::attention_keys;
 using tasks::attention_slots;
 
-/// Where 64-element panels of `Rows` rows lie in shared memory, and how threads bring rows there.
+/// Rows of `Rows` in panels of 64 elements: their places in shared memory, and the copies to there.
 template <class T, int Rows, int D, int Threads>
 struct PanelStage {
   static constexpr int apart = Threads / 8;
@@ -68,7 +68,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Scores become weights in `p`; what was summed before must shrink by `shrink`.
+/// Turns scores into weights in `p`; earlier sums must shrink by `shrink`.
 template <class T, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
   constexpr f32 max_exact = 0x1p12f;
@@ -83,7 +83,7 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
     rows.top[r] = high[r];
     rows.sum[r] *= shrink[r];
   }
-  // Where all keys so far are masked by -1e9 or the lowest f32, the product is rounded to no use or infinite.
+  // If all keys so far are masked by -1e9 or the lowest f32, the rounded product is useless or infinite.
   if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > max_exact) {
     WEFT_UNROLL for (int i = 0; i < 32; i++) s.v[i] -= base[i / 2 % 2];
     from[0] = from[1] = 0;
@@ -95,8 +95,8 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
   WEFT_UNROLL for (int i = 0; i < 32; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
 }
 
-/// Hands the block's results to `store`: sums in shared memory, of this block or of all blocks of the cluster; `none`
-/// for a row that saw nothing.
+/// Passes the block's results to `store`: sums in shared memory, of this block or of the whole cluster; `none` for a
+/// row that saw no key.
 template <int D, int Rows, int Threads, int Split, class Put>
 WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHARED_SPACE f32* stats,
                                [[maybe_unused]] f32 factor, f32 none, const Put& put) {
@@ -113,7 +113,7 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
     } else {
       const u32 here = shared_address(from), at_stats = shared_address(stats + row * 4);
       f32 top = -__builtin_inff();
-      Vec<f32, 4> theirs[Split], parts[Split];  // all on their way at once, added up in order
+      Vec<f32, 4> theirs[Split], parts[Split];  // all loads in flight at once, added up in order
       WEFT_UNROLL for (int p = 0; p < Split; p++) {
         theirs[p] = load_of_peer<f32>(address_in_peer(at_stats, p));
         parts[p] = load_of_peer<f32>(address_in_peer(here, p));
@@ -131,7 +131,7 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
 }
 
 /// A block's share of the work: rows (queries of the heads of one key-value head, one head after another) and steps of
-/// keys. All fit in 32 bits, where division is quick.
+/// keys. All numbers fit in 32 bits, where division is fast.
 struct AttentionTask {
   u32 batch, kv_head, head0, length;
   u32 first, all_rows;              // rows
@@ -146,7 +146,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
   AttentionTask t{.length = u32(z.queries), .first = (number - part * blocks) * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
-  // The keys that any row looks at: ranges grow with the query, so the ends of each head tell.
+  // The keys that any row sees: ranges grow with the query, so the ends of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
   WEFT_NO_UNROLL for (u32 row = t.first; row < last;) {
@@ -163,10 +163,10 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
   return t;
 }
 
-/// The two rows that a thread has scores of.
+/// The two rows whose scores a thread holds.
 struct ThreadRows {
   i64 batch, head[2], query[2];
-  int begin[2], end[2];  // the keys that they look at
+  int begin[2], end[2];  // the keys that they see
   f32 sink[2], first_sum[2];
   static WEFT_INLINE int first() { return thread_id() / 32 * 16 + lane_id() / 4; }
   template <class KeysOf>
@@ -181,7 +181,7 @@ struct ThreadRows {
   }
 };
 
-/// Products q k of the keys from `key0` on become scores, -infinity where a row does not look.
+/// Turns products q k of the keys from `key0` on into scores; -infinity for keys that a row does not see.
 template <class Core, class Score>
 WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRows& rows, const Score& score) {
   const int past = key0 + attention_keys;
@@ -238,7 +238,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
   const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
             tasks = u32(z.batch * z.kv_heads) * blocks;
   WEFT_NO_UNROLL for (u32 turn = u32(launch.block()) / Split; turn < tasks; turn += u32(launch.blocks()) / Split) {
-    // Where later rows see more keys, the longest come first.
+    // If later rows see more keys, the longest rows come first.
     const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
     const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
     const auto start_keys = [&](int slot, int step) WEFT_LAMBDA {
@@ -342,7 +342,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
                                              if (row >= t.all_rows || col >= z.dv) return;
                                              store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
                                            });
-    if constexpr (Split > 1) cluster_barrier();  // the others may still read these sums
+    if constexpr (Split > 1) cluster_barrier();  // others may still be reading these sums
   }
 }
 

@@ -26,11 +26,11 @@ inline constexpr int block_panels = tasks::block_dot_panels, block_lanes = nativ
 /// `k` is that of the rows; weights have whole blocks.
 struct BlockDotSizes {
   i64 m = 0, n = 0, k = 0, block = 32;
-  bool zeros = false;  ///< there are zero points; else they are half the range
+  bool zeros = false;  ///< there are zero points; otherwise they are half the range
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
-/// Where things stand in a block of a group of panels, in bytes.
+/// Offsets of the parts of a block in a group of panels, in bytes.
 template <int Bits>
 struct PackedBlock {
   i64 words, scales, zeros, bytes;
@@ -43,7 +43,7 @@ struct PackedBlock {
   }
 };
 
-/// k of the word that part `i` of it holds, part 0 being the lowest bits.
+/// The index in k of part `i` of a word; part 0 has the lowest bits.
 template <int Bits>
 constexpr int k_of_part(int i) {
   return Bits == 4 ? i % 2 * 4 + i / 2 : i;
@@ -55,7 +55,7 @@ WEFT_INLINE u32 to_low_halves(u32 four) {
   return (two | two << 4) & 0x0f0f0f0fu;
 }
 
-/// A word of weights in the order of their parts; `bits` has them with rising k.
+/// Reorders a word of weights from rising k (`bits`) to the order of its parts.
 template <int Bits>
 WEFT_INLINE u32 ordered_word(u32 bits) {
   if constexpr (Bits == 4) return to_low_halves(bits & 0xffff) | to_low_halves(bits >> 16) << 4;
@@ -90,7 +90,7 @@ WEFT_INLINE void pack_blocks(const L& launch, const BlockDotSizes& s, const u8* 
   });
 }
 
-/// Asks for the words that a single row reads next; for several rows weights pass slowly enough.
+/// Prefetches the words that a single row reads next. With several rows, weights are read slowly enough without it.
 template <int R>
 WEFT_INLINE void fetch_ahead(const u8* words) {
   constexpr int bytes = block_panels * block_lanes * 4;
@@ -98,8 +98,8 @@ WEFT_INLINE void fetch_ahead(const u8* words) {
   WEFT_UNROLL for (int line = 0; line < bytes; line += 64) __builtin_prefetch(words + 2048 + line, 0, 2);
 }
 
-/// Rows in 8 bits: of each block s = max|x| / 127 and x * (127 / max|x|) rounded to even, the sum of these, and zeros
-/// behind k. `load(row, k, lanes) -> Vec<f32, block_lanes>`. Tasks: tasks::row_tasks(rows, k).
+/// Quantises rows to 8 bits. For each block: s = max|x| / 127, and x * (127 / max|x|) rounded to even, their sum, and
+/// zeros past k. `load(row, k, lanes) -> Vec<f32, block_lanes>`. Tasks: tasks::row_tasks(rows, k).
 template <class L, class Load>
 WEFT_INLINE void quantize_rows(const L& launch, i64 rows, i64 k, i64 block, const Load& load, i8* to, f32* scales,
                                i32* sums) {
@@ -142,7 +142,7 @@ struct FloatRows {
 template <class Load>
 FloatRows(Load) -> FloatRows<Load>;
 
-/// Rows as `quantize_rows` writes them.
+/// Rows in the form that `quantize_rows` writes.
 struct ByteRows {
   static constexpr bool bytes = true;
   const i8* x;
@@ -150,8 +150,8 @@ struct ByteRows {
   const i32* sums;
 };
 
-/// A row in scratch: numbers in the order of the parts of words, each divided by the weight of its part's lowest bit,
-/// so that parts need no shift; then the sum of each block.
+/// A row in scratch: numbers in the order of the parts of words. Each is divided by the value of its part's lowest bit,
+/// so parts need no shift. Then the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };
@@ -176,8 +176,8 @@ WEFT_INLINE void spread_row(const BlockDotSizes& s, const Load& load, i64 row, f
   }
 }
 
-/// Sums R rows by V panels from `panel` on over all blocks of the group at `b`. The upper parts of a word are moved
-/// down once, since the highest bit of a converted number would be its sign.
+/// Adds R rows by V panels from `panel` on, over all blocks of the group at `b`. The upper parts of a word are shifted
+/// down once; otherwise the highest bit of a converted number would be its sign.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const SpreadRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -232,9 +232,9 @@ struct ByteRow {
   const i32* sums;
 };
 
-/// Sums of four products of an unsigned by a signed byte in each lane, exact. Where there is no instruction for that,
-/// AVX2 sums pairs in 16 bits, which hold those of 32 k of 4-bit weights; bytes are taken with their highest bit turned
-/// over (`offset`), so that a pair of products fits.
+/// Sums of four products of an unsigned and a signed byte in each lane, exact. AVX2 without such an instruction sums
+/// pairs in 16 bits, which hold the sums of 32 k of 4-bit weights. For bytes it flips the highest bit (`offset`), so
+/// that a pair of products fits.
 template <int Bits>
 struct QuadSum {
   static constexpr int L = block_lanes;
@@ -275,7 +275,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The same for rows of bytes, 32 k at a time, which is as much as sums of pairs hold.
+/// The same for rows of bytes, 32 k at a time, the most that sums of pairs can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {

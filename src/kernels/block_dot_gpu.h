@@ -17,7 +17,7 @@ namespace weft::kernel {
 template <int Bits_, int Block_, bool Zeros, class Scale>
 struct BlockWeights {
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
-  /// Weights that a lane takes at a time: 16 bytes of 4 bits if they are of one block.
+  /// Weights that a lane loads at a time (tasks::block_piece).
   static constexpr int piece = tasks::block_piece(Bits, Block);
   const WEFT_GLOBAL u8* w;
   const WEFT_GLOBAL Scale* scale;
@@ -32,7 +32,7 @@ struct BlockWeights {
   }
 };
 
-/// Weight `i` of a word times 2^(Bits * (i % part)), exactly: its bits as the end of the digits of 2^23.
+/// Weight `i` of a word times 2^(Bits * (i % part)), exactly: its bits become the last bits of the mantissa of 2^23.
 template <int Bits>
 WEFT_INLINE f32 weight_in_place(u32 word, int i) {
   constexpr int part = 16 / Bits;
@@ -57,8 +57,8 @@ WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
   return convert<T>(v);
 }
 
-/// Rows of A are Direct, k a multiple of 8. Blocks: ceil_div(n, Cols), or fewer; `Rows` is at least m. `Ahead`: all
-/// that the weights are made of is constant.
+/// Rows of A are Direct, k a multiple of 8. Blocks: ceil_div(n, Cols), or fewer; `Rows` is at least m. `Ahead`:
+/// weights, scales and zero points are constant.
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int piece = W::piece, words = piece * W::Bits / 32, per = 32 / W::Bits, part = W::part;
@@ -144,7 +144,7 @@ struct WeightPairs {
   static constexpr int count = Bits == 4 ? 4 : 2;
   static constexpr f32 base = is_same<T, f16> ? 1024 : 128;
   static constexpr u32 digits = is_same<T, f16> ? 0x64006400u : 0x43004300u;
-  u32 low, high;  // what is added: the zero point and the digits' own number, negative
+  u32 low, high;  // the negative summand: the zero point and the mantissa's own value
   WEFT_INLINE explicit WeightPairs(f32 zero) : low(pair_of<T>(-base - zero)), high(pair_of<T>(-base / 16 - zero)) {}
   WEFT_INLINE void of(u32 word, u32 (&pairs)[count]) const {
     const u32 one = pair_of<T>(1), part = pair_of<T>(1.0f / 16);
@@ -185,8 +185,8 @@ WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) 
 
 using tasks::block_few_columns;
 
-/// Adds up what the waves of a block found and hands it on, eight columns at a time. Lane l: of columns l / 4 and
-/// l / 4 + 8 the sums of rows 2p and 2p + 1, of every fourth piece of k.
+/// Adds the sums of the block's waves and passes them on, eight columns at a time. Lane l holds, for columns l / 4 and
+/// l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
 template <int Pairs, class L, class Store>
 WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 col, f32 (&total)[Pairs][4],
                                  const Store& store) {
@@ -229,10 +229,10 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
     f32 scale[2], zero[2];
   };
   const int quarter = lane_id() % 4, eighth = lane_id() / 4;
-  const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row, the others zeros
+  const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row; other lanes hold zeros
   const auto place = [&](int slot, int c)
                          WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  const i64 groups = ceil_div(s.m, 2 * Pairs);  // of rows; those of the same columns follow each other
+  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; those of the same columns follow each other
   for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
     const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
     const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;
@@ -260,7 +260,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
     if constexpr (Ahead) wait_for_inputs();
     f32 total[Pairs][4] = {};
     int slot = 0;
-    // All lanes of a wave go on together, as the matrix unit needs.
+    // All lanes of a wave continue together, as the matrix unit requires.
     WEFT_NO_UNROLL for (i64 first = begin; first < s.k; first += apart, k += apart) {
       wait_async_groups<stages - 2>();
       const Factors now = next;

@@ -33,7 +33,7 @@ WEFT_INLINE void for_each_tap(const ConvSizes& s, const ConvPixel& p, const Visi
   }
 }
 
-/// Row pointers of one pixel, `step` apart in the table. True if its window lies inside the image.
+/// Writes the row pointers of one pixel, `step` apart in the table. True if its window lies inside the image.
 template <class Unit, class X>
 WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros, const Unit** to,
                                i64 step) {
@@ -66,7 +66,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
                                 const Fill& fill) {
   const i64 last_inside = s.in[2] - 1 - (s.kernel[2] - 1) * s.dilation[2] + s.pad[2];
   ConvPixel pixel = conv_pixel(s, row0);
-  const Unit** before = nullptr;  // the pointers of the pixel before, if that lies in the same line and inside
+  const Unit** before = nullptr;  // the previous pixel's pointers, if it lies in the same line and inside
   for (i64 row = 0; row < rows; table += segments * tile.mr) {
     const i64 count = tile.rows(next_rows<tile>(rows - row));
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
@@ -85,7 +85,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
   }
 }
 
-/// Lanes that rows are copied in.
+/// Lanes of the vectors that copy rows.
 template <class To, class From>
 inline constexpr int copied_lanes = is_same<To, From> ? whole_lanes<To> : native_lanes;
 
@@ -99,7 +99,7 @@ WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
 }
 
-/// `count` times x, written likewise.
+/// Writes x `count` times, in whole vectors too.
 template <class T>
 WEFT_INLINE void set_row(T* to, T x, i64 count) {
   constexpr int W = copied_lanes<T, T>;
@@ -117,7 +117,7 @@ WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside,
   set_row(to + end, outside, s.kernel[2] * s.channels_in - end);
 }
 
-/// Calls visit(line of the image or null, elements of the patch before it) for each line of the windows at `p`.
+/// Calls visit(line of the image or null, offset of the line in the window) for each line of the windows at `p`.
 template <class X, class Visit>
 WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* x, const Visit& visit) {
   i64 before = 0;
@@ -130,7 +130,7 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
   }
 }
 
-/// Writes the whole patch of one pixel.
+/// Writes the whole window of one pixel.
 template <class T, class X>
 WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const X* x, T outside, T* to) {
   const i64 w0 = p.at[2] * s.stride[2] - s.pad[2];
@@ -182,8 +182,8 @@ WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, co
   }
 }
 
-/// Pointers to the lines of one pixel's window, `step` apart: in the image, or in `patch`, a copy with its padding,
-/// where the window reaches out of the image (false).
+/// Pointers to the lines of one pixel's window, `step` apart. True: they point into the image. False: the window
+/// reaches outside, and they point into `patch`, a copy with padding.
 template <class Unit, class X>
 WEFT_INLINE bool fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
                                     const Unit** to, i64 step) {

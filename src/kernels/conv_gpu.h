@@ -13,9 +13,9 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// The rows of the matrix that the input is seen as. `Whole`: the channels of a tap are a multiple of a vector, so that
-/// no vector crosses from one tap to the next. `Few`: they may be fewer than a thread goes on at once. `Padded`: what
-/// stands outside the images is not zero, but what `outside` points to, a vector.
+/// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector, so no vector
+/// spans two taps. `Few`: they may be fewer than a thread advances at once. `Padded`: pixels outside the images are the
+/// vector at `outside`, not zero.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;
@@ -23,12 +23,12 @@ struct ConvRows {
   const ConvSizes& s;
   const WEFT_GLOBAL X *x, *outside;
 
-  /// An output pixel: where the window of its tap 0 begins (which may be before the images), and in its image.
+  /// An output pixel: where its window begins (tap 0, perhaps before the images), and its place in the image.
   struct Row {
     const WEFT_GLOBAL X* first;
     i32 at[3];
   };
-  /// A tap and a channel: how far they are from the window's beginning.
+  /// A tap and a channel, as an offset from the window's beginning.
   struct Walk {
     u32 k;
     i32 channel, tap[3];
@@ -36,7 +36,7 @@ struct ConvRows {
   };
   WEFT_INLINE i64 pixels(i64 d, i64 h, i64 w) const { return ((d * s.in[1] + h) * s.in[2] + w) * s.pixel; }
   WEFT_INLINE Row row(i64 group, i64 row) const {
-    // Rows fit in 32 bits: division without a branch, so that those of all rows of a thread overlap.
+    // Rows fit in 32 bits. Division without a branch lets those of all rows of a thread overlap.
     const u32 width = u32(s.out[2]), height = u32(s.out[1]), depth = u32(s.out[0]);
     const u32 line = u32(row) / width, plane = line / height, image = plane / depth;
     const u32 at[3] = {plane - image * depth, line - plane * height, u32(row) - line * width};
@@ -105,7 +105,8 @@ struct ConvRows {
       const Walk w = walk(k);
       if (is_there(r, w)) v = convert<T>(kernel::load<V>(at(r, w), lanes));
     } else if constexpr (sizeof(T) == 1) {
-      // The places of 16 bytes would not all fit in registers: one after the other, each pushes the others down.
+      // The positions of 16 bytes would not all fit in registers, so they are computed one after the other and shifted
+      // in.
       u64 low = 0, high = 0;
       WEFT_NO_UNROLL for (int i = 0; i < V; i++) {
         const Walk w = walk(k + i);

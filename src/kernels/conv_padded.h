@@ -36,7 +36,8 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   return b;
 }
 
-/// Scratch bytes of a thread: a row pointer for each tap, lines, and what a tile reads past their last position.
+/// Scratch bytes of a thread: a row pointer for each tap, lines, and the elements that a tile reads past their last
+/// position.
 template <class Mac, GemmTile tile>
 constexpr i64 padded_scratch(const ConvSizes& s) {
   const PaddedBlocks b = padded_blocks<Mac, tile>(s);
@@ -44,8 +45,8 @@ constexpr i64 padded_scratch(const ConvSizes& s) {
   return tasks::round_up(s.taps() * 8, 64) + pixels * s.channels_in * i64(sizeof(typename Mac::Direct)) + 64;
 }
 
-/// Copies what output lines [first, first + b.lines) of an image read, with what stands outside. `to`: [plane][line of
-/// the plane][pixel][channel].
+/// Copies the lines that output lines [first, first + b.lines) of an image read, with their padding. `to`: [plane][line
+/// of the plane][pixel][channel].
 template <class X>
 WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image, i64 first, const X* x, X outside,
                            X* to) {
@@ -71,7 +72,7 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   }
 }
 
-/// The places that the first position of a block reads, one for each tap.
+/// The positions that the first position of a block reads, one for each tap.
 template <class Unit, class X>
 WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
   const i64 pixels = b.grid * s.stride[2];
@@ -82,7 +83,7 @@ WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, co
   }
 }
 
-/// Rows evenly apart, from those of the first position on.
+/// Rows at equal distances, starting at the row of the first position.
 template <class Mac>
 struct PaddedRows {
   const typename Mac::Unit* const* at;

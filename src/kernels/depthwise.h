@@ -15,8 +15,8 @@ inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at mo
 inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
 inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
 
-/// sum + a * b: floats in one rounding, integers modulo 2^32 (clang multiplies what was widened from 16 bits in one
-/// step).
+/// sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened from 16
+/// bits).
 template <int N>
 WEFT_INLINE Vec<f32, N> multiply_add(Vec<f32, N> a, Vec<f32, N> b, Vec<f32, N> sum) {
   return __builtin_elementwise_fma(a, b, sum);
@@ -31,7 +31,7 @@ WEFT_INLINE Vec<i32, N> multiply_add(Vec<i32, N> a, Vec<i32, N> b, Vec<i32, N> s
 template <class X, class W>
 struct DepthwiseLine {
   i64 pixel, weights;  // from one input pixel to the next; from one tap's weights to the next one's
-  i64 ahead;           // to the tile that comes next, 0 where it lies in the cache already
+  i64 ahead;           // to the next tile; 0 if that is in the cache already
   int lines;
   const X* x[depthwise_lines];
   const W* w[depthwise_lines];
@@ -56,8 +56,8 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
   }
 }
 
-/// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge` columns
-/// may lie outside the image. `ahead`: elements to what is worth fetching already, 0 for nothing.
+/// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge`, columns
+/// may lie outside the image. `ahead`: the distance of elements to prefetch, 0 for none.
 template <int taps, int stride, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X, W>& l, i64 c, i64 ahead, Lanes lanes,
                                   Acc* out) {
@@ -91,8 +91,8 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// The channels [0, result) of a tile, written to `out`, rows of pixels depthwise_channels apart. The rest, less than a
-/// vector, is left to depthwise_any where masks are dear.
+/// Computes the channels [0, result) of a tile into `out`, rows of pixels depthwise_channels apart. A rest of less than
+/// a vector is left to depthwise_any if masks are expensive.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
@@ -157,7 +157,8 @@ WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, cons
   return 0;
 }
 
-/// The lines of taps for the line of output that holds pixel p; none (-1) where the width is dilated or they are many.
+/// The lines of taps for the line of output that holds pixel p; none (-1) if the width is dilated or there are too
+/// many.
 template <class X, class W>
 WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w) {
   DepthwiseLine<X, W> line;
@@ -272,7 +273,7 @@ WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_
       }
       WEFT_UNROLL for (int k = 0; k < Taps; k++) factor[k] =
           convert<Sum>(load_whole<Lanes>(weights + k * s.groups, Full{}));
-      WEFT_UNROLL for (int j = 0; j < columns; j++) {  // a column becomes numbers for all its outputs at once
+      WEFT_UNROLL for (int j = 0; j < columns; j++) {  // a column is converted once for all its outputs
         const V some = convert<Sum>(value[j]);
         WEFT_UNROLL for (int k = 0; k < Taps; k++) {
           const int i = (j - k) / Step;
@@ -282,7 +283,8 @@ WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_
         }
       }
     };
-    if (Pixels == 1 && Taps == 3 && s.kernel[0] == 1 && s.kernel[1] == 3) {  // few threads: all loads on their way
+    if (Pixels == 1 && Taps == 3 && s.kernel[0] == 1 &&
+        s.kernel[1] == 3) {  // few threads, so all loads are issued at once
       WEFT_UNROLL for (int kh = 0; kh < 3; kh++) add_line(0, kh);
     } else {
       WEFT_NO_UNROLL for (i64 at = 0; at < s.kernel[0] * s.kernel[1]; at++) {
@@ -290,7 +292,7 @@ WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_
       }
     }
     const i64 row = tile.quotient * s.out[2] + pixel;
-    WEFT_NO_UNROLL for (int i = 0; i < Pixels && pixel + i < s.out[2]; i++) {  // the epilogue stands once in the code
+    WEFT_NO_UNROLL for (int i = 0; i < Pixels && pixel + i < s.out[2]; i++) {  // the epilogue occurs once in the code
       store(row + i, channel, sum[0], Full{});
       WEFT_UNROLL for (int p = 0; p + 1 < Pixels; p++) sum[p] = sum[p + 1];
     }

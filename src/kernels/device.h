@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// All that kernels know of the device they are compiled for: exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is
-/// set; kernel entry, buffers, sizes, task ranges; on GPUs also thread ids, barriers, shuffles and shared memory.
-/// No standard header is used. On a host (tests) everything stands in namespace weft::kernel.
+/// Everything that kernels know of their device; exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is set. Kernel
+/// entry, buffers, sizes, task ranges; on GPUs also thread ids, barriers, shuffles and shared memory. No standard
+/// header is used. On a host (tests) everything stands in namespace weft::kernel.
 
 #include "launch.h"
 
@@ -23,7 +23,7 @@
 #define WEFT_GPU 1
 #endif
 
-/// Leaves a class of kernel functions to a part that is compiled once for all kernels that name it; `header` has it.
+/// Leaves a class of kernel functions to a shared part that is compiled once; `header` defines the class.
 #define WEFT_SHARED_PART(header, ...) extern template struct weft::kernel::__VA_ARGS__;
 
 #define WEFT_INLINE __attribute__((always_inline)) inline
@@ -95,14 +95,14 @@ WEFT_INLINE void note_fault(WEFT_GLOBAL KernelFault* fault, FaultKind kind, i64 
 
 #ifdef WEFT_CHECKED
 
-/// What a checked kernel knows of the bytes of a buffer: who wrote each (launch.h). On GPUs a block is a task.
+/// For checked kernels: who wrote each byte of a buffer (launch.h). On GPUs a block is a task.
 struct Writers {
   WEFT_GLOBAL u32* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// What is wrong with reading these bytes. Counted from 0: of a loop from `offset` on, ptxas (12.8, 13.0) runs 37
-  /// rounds where there are 16.
+  /// The fault of reading these bytes, if any. Counts from 0: ptxas (12.8, 13.0) miscompiles a loop from `offset` on to
+  /// 37 rounds instead of 16.
   WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
     for (i64 i = 0; stamps && i < size; i++) {
       const u32 writer = __atomic_load_n(&stamps[offset + i], __ATOMIC_RELAXED);
@@ -111,7 +111,7 @@ struct Writers {
     }
     return FaultKind::none;
   }
-  /// The same for writing them, which is noted.
+  /// The fault of writing these bytes, if any; notes the writer.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
     for (i64 i = 0; stamps && i < size; i++) {
@@ -120,19 +120,19 @@ struct Writers {
     return fault;
   }
 #ifdef WEFT_CPU
-  /// Who wrote the byte before this task does.
+  /// Notes this task as the writer of a byte; returns the previous writer.
   WEFT_INLINE u32 put(i64 at) const {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Code that goes around the checks may write any of them.
+  /// Unchecked code may write any of these bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
   }
 #else
   WEFT_INLINE u32 put(i64 at) const { return __atomic_exchange_n(&stamps[at], stamp, __ATOMIC_RELAXED); }
-  WEFT_INLINE void forget(i64) const {}  // the host does that for all results of such a kernel
+  WEFT_INLINE void forget(i64) const {}  // the host does this for all results of such a kernel
 #endif
 };
 
@@ -248,7 +248,7 @@ template <int Buffers = 16, int Threads = 256>
 struct Launch {
   DeviceArgs<Buffers> args;
   static constexpr int threads = Threads;
-  /// Which block this is, and of how many.
+  /// The number of this block, and of all blocks.
   static WEFT_INLINE i64 block();
   static WEFT_INLINE i64 blocks();
 };
@@ -294,8 +294,8 @@ template <int Buffers, int Threads>
 WEFT_INLINE i64 Launch<Buffers, Threads>::blocks() {
   return block_count(Threads);
 }
-/// One of several kernels that a launch runs beside each other: its buffers and sizes follow those of the kernels
-/// before it, and it has some of the blocks.
+/// One of several kernels that share a launch. Its buffers and sizes follow those of the kernels before it, and it gets
+/// some of the blocks.
 template <class Whole>
 struct LaunchPart {
   const Whole& whole;
@@ -310,8 +310,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
   return {whole, first_buffer, first_size, at, count};
 }
 
-/// One of `Parts` launches of the same kernel that run beside each other: number `part`, whose buffers and sizes follow
-/// those of the ones before it; the sizes of the whole begin with the blocks of each.
+/// Number `part` of `Parts` launches of the same kernel that share a launch. Its buffers and sizes follow those of the
+/// parts before it; the sizes of the whole begin with the number of blocks of each.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;
@@ -402,22 +402,22 @@ WEFT_INLINE const auto& checks(const LaunchChoice<Whole, Parts, Buffers, Sizes>&
   return choice.whole.args;
 }
 
-/// The launch after this one may begin.
+/// Allows the next launch to begin.
 WEFT_INLINE void let_next_begin() {
 #ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-/// Waits until all that the launch before this one wrote can be read, and its memory be written. Constants, packed
-/// weights and sizes can be read before that.
+/// Waits until everything that the previous launch wrote can be read, and its memory overwritten. Constants, packed
+/// weights and sizes may be read before that.
 WEFT_INLINE void wait_for_inputs() {
 #ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-/// Asks for `count` elements that the launch reads late and that no launch writes, such as a bias: they are in the
-/// second-level cache by then. Before wait_for_inputs().
+/// Prefetches `count` elements into the second-level cache: constants that the launch reads late, such as a bias.
+/// Called before wait_for_inputs().
 template <class L, class T>
 WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 count) {
 #ifdef WEFT_NVIDIA
@@ -439,7 +439,7 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
   }                                                                                          \
   static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
-/// One that calls wait_for_inputs() itself before it reads or writes what other kernels do.
+/// An entry that calls wait_for_inputs() itself, before it reads or writes other kernels' data.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
 /// The body of a kernel that a launch runs beside others: name(LaunchPart).
 #define WEFT_KERNEL_PART(name) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What generated kernels use beside their family's header: the elementwise operators (fn_add, fn_exp ... made from
+/// What generated kernels use besides their family's header: the elementwise operators (fn_add, fn_exp ... from
 /// ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
 #include "device.h"
 #include "math.h"
@@ -107,8 +107,8 @@ WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
 }
 
-/// The nearest integers (halves to even), clamped to [low, high], which the type To of at most 16 bits holds: what
-/// quantising is. x is never NaN.
+/// Quantises: the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most 16 bits.
+/// x is never NaN.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, V low, V high) {
   const V within = select(x < high, x, high), clamped = select(within > low, within, low);
@@ -160,8 +160,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for f32: `x` stands for a number of f64 between it and x + `width`. Lanes in which that number may round
-/// otherwise are noted in `doubt`.
+/// The same for f32, where `x` stands for an f64 between x and x + `width`. Lanes where that number might round
+/// differently are marked in `doubt`.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));
@@ -207,8 +207,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// An index of an axis of `limit` elements: negative ones count from the end. One out of range is noted, for the host
-/// to report, and reads element 0.
+/// An index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted for the
+/// host, and element 0 is read.
 template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);

@@ -27,7 +27,7 @@ struct DirectRows {
   i64 stride;
 };
 
-/// Lanes of the vectors that fill rows: those of a register of accumulators.
+/// Lanes of the vectors that fill rows: one accumulator register.
 template <class Mac>
 inline constexpr int fill_lanes = sizeof(typename Mac::Acc) == 8 ? native_lanes / 2 : native_lanes;
 
@@ -63,8 +63,8 @@ WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 
   }
 }
 
-/// Hands a finished tile to the epilogue: whole rows of it at once, so that the steps of one vector do not wait for
-/// each other alone, and the last columns vector by vector.
+/// Passes a finished tile to the epilogue: whole rows at once, so that independent vectors overlap, and the last
+/// columns vector by vector.
 template <GemmTile tile, class Acc, class Store>
 WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 n, const Acc* acc,
                             i64 stride) {
@@ -88,10 +88,9 @@ struct BlockStep {
   bool first, last;
 };
 
-/// A block of rows x cols of C, as `multiply_block` needs it. `b` is its first panel, panels (with their headers) are
-/// `panel_units` apart;
-/// `sums` (row stride `stride`) keeps accumulators between steps, null where one step does it all. `far` says that B
-/// does not fit the caches, so that the next panel is worth fetching ahead.
+/// A block of rows x cols of C for `multiply_block`. `b` is its first panel; panels (with headers) are `panel_units`
+/// apart. `sums` (row stride `stride`) keeps accumulators between steps, null if one step does it all. `far`: B does
+/// not fit the caches, so the next panel is worth prefetching.
 template <class Mac>
 struct Block {
   i64 rows, cols, panel_units;
@@ -101,8 +100,8 @@ struct Block {
   bool far;
 };
 
-/// Asks for the share of one tile of rows in the panel that comes next: of this step, of the next one, or of the
-/// columns behind this block.
+/// Prefetches one row tile's share of the next panel: of this step, of the next step, or of the columns after this
+/// block.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 col,
                              const typename Mac::B* panel) {
@@ -115,7 +114,7 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
   WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
 }
 
-/// Asks for what a step reads of the rows that follow, where a run of one is too short to be foreseen.
+/// Prefetches the rows that follow, if a run of one is too short for the hardware prefetcher.
 template <class Mac, GemmTile tile, class Rows>
 WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows) {
   constexpr i64 line = 64 / sizeof(typename Mac::Unit);
@@ -251,7 +250,7 @@ struct TableRows {
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
-/// `whole`: what is multiplied is whole tiles of units.
+/// `whole`: units come in whole tiles.
 template <class Mac, GemmTile tile>
 WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left, bool whole = false) {
   TileRows<Mac, tile> rows;

@@ -16,8 +16,8 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// A vector as it waits in registers: bytes as words, since LLVM gives each byte of a vector that lives from one block
-/// of code to the next a register of its own on AMD.
+/// A vector while it waits in registers. Bytes are kept as words, because LLVM on AMD gives each byte of a vector that
+/// lives across blocks a register of its own.
 template <class V>
 WEFT_INLINE auto held_vector(V v) {
   if constexpr (sizeof(Elem<V>) == 1) return __builtin_bit_cast(Vec<u32, sizeof(V) / 4>, v);
@@ -35,7 +35,7 @@ struct Stage {
   Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
-  /// The first coordinates of piece i of this thread, in the operand's order of memory.
+  /// The first coordinates of this thread's piece i, in the operand's memory order.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
@@ -90,8 +90,8 @@ struct Stage {
   }
 };
 
-/// Hands the sums of a wave to the epilogue, 16 rows at a time by way of shared memory, where they become vectors along
-/// n. The epilogue stands once in the code: the sums move up by one piece instead.
+/// Passes the sums of a wave to the epilogue, 16 rows at a time, through shared memory, where they become vectors along
+/// n. The epilogue occurs once in the code: the sums move up by one piece instead.
 template <class Core, BlockTile tile, int FM, int FN, int Lanes, class Store>
 WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core::Acc> shared, const GpuGemmSizes& s,
                             i64 batch, i64 row0, i64 col0, const Store& store) {
@@ -134,14 +134,14 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Where part `part` of those that share k begins; its end is where the next one begins.
+/// Where part `part` of a split k begins; it ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// One block of C. `Store` is told that the batch is `to`.
+/// One block of C. `Store` receives `to` as the batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {
@@ -188,7 +188,7 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// One block of C, with tile.stages steps on their way: a step costs one barrier, and no register holds what is moved.
+/// One block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in transit.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {
@@ -227,7 +227,7 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
   WEFT_NO_UNROLL for (; k < end; k += tile.depth) {
     wait_async_groups<tile.stages - 2>();
     barrier();
-    start(slot == 0 ? tile.stages - 1 : slot - 1);  // read in the step before
+    start(slot == 0 ? tile.stages - 1 : slot - 1);  // it was read in the previous step
     const Shared<T> sa = shared + slot * count, sb = sa + a_count;
     multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     slot = slot + 1 == tile.stages ? 0 : slot + 1;
@@ -260,14 +260,14 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");
-  // Numbers of blocks fit in 32 bits, where division is quick: a block has at least 256 sums.
+  // Numbers of blocks fit in 32 bits, where division is fast: a block has at least 256 sums.
   constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
   const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),
             all = m_blocks * n_blocks, tasks = u32(s.batch) * parts * all, apart = u32(launch.blocks()) / together;
   WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < tasks; task += apart) {
     const u32 to = task / all, block = task - to * all, batch = to / parts;
     [[maybe_unused]] const int part = int(to - batch * parts);
-    // Eight rows of blocks share their columns of B while those are in the L2 cache.
+    // Eight rows of blocks use the same columns of B while those are in the L2 cache.
     const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
     const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
     const i64 row = first + (inside - col_at * height), col = col_at;

@@ -29,8 +29,8 @@ inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_
 template <class T>
 inline constexpr int stage_lanes = tasks::vector_bits / 8 / sizeof(T);
 
-/// Sums from shared memory, where they begin on 16 bytes. Threads side by side read the halves of gemm_lanes sums in
-/// turn, so that they meet in no bank.
+/// Reads sums from shared memory; they begin on 16 bytes. Neighbouring threads read the halves of gemm_lanes sums in
+/// turn, which avoids bank conflicts.
 template <int Lanes = gemm_lanes, class Acc>
 WEFT_INLINE Vec<Acc, Lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
   using Half = Vec<Acc, gemm_lanes / 2>;
@@ -82,11 +82,12 @@ struct Direct {
   WEFT_INLINE auto load(Row row, i64 k, L lanes) const {
     return kernel::load<16 / sizeof(T)>(row + k, lanes);
   }
-  /// Where on its way along k a thread is; the same for all its rows.
+  /// A thread's position along k; the same for all its rows.
   using Walk = i64;
   WEFT_INLINE Walk walk(i64 k) const { return k; }
   WEFT_INLINE void advance(Walk& walk, int by) const { walk += by; }
-  /// The vector there: its place, and whether it is zero instead (where there are gaps), its place then being anywhere.
+  /// The vector at this position: its address, and whether it is zero instead (in a gap; its address is then
+  /// arbitrary).
   WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
   WEFT_INLINE bool is_there(Row, Walk) const { return true; }
 };

@@ -21,7 +21,7 @@ struct SwizzledStage {
   static constexpr int V = 16 / sizeof(T), apart = Threads / 8, count = (Rows + apart - 1) / apart;
   typename Operand::Row rows[count];
   typename Operand::Walk walk;
-  int inside;  // of this thread's rows, those that the operand has; others are zero and cost no traffic
+  int inside;  // of this thread's rows, those inside the operand; others are zero and cost no traffic
   bool whole;  // the operand has all rows
   WEFT_INLINE static int part() { return thread_id() % 8; }
   WEFT_INLINE static int first() { return thread_id() / 8; }
@@ -54,16 +54,16 @@ struct SwizzledStage {
   }
 };
 
-/// How the sums lie in shared memory for the epilogue.
+/// The layout of the sums in shared memory for the epilogue.
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums of this block, or of all blocks of the cluster, added up.
+/// Eight sums of this block, or the totals over all blocks of the cluster.
 template <BlockTile tile, class Acc>
 WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
   if constexpr (tile.split == 1) return load_sums(from);
-  Vec<Acc, gemm_lanes> v{}, theirs[tile.split];  // all on their way at once, added up in order
+  Vec<Acc, gemm_lanes> v{}, theirs[tile.split];  // all loads in flight at once, added up in order
   WEFT_UNROLL for (int peer = 0; peer < tile.split; peer++) {
     const u32 there = address_in_peer(shared_address(from), peer);
     theirs[peer] = join(load_of_peer<Acc>(there), load_of_peer<Acc>(there + 16));
@@ -72,8 +72,8 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   return v;
 }
 
-/// Hands rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one where the rows
-/// of the result begin anywhere, so that threads side by side store elements side by side.
+/// Passes rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one if rows of
+/// the result begin anywhere. Then neighbouring threads store neighbouring elements.
 template <BlockTile tile, class Acc, int Lanes, class Store>
 WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
                                    const Store& store) {
@@ -99,7 +99,7 @@ WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i
   }
 }
 
-/// Adds up what the blocks of a cluster left in shared memory; block `rank` stores its part of the rows.
+/// Adds the sums that the blocks of a cluster left in shared memory; block `rank` stores its part of the rows.
 template <BlockTile tile, class Acc, class Store>
 WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int rank,
                                     const Store& store) {
@@ -107,7 +107,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();
   store_shared_sums<tile, Acc, gemm_lanes>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)),
                                            store);
-  cluster_barrier();  // the others may still read these sums
+  cluster_barrier();  // others may still be reading these sums
 }
 
 /// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
@@ -139,14 +139,14 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), s.k - i64(step) * depth);
   };
   barrier();  // an earlier block's sums have been read
-  // Rolled, as all here that runs a few times: a short kernel waits for its code.
+  // Not unrolled, like every short loop here: a short kernel waits for its code to load.
   WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i);
   if constexpr (tile.ahead) wait_for_inputs();
   WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) {
     start_a(i, first + i);
     end_async_group();
   }
-  int slot = 0, fill = ahead;  // a slot is filled again two steps after it was multiplied from
+  int slot = 0, fill = ahead;  // a slot is refilled two steps after its last use
   WEFT_NO_UNROLL for (int step = first; step < last; step++) {
     wait_async_groups<ahead - 1>();
     share_with_units();

@@ -33,8 +33,8 @@ inline constexpr int matrices_of = 1;
 template <class First, class Second>
 inline constexpr int matrices_of<Twins<First, Second>> = 2;
 
-/// Rows x / sqrt(mean(x^2) + epsilon) * gain, `gain` being a vector along k: each block works out the squares of what
-/// it multiplies anyway, and what the root divides is divided last.
+/// Rows x / sqrt(mean(x^2) + epsilon) * gain, with `gain` a vector along k. Each block sums the squares of the elements
+/// that it multiplies anyway, and divides at the end.
 template <class A, class G>
 struct NormedRows {
   using Row = typename A::Row;
@@ -52,7 +52,7 @@ inline constexpr bool is_normed = false;
 template <class A, class G>
 inline constexpr bool is_normed<NormedRows<A, G>> = true;
 
-/// Where `Cols` columns of B begin, or of each of two matrices.
+/// The beginning of `Cols` columns of B, or of each of two matrices.
 template <class T, int Cols, int Count>
 struct FewColumns {
   const WEFT_GLOBAL T* at[Count * Cols];
@@ -71,9 +71,9 @@ struct FewColumns {
   }
 };
 
-/// Adds this lane's part of the products of `Rows` rows of `a` and columns of `b`, `step` apart along k, and of normed
-/// rows their squares as a last column; b is asked for `AtOnce` times before it is used. `Ahead`: B is constant, and on
-/// its way before wait_for_inputs() is called.
+/// Adds this lane's part of the products of `Rows` rows of `a` and columns of `b`, `step` apart along k; for normed
+/// rows also their squares, as a last column. `AtOnce` loads of b are in flight. `Ahead`: B is constant and is loaded
+/// before wait_for_inputs() is called.
 template <class T, int AtOnce, bool Ahead, class Acc, int Rows, int All, int Columns, class A>
 WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typename A::Row (&rows)[Rows],
                                 const WEFT_GLOBAL T* const (&b)[Columns], i64 first, i64 step, i64 end) {
@@ -110,8 +110,8 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
   if constexpr (Ahead) wait_for_inputs();  // lanes past the end of k
 }
 
-/// Adds up what the lanes of a block found of columns, those of two matrices side by side, and hands `Cols` of each on,
-/// times what `factor` says of the sums of a row.
+/// Adds the sums of a block's lanes for each column, those of two matrices side by side. Passes on `Cols` of each,
+/// multiplied by `factor` of the row's sums.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
 WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],
                                  const Factor& factor, const Store& store) {

@@ -6,11 +6,11 @@
 
 namespace weft::tasks {
 
-/// What a thread moves at once, in bits.
+/// Bits that a thread loads or stores at once.
 inline constexpr int vector_bits = 128;
-/// Lanes of f32 in it.
+/// Lanes of f32 in them.
 inline constexpr int gpu_lanes = vector_bits / 32;
-/// Threads of a block where nothing else is said.
+/// Threads of a block by default.
 inline constexpr int block_threads = 256;
 /// Columns of sums that the epilogue of a matrix kernel gets at once.
 inline constexpr int gemm_lanes = 8;
@@ -18,20 +18,20 @@ inline constexpr int gemm_lanes = 8;
 /// The piece of C that a block of gemm_gpu.h makes, the k step, and how many waves lie side by side in each direction.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;       ///< above 1 (direct operands): so many k steps are on their way into dynamic shared memory
-  int split = 1;        ///< blocks that share the k steps of one piece (shares_in_cluster)
+  int stages = 1;       ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
+  int split = 1;        ///< blocks among which the k steps of one piece are split (shares_in_cluster)
   bool groups = false;  ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
-  bool ahead = false;   ///< B is constant: it is on its way before wait_for_inputs() is called, by the main loop
+  bool ahead = false;   ///< B is constant: the main loop loads it before it calls wait_for_inputs()
   constexpr int threads(int wave) const { return waves_m * waves_n * wave; }
   constexpr bool operator==(const BlockTile&) const = default;
 };
 
-/// Whether blocks that share k are a cluster and add up what each found; else each stores its own part of the sums.
+/// Whether split k uses a cluster, which adds the sums; otherwise each block stores its own partial sums.
 constexpr bool shares_in_cluster(const BlockTile& tile, bool has_warp_groups) {
   return has_warp_groups && (tile.groups || tile.stages > 1);
 }
 
-/// Elements from one row of sums in shared memory to the next: a few more than columns, so that lanes meet in no bank.
+/// Elements from one row of sums in shared memory to the next: a few more than columns, which avoids bank conflicts.
 constexpr int sums_stride(const BlockTile& tile) { return tile.cols + 8; }
 /// Bytes of a row of a k step that warp groups multiply.
 inline constexpr int group_row_bytes = 128;
@@ -46,8 +46,8 @@ constexpr int shared_bytes(const BlockTile& t, int element_bits) {
   return t.groups || t.split > 1 ? static_cast<int>(at_least(steps, sums)) : steps;
 }
 
-/// Query rows of a wave of attention_gpu.h, and elements of shared memory for queries, keys, values and scores of a
-/// block; rows of `vector` elements more than they hold meet in no bank.
+/// Query rows of a wave of attention_gpu.h, and elements of shared memory for a block's queries, keys, values and
+/// scores. Rows are padded by `vector` elements, which avoids bank conflicts.
 inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
@@ -63,9 +63,9 @@ constexpr int attention_group_bytes(int d, int groups) {
 
 /// block_dot_gpu.h: elements of weights that a thread of block_gemv reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
-/// Those that one of block_few does, as one vector.
+/// Weights that a thread of block_few reads at once, as one vector.
 constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }
-/// Rows that block_few multiplies at once at most, columns of a block, and bytes of a thread's ring in dynamic shared
+/// The most rows that block_few multiplies at once, columns of a block, and bytes of a thread's ring in dynamic shared
 /// memory: two columns, each some vectors ahead.
 inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_stages = 4;
 inline constexpr int block_few_ring = 2 * block_few_stages * vector_bits / 8;

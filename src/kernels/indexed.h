@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Reading and writing at positions given by data. Where several updates meet in one element they are applied in the
-/// order of the indices, whatever the number of threads: a task owns all elements that its updates may meet in.
+/// Reads and writes at positions given by data. Several updates of one element are applied in the order of the indices,
+/// whatever the number of threads: one task owns all elements that its updates may share.
 #include "fused.h"
 #include "pointwise.h"
 
@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// The place that an index means, or -1 where there is none; that is noted for the host to report.
+/// The position for an index, or -1 if it is out of range, which is noted for the host.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);

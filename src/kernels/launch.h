@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What passes between the host and a compiled kernel: plain structs that both sides read. No vector types and no
-/// device code here, so that host code built by any compiler may include this file too.
+/// The data that pass between the host and a compiled kernel: plain structs that both sides read. No vector types and
+/// no device code, so host code built by any compiler may include this file too.
 
 namespace weft {
 
@@ -14,7 +14,7 @@ using u16 = __UINT16_TYPE__;
 using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 
-/// What a kernel may meet. The numbers are in saved programs.
+/// Faults of a kernel. The numbers occur in saved programs.
 enum class FaultKind : i32 {
   none = 0,
   out_of_bounds = 1,  // an access outside its buffer, which was dropped (a load gave zero)
@@ -41,12 +41,12 @@ struct LaunchArgs {
   i64 scratch_bytes = 0;
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
   KernelFault* fault = nullptr;
-  // A stamp for each byte of the buffers that are followed: 0 while nobody wrote it, then that of the task that did.
-  // Stamps up to `earlier` are those of the steps before this one. Checked kernels only.
+  // A stamp for each byte of the watched buffers: 0 if nobody wrote it, otherwise the writing task's. Stamps up to
+  // `earlier` are those of the steps before this one. Checked kernels only.
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };
-/// Written by code that was not watched.
+/// Written by unchecked code.
 inline constexpr u32 unknown_stamp = ~u32(0);
 
 /// Arguments of a kernel on a GPU, passed by value: the kernarg block is these bytes.

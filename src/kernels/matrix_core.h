@@ -35,7 +35,7 @@ WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
   }
 }
 
-/// What products of T are summed in.
+/// The type in which products of T are summed.
 template <class T>
 struct SumOf {
   using type = f32;
@@ -195,9 +195,9 @@ struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_MMA
-/// The address that instructions on shared memory take.
+/// The address form of instructions on shared memory.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
-/// Starts a copy of 16 bytes into shared memory, of which only the first `bytes` are read and the others zero.
+/// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
@@ -207,15 +207,15 @@ WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from) {
 WEFT_INLINE void copy_async(WEFT_SHARED_SPACE void* to, const WEFT_GLOBAL void* from, int bytes) {
   copy_async_to(shared_address(to), from, bytes);
 }
-/// What was started since the last call is one group.
+/// Makes the copies started since the last call one group.
 WEFT_INLINE void end_async_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `Left` groups are not done.
+/// Waits until at most `Left` groups are unfinished.
 template <int Left>
 WEFT_INLINE void wait_async_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
 }
 
-/// Which of the `Split` blocks of a cluster this is.
+/// The number of this block in its cluster of `Split` blocks.
 template <int Split>
 WEFT_INLINE int cluster_rank_of() {
   if constexpr (Split > 1) return int(__nvvm_read_ptx_sreg_cluster_ctarank());

@@ -11,7 +11,7 @@ namespace weft::kernel {
 
 using tasks::GemmTile;
 
-/// The tile of the machine that is compiled for, for 4-byte accumulators.
+/// The tile for 4-byte accumulators on the machine that is compiled for.
 #if defined(__AVX512F__)
 inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true});
 #elif defined(__aarch64__)
@@ -20,7 +20,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac of panels as they lie in the L1 cache: it may be worth widening them on the way.
+/// The Mac for panels in the L1 cache: widening them once may pay.
 template <class Mac>
 struct NearOf {
   using type = Mac;
@@ -233,7 +233,7 @@ struct MacQuads : macs::MacQuads {
     if (k + L <= 2 * units) add(load<L>(p + k, Full{})), k += L;
     if (k < 2 * units) add(load<L>(p + k, Part{static_cast<int>(2 * units - k)}));
   }
-  /// Writes minus the terms of the columns of a panel of `units` units at its head.
+  /// Writes the header of a panel of `units` units: the negated terms of its columns.
   template <GemmTile tile>
   static WEFT_INLINE void write_header(B* panel, i64 units) {
     constexpr int L = tile.lanes, NV = tile.nv;
@@ -245,7 +245,7 @@ struct MacQuads : macs::MacQuads {
     }
     WEFT_UNROLL for (int j = 0; j < NV; ++j) store(reinterpret_cast<Acc*>(panel) + j * L, -sum[j], Full{});
   }
-  /// The head of the panel whose first unit stands at `b`.
+  /// The header of the panel whose first unit is at `b`.
   template <GemmTile tile>
   static WEFT_INLINE const Acc* header_of(const B* b) {
     return reinterpret_cast<const Acc*>(b - header * tile.nr() * group);
@@ -308,8 +308,8 @@ struct MicroCall {
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
-/// What vector j of a row's sums begins with: 0, or for a Mac with headers minus the terms of its columns (once, at the
-/// first step) and of its row.
+/// The initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns (once,
+/// at the first step) and of its row.
 template <class Mac, GemmTile tile>
 WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::B* b, int j, bool first,
                                                             const typename Mac::Acc* terms, int row) {
@@ -321,7 +321,7 @@ WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::
   return Sum(0);
 }
 
-/// Ends a partial sum: it is added to those before.
+/// Adds a finished partial sum to the total.
 template <class Acc, class V>
 WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
@@ -371,8 +371,8 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   end_sums();
 }
 
-/// Panels that one row of A takes at a time: enough sums to hide the latency of the additions, and more than one stream
-/// of memory.
+/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and more than one
+/// stream of memory.
 inline constexpr int thin_panels = 4;
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
@@ -406,7 +406,7 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// B lies in plain order, so that some vectors of a panel can be used alone.
+/// Whether B lies in plain order, so that single vectors of a panel can be used.
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 

@@ -8,7 +8,7 @@
 
 namespace weft::kernel {
 
-/// Stands around all calls of a block: the registers are shaped, and given back, so that switching threads does not
+/// Surrounds all calls of a block: it configures the tile registers and releases them, so that thread switches need not
 /// save them. Without AMX it does nothing.
 template <bool>
 struct AmxTiles {};
@@ -17,7 +17,7 @@ struct AmxTiles {};
 using tasks::amx_side;
 using tasks::GemmTile;
 
-/// Where tiles stand in the eight registers: 2 x 2 of sums, two of A, two of B.
+/// The eight registers: 2 x 2 tiles of sums, two of A, two of B.
 inline constexpr int amx_a = 4, amx_b = 6;
 
 struct alignas(64) AmxConfig {
@@ -88,7 +88,7 @@ WEFT_INLINE void clear_sums() {
   if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
 }
 
-/// 16 units of each of 16 rows side by side, of which `count` are there and the others 0.
+/// 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
 template <class Unit>
 WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
   WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
@@ -98,7 +98,7 @@ WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to
   }
 }
 
-/// Whether 16 rows are equally far apart.
+/// Whether 16 rows are at equal distances.
 template <class Unit>
 WEFT_INLINE bool are_even(const Unit* const* rows) {
   const auto* at = reinterpret_cast<const i64*>(rows);
@@ -108,14 +108,14 @@ WEFT_INLINE bool are_even(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0;
 }
 
-/// Asks for 16 units of B: what lies in no cache yet would keep the matrix unit waiting.
+/// Prefetches 16 units of B; otherwise the matrix unit would wait for memory.
 WEFT_INLINE void fetch_step(const void* b) {
   WEFT_UNROLL for (int line = 0; line < 2 * amx_side; ++line) {
     __builtin_prefetch(static_cast<const char*>(b) + line * 64, 0, 3);
   }
 }
 
-/// The sums of rows that are evenly apart, over whole tiles of units.
+/// Sums for rows at equal distances, over whole tiles of units.
 template <class Mac, int RowTiles, class Call>
 WEFT_INLINE void add_even_rows(const Call& call) {
   constexpr i64 b_step = amx_side * 2 * amx_side;
@@ -133,8 +133,8 @@ WEFT_INLINE void add_even_rows(const Call& call) {
   }
 }
 
-/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles stands. Sums are not parted: those of bf16
-/// are as exact as their operands allow.
+/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. There are no partial sums: those of
+/// bf16 are as exact as their operands allow.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;
@@ -175,7 +175,7 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
     }
     if (const int left = static_cast<int>(call.length - k); left > 0) {
       rows_from(k, left, gathered[0], a);
-      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // what stands behind may be no number
+      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // memory past the units may hold no numbers
       __builtin_memcpy(units_of_b, b, static_cast<unsigned long>(left * b_stride));
       amx_step<Mac, T>(a, units_of_b, b_stride);
       b += left * b_words;

@@ -39,8 +39,8 @@ WEFT_INLINE int panel_slot(int j, int k) {
   }
 }
 
-/// Converts an element to what the Mac stores. u8 weights become s8 by subtracting 128; their zero point moves
-/// likewise.
+/// Converts an element to the type that the Mac stores. u8 weights become s8 by subtracting 128; their zero point is
+/// shifted too.
 template <class To, class From>
 WEFT_INLINE To pack_convert(From x) {
   if constexpr (__is_same(From, u8) && __is_same(To, i8)) return static_cast<i8>(x ^ 0x80);

@@ -33,7 +33,7 @@ WEFT_INLINE Space<Rank> space(const L& launch, int first) {
   return s;
 }
 
-/// How neighbours along the last dimension lie in memory: side by side, all the same element, or a stride apart.
+/// The distance of neighbours along the last dimension: adjacent, the same element, or a stride.
 enum class Along { contiguous, uniform, strided };
 
 /// A tensor seen through strides, in elements; stride[Rank - 1] counts only for Along::strided.
@@ -64,7 +64,7 @@ struct Strided {
       return v;
     }
   }
-  /// Stores to a uniform accessor are refused: many lanes would meet in one element.
+  /// Stores through a uniform accessor are refused, because many lanes would write one element.
   template <class V, class Lanes>
   WEFT_INLINE void store(const Coords<Rank>& at, V v, Lanes lanes) const {
     static_assert(along != Along::uniform, "no element for each lane");
@@ -140,9 +140,9 @@ WEFT_INLINE Coords<Rank> chunk_coords(const Space<Rank>& s, i64 chunk, i64 per_r
   c.at[Rank - 1] = at.rest * N;
   return c;
 }
-/// Runs body(coords, lanes) for every N lanes of the space, `AtOnce` chunks of lanes a thread, so that their loads are
-/// on the way together; the last of a row may be a Part. Blocks: ceil_div(rows * ceil_div(cols, N), threads * AtOnce),
-/// or fewer.
+/// Runs body(coords, lanes) for every N lanes of the space, with `AtOnce` chunks of lanes for each thread, so that
+/// their loads overlap; the last chunk of a row may be a Part. Blocks: ceil_div(rows * ceil_div(cols, N), threads *
+/// AtOnce), or fewer.
 template <int N, int AtOnce = 1, int Rank, class L, class Body>
 WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& body) {
   constexpr int block = L::threads * AtOnce;

@@ -103,7 +103,7 @@ WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inne
 /// if `Last`).
 template <bool Largest, bool Last>
 struct Best {
-  /// True where b, which comes later in the row, takes the place of a.
+  /// True if b, which comes later in the row, replaces a.
   template <class V>
   static WEFT_INLINE auto replaces(V a, V b) {
     const auto ahead = Largest ? b > a : b < a, level = b == a;
@@ -122,7 +122,7 @@ struct Found {
   V value;
   Index index;
 
-  /// Takes v at position `at` where it is better; a lane without a candidate takes it anyway.
+  /// Takes v at position `at` if it is better; a lane without a candidate always takes it.
   template <class Rule>
   WEFT_INLINE void offer(V v, Index at) {
     const auto none = index < Index(0), better = to_index_mask(Rule::template replaces<V>(value, v));
@@ -130,7 +130,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// The same for candidates that may come from anywhere: position decides between equals.
+  /// The same for candidates from anywhere: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);

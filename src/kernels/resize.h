@@ -31,7 +31,7 @@ WEFT_INLINE f64 resize_divided(const ResizeAxis& r, f64 x) {
   return r.mode == ResizeMode::nearest ? f64(f32(x) / f32(r.scale)) : x / r.scale;
 }
 
-/// The place in the operand that result coordinate `at` means.
+/// The operand's coordinate for result coordinate `at`.
 WEFT_INLINE f64 resize_coordinate(const ResizeAxis& r, i64 at) {
 #pragma clang fp contract(off)
   const f64 x = f64(at), size = f64(r.in), result = r.scale * size;
@@ -142,7 +142,7 @@ WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, ResizeTaps<Acc>
   return sum;
 }
 
-/// True where some axis says that the result is the extrapolation value.
+/// True if the result is the extrapolation value because of any axis.
 template <class... Axes>
 WEFT_INLINE bool resize_outside(Axes... axes) {
   return ((axes.count() < 0) || ... || false);

@@ -16,8 +16,8 @@ namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a wave suits rows up to about 1,024 elements.
 enum class Team { wave, block };
-/// How the last of the `Held` pieces of a row that a GPU's threads keep is filled, the others being whole: in all
-/// threads; in some, in others not at all; in any way. Loads without a condition are on their way at the same time.
+/// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: in all threads; vectors: in
+/// some threads whole, in others not at all; any: in any way. Loads without a condition are in flight at the same time.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -40,7 +40,7 @@ struct Product {
     return a * b;
   }
 };
-/// The smallest value of a type that is also the neutral one of max; `-` of it that of min.
+/// The smallest value of a type, the neutral element of max; its negative is that of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -81,8 +81,8 @@ template <class Op, class V>
 WEFT_INLINE V neutral() {
   return Op::template identity<V>();
 }
-/// A running total of blocks; sums of floats carry what rounding lost (Kahan), so that their error does not grow with
-/// the number of blocks.
+/// A running total of blocks. Sums of floats carry the rounding error (Kahan), so that the error does not grow with the
+/// number of blocks.
 template <class Op, class V>
 struct Total {
   V value = neutral<Op, V>(), lost = splat<Elem<V>, lanes_of<V>>(Elem<V>(0));
@@ -90,14 +90,14 @@ struct Total {
     if constexpr (is_same<Op, Sum> && is_float<V>) {
       const V corrected = part - lost, sum = value + corrected;
       const V rest = (sum - value) - corrected;
-      lost = select(rest == rest, rest, splat<Elem<V>, lanes_of<V>>(Elem<V>(0)));  // infinities stay what they are
+      lost = select(rest == rest, rest, splat<Elem<V>, lanes_of<V>>(Elem<V>(0)));  // infinities stay infinities
       value = sum;
     } else {
       value = combine<Op>(value, part);
     }
   }
 };
-/// v with its invalid lanes made neutral.
+/// v with its invalid lanes replaced by the neutral element.
 template <class Op, class V>
 WEFT_INLINE V mask_lanes(V v, Full) {
   return v;
@@ -203,7 +203,8 @@ WEFT_INLINE T team_reduce(T v) {
   return v;
 }
 
-/// One row, shared by a team; loaded once where `Held` pieces a thread hold all of it, else anew by each pass.
+/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold all of it; otherwise by each
+/// pass.
 template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
   static constexpr bool kept = Held > 0, in_registers = kept;
@@ -219,14 +220,14 @@ struct Row {
     }
   }
   static WEFT_INLINE i64 first_col() { return (thread_id() % size) * N; }
-  /// Runs f(col, lanes) for what the row has at piece `i` of this thread.
+  /// Runs f(col, lanes) for the elements of this thread's piece `i`.
   template <class F>
   WEFT_INLINE void at_piece(int i, const F& f) const {
     const i64 col = first_col() + i * (size * N);
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for the one thread of the team that writes what a row has once.
+  /// True for the one thread of the team that writes results which a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// The first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {
@@ -315,15 +316,15 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
   });
 }
 
-/// (x - mean) / sqrt(variance + epsilon), in two passes; scale and bias belong to the store. Where they are outputs
-/// too, finish(row, mean, inverse deviation) takes them.
+/// (x - mean) / sqrt(variance + epsilon), in two passes. Scale and bias belong to the store. If mean and inverse
+/// deviation are outputs too, finish(row, mean, inverse deviation) takes them.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store, class Finish>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,
                             const Finish& finish) {
   using V = Vec<Acc, N>;
   for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
-    // All counted from the first element, so that a mean far from zero costs no accuracy.
+    // All values are taken relative to the first element, so a mean far from zero costs no accuracy.
     const Acc origin = x.first();
     const V from = splat<Acc, N>(origin);
     const auto moved = [&](V v) WEFT_LAMBDA { return v - from; };

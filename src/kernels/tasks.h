@@ -14,10 +14,10 @@ constexpr i64 at_most(i64 a, i64 high) { return a > high ? high : a; }
 constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high), low); }
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
-/// compiled (mr first, falling); the rows of a block are covered by them at the least cost. `fma` is the number of
-/// vector FMAs that the machine starts in a cycle, 0 where sums do not wait for each other. A panel's block of `deep`
-/// units stays in L1, which with `short_runs` is little of a row; for a few rows, steps are of `few` units over the
-/// rows. A task has at least `columns`. B is packed in panels of nr() columns.
+/// compiled (mr first, falling) and cover the rows of a block at the least cost. `fma`: vector FMAs that the machine
+/// starts in a cycle, 0 if sums do not wait for each other. A panel's block of `deep` units stays in L1; with
+/// `short_runs` that is little of a row. For a few rows, steps are of `few` units over the rows. A task has at least
+/// `columns`. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
@@ -45,8 +45,8 @@ inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, 
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
-/// What the choice of tile depends on. The kernels ask the compiler's macros, the host the processor: both must speak
-/// of the same target.
+/// What the choice of a tile depends on. Kernels ask the compiler's macros, the host asks the processor; both must
+/// describe the same target.
 struct MatrixTarget {
   bool avx512 = false, aarch64 = false;
 };
@@ -63,9 +63,9 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
-/// A sum over long k is made of partial sums of this many units, so that its error grows with the roots of that and of
-/// their number, not with the root of k (N. Higham, "The Accuracy of Floating Point Summation", 1993). Steps of k are
-/// whole partial sums: where a sum is parted depends neither on rows nor on columns.
+/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of that
+/// number and of their count, not with that of k (N. Higham, "The Accuracy of Floating Point Summation", 1993). Steps
+/// of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
@@ -117,7 +117,7 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 /// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
 enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
-/// Units of a patch that is copied whole, with zeros: AMX takes 16 at a time.
+/// Units of an im2col window, with zeros: AMX takes 16 at a time.
 constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
 constexpr i64 patch_units(GemmTile tile, i64 k, int group) {
   return round_up(gemm_units(k, group), patch_multiple(tile));
@@ -186,13 +186,13 @@ constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 
   return b;
 }
 
-/// How many times larger than the elements transformed pixels and weights are at most.
+/// How many times larger than the elements transformed pixels and weights can become.
 struct WinogradGrowth {
   int pixels, weights;
 };
 constexpr WinogradGrowth winograd_growth(int out) { return out == 4 ? WinogradGrowth{100, 49} : WinogradGrowth{4, 9}; }
 
-/// Scratch bytes of a thread for winograd: transformed pixels, sums, what stands outside, and terms of tiles.
+/// Scratch bytes of a thread for winograd: transformed pixels, sums, padding, and terms of tiles.
 constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
                                i64 words) {
   const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, words);

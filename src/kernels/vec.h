@@ -91,7 +91,7 @@ using Elem = typename VecTraits<V>::elem;
 template <class V>
 inline constexpr int lanes_of = VecTraits<V>::lanes;
 
-/// Which lanes count: all of them, or the first n (0 <= n <= N).
+/// The valid lanes: all of them, or the first n (0 <= n <= N).
 struct Full {};
 struct Part {
   int n;
@@ -99,7 +99,7 @@ struct Part {
 WEFT_INLINE int valid_lanes(Full, int lanes) { return lanes; }
 WEFT_INLINE int valid_lanes(Part part, int) { return part.n; }
 
-/// Lanes of f32 in one vector register of this device (on GPUs: what one thread moves in 16 bytes).
+/// Lanes of f32 in one vector register of this device (on GPUs: in the 16 bytes that one thread moves).
 #if defined(__AVX512F__)
 inline constexpr int native_lanes = 16;
 #elif defined(WEFT_GPU)
@@ -284,7 +284,7 @@ template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void*, V&, int) {}
 #endif
 inline constexpr int widest_register = sizeof(f32) * native_lanes;
-/// Lanes of a whole register, where a part of one can be loaded.
+/// Lanes of a whole register, if the device can load a part of one.
 template <class T>
 inline constexpr int whole_lanes =
     has_masked<T, widest_register / sizeof(T)> ? widest_register / sizeof(T) : native_lanes;
@@ -294,7 +294,7 @@ inline constexpr int whole_lanes = native_lanes;
 #endif  // WEFT_CPU
 
 #ifdef WEFT_NVIDIA
-/// This GPU wants wide accesses aligned: up to 16 bytes at once where the address allows, else element by element. (A
+/// This GPU needs aligned wide accesses: up to 16 bytes at once if the address allows it, else element by element. (A
 /// vector type of less alignment will not do: LLVM 19 emits wide accesses for 16 x i8 regardless.)
 template <class T, int N>
 inline constexpr bool fits_access = sizeof(T) * N <= 16;
@@ -344,8 +344,8 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
   }
 }
 
-/// N lanes from a place where whole vectors begin on multiples of their size, or of 16 bytes. (Not a load that may move
-/// freely, as from memory that never changes: it would move ahead of wait_for_inputs() of device.h.)
+/// N lanes from an address where whole vectors begin on multiples of their size, or of 16 bytes. (Not an invariant
+/// load, which LLVM may move: it would move ahead of wait_for_inputs() of device.h.)
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
 #ifdef WEFT_NVIDIA
@@ -366,7 +366,7 @@ WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Part part) {
   return load<N>(p, part);
 }
 
-/// The valid lanes of v to p; memory past them is not touched.
+/// Stores the valid lanes of v at p; memory past them is not touched.
 template <class T, class V>
 WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Full) {
   constexpr int N = lanes_of<V>;
@@ -404,7 +404,7 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   }
 }
 
-/// v to a place where whole vectors begin on multiples of their size, or of 16 bytes.
+/// Stores v at an address where whole vectors begin on multiples of their size, or of 16 bytes.
 template <class T, class V>
 WEFT_INLINE void store_whole(WEFT_GLOBAL T* p, V v, Full) {
 #ifdef WEFT_NVIDIA
@@ -515,8 +515,8 @@ struct Float8 {
     const auto nan = Fnuz ? bits == U(0x80) : magnitude == U(0x7f);
     return select(nan, F(__builtin_nanf("")), x);
   }
-  /// Nearest even; what is too large becomes the largest finite value (saturating, as ONNX's default), or infinity, or
-  /// NaN where there is none; NaN stays NaN.
+  /// Rounds to nearest even. A value that is too large becomes the largest finite value (saturating, ONNX's default),
+  /// or infinity, or NaN if the type has none; NaN stays NaN.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;
@@ -579,8 +579,8 @@ struct Float8Of<f8e8m0> {
   using type = PowerOfTwo;
 };
 
-/// f64 -> f32 rounded to odd: what is inexact gets an odd last bit. Rounding that again to a type of at most 22 bits
-/// gives what rounding once would (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// f64 -> f32 rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most 22 bits
+/// gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;
@@ -591,8 +591,8 @@ WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   return bits_to<f32>(select((found < size) | (found > size), bits | U(1), bits));
 }
 
-/// Any element type to any other, lane by lane; f64 is rounded once, whatever it becomes. What is too large for an
-/// 8-bit float becomes infinity or NaN, so that a value that is one stays so.
+/// Any element type to any other, lane by lane; f64 is rounded only once. A value too large for an 8-bit float becomes
+/// infinity or NaN, so that overflow stays visible.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
   using From = Elem<V>;

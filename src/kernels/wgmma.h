@@ -27,35 +27,34 @@ namespace weft::kernel {
 /// The byte at which 16-byte part `part` of 128-byte row `row` lies.
 WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
 
-/// What wgmma takes for an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of
-/// 1024.
+/// The descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of 1024.
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The same for one whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
+/// The same for an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
 /// From one k step to the next: 32 bytes of every row; of a transposed operand 16 rows.
 inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
-/// Registers and shared memory that were written before are seen by what is multiplied after.
+/// Makes earlier writes to registers and shared memory visible to the following products.
 WEFT_INLINE void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// The products since the last call are one group.
+/// Makes the products since the last call one group.
 WEFT_INLINE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until at most `Left` groups are not done.
+/// Waits until at most `Left` groups are unfinished.
 template <int Left>
 WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
-/// Waits until all groups are done; the registers `a` were operands of one until now.
+/// Waits until all groups are finished; until then the registers `a` are operands of one.
 WEFT_INLINE void wgmma_wait_for(const u32 (&a)[4][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::"r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
                "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]),
                "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3])
                : "memory");
 }
-/// What this thread wrote to shared memory is seen by the matrix unit once a barrier has been passed.
+/// Makes this thread's writes to shared memory visible to the matrix unit, after a barrier.
 WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // The list of N / 2 sums in the text of an instruction, and as operands ("+f" or "+r").
@@ -158,7 +157,8 @@ struct Wgmma {
   }
 };
 
-/// Blocks of a cluster, which run at the same time and read each other's shared memory: how many, and which this is.
+/// A cluster's blocks run at the same time and read each other's shared memory: how many there are, and the number of
+/// this one.
 WEFT_INLINE int cluster_size() { return int(__nvvm_read_ptx_sreg_cluster_nctarank()); }
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
 /// Waits for every thread of the cluster; what they wrote before is seen after.

@@ -30,7 +30,7 @@ WEFT_INLINE i64 conv_source(const ConvSizes& s, int d, i64 o, i64 t) {
   return at >= 0 && at < s.in[d] ? at : -1;
 }
 
-/// An output pixel of some image; walks in row order.
+/// An output pixel of an image; it advances in row order.
 struct ConvPixel {
   i64 image, at[3];
 };
@@ -48,7 +48,7 @@ WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   p.at[0] = 0, ++p.image;
 }
 
-/// The first input coordinate that the window at `p` reads, and whether it lies inside the image as a whole.
+/// The first input coordinate that the window at `p` reads, and whether the whole window lies inside the image.
 struct ConvWindow {
   i64 first[3];
   bool inside;

@@ -211,7 +211,7 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// The terms of transformed tiles (see MacQuads), tile by tile for each position.
+/// The terms of transformed tiles (see MacQuads), for each position tile by tile.
 template <class Mac, int lanes>
 WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
                                  typename Mac::Acc* terms) {
@@ -224,13 +224,14 @@ WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::U
   }
 }
 
-/// Products at all positions of `tiles` tiles with one panel; sums of a tile follow each other by position. `terms`:
-/// those of make_tile_terms, for a Mac with headers.
+/// Products at all positions of `tiles` tiles with one panel; the sums of a tile follow each other by position.
+/// `terms`: those of make_tile_terms, for a Mac with headers.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
                                 i64 units, const typename Mac::B* panel, typename Mac::Acc* sums,
                                 const typename Mac::Acc* terms) {
-  // A piece of the panel stays in L1; where sums start from terms there is one, units being few.
+  // The loop over units is cut into pieces of a panel that stay in L1. With headers there is one piece, because there
+  // are few units.
   constexpr i64 most = Mac::header > 0 ? i64(1) << 40 : tile.deep;
   constexpr int nr = tile.nr();
   const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
@@ -284,7 +285,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   static_assert(is_same<X, typename Mac::Direct>, "pixels come in the type that is multiplied");
   constexpr int nr = tile.nr(), M = Form::out;
   constexpr i64 positions = Form::size * Form::size;
-  constexpr i64 words = sizeof(Unit) / 4;  // of a unit
+  constexpr i64 words = sizeof(Unit) / 4;  // words of a unit
   const i64 units = tasks::gemm_units(s.channels_in, Mac::group);
   const auto b = tasks::winograd_blocks(tile, M, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, units * words);
   const i64 panel_size = positions * (units + Mac::header) * nr * Mac::group, stride = b.stride / words,

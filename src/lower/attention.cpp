@@ -14,14 +14,14 @@ std::string strides_text(KernelBuilder& kernel, const View& view) {
              "}");
 }
 
-/// The kernel reads rows whose elements lie side by side.
+/// The operand with dense rows, as the kernel requires; copied if necessary.
 View dense_rows(Lowering& lowering, Value value) {
   View view = lowering.view_of(value);
   bool dense = known_equal(view.strides[3], 1) || known_equal(view.dims[3], 1);
   return dense ? view : lowering.contiguous_view_of(value);
 }
 
-/// The mask as if it had all four axes: missing and single ones repeat.
+/// The mask with all four axes: missing axes and axes of size 1 repeat.
 View spread_mask(const View& mask, const Dims& dims) {
   View view = mask;
   view.dims = dims;
@@ -33,14 +33,14 @@ View spread_mask(const View& mask, const Dims& dims) {
   return view;
 }
 
-/// True when every pair of keys of the mask that begins with an even one begins on a multiple of its size.
+/// True if every aligned pair of the mask's keys lies on a multiple of the pair's size.
 bool has_even_rows(const View& mask) {
   bool even = mask.offset.is_multiple_of(2);
   for (size_t axis = 0; axis < 3; ++axis) even &= mask.strides[axis].is_multiple_of(2);
   return even;
 }
 
-/// The lambda that says which keys a row sees, no more than those before `last`, and what stands beside them.
+/// Writes the lambda that gives the keys which a row sees (none from `last` on) and the score of the sink.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -62,8 +62,8 @@ void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, 
   kernel.line("    },");
 }
 
-/// Lines of the score lambda: scale (unless the kernel knows it), soft cap and mask of `W` keys from `key` on; `load`
-/// reads side by side.
+/// Writes the lines of the score lambda: scale (unless the kernel applies it), soft cap and mask of `W` keys from `key`
+/// on. `load` reads them as one vector.
 void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
   kernel.line(
       "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query, [[maybe_unused]] i64 "
@@ -90,10 +90,10 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// How a GPU's kernel is instantiated: the head size rounded up, keys taken at a time, rows and threads of a block.
+/// The parameters of a GPU's kernel: the head size rounded up, keys taken at a time, rows and threads of a block.
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
-  int groups = 0, split = 1, occupancy = 0;  ///< warp groups and blocks that share the keys
+  int groups = 0, split = 1, occupancy = 0;  ///< warp groups, and blocks among which the keys are split
   int few = 0;                               ///< rows of attention_few
   int rows() const { return few > 0 ? few : tasks::attention_wave_rows * waves; }
   int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups) : 0; }
@@ -105,7 +105,7 @@ struct GpuAttention {
   }
 };
 
-/// Rows that begin on multiples of 16 bytes and are whole vectors, for copies past the registers.
+/// Whether rows begin on multiples of 16 bytes and are whole vectors, as asynchronous copies require.
 bool has_whole_rows(const View& view) {
   bool whole = view.dims[3].is_multiple_of(8) && view.offset.is_multiple_of(8);
   for (size_t axis = 0; axis < 3; ++axis) whole &= view.strides[axis].is_multiple_of(8);
@@ -114,7 +114,8 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// With clusters, where there are few blocks: how many blocks of a cluster share the keys, at least `fewest` each.
+/// With clusters and few blocks: the number of blocks of a cluster among which the keys are split, each at least
+/// `fewest`.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
   int split = 1;
@@ -122,7 +123,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// At most eight rows to a head of keys, as where one token follows others; of 16 bits as many as registers hold.
+/// The kernel for at most eight rows for each head of keys, as in text generation; rows of 16 bits as far as registers
+/// hold.
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : 8;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -138,8 +140,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// A block is a warp group (two are slower: they wait for each other's keys); where there are few blocks,
-/// several share the keys.
+/// A block is one warp group (two are slower, because they wait for each other's keys). With few blocks, the keys are
+/// split.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -152,7 +154,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// As much as fits in 48 KiB of shared memory: queries, keys, values and scores of a block.
+/// The largest tile of queries and keys whose queries, keys, values and scores fit 48 KiB of shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -200,7 +202,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   Dims scores{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
   std::optional<View> mask;
   if (op.has_mask(i.inputs.size())) mask = spread_mask(lowering.view_of(i.inputs[3]), scores);
-  // Heads are mostly merged again: rows of all heads of a position are stored together.
+  // Heads are usually merged again, so rows of all heads of a position are stored together.
   View out = lowering.new_result({region.anchor, 0}, {0, 2, 1, 3});
 
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
@@ -225,7 +227,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // A plain scale goes into the exponent.
+  // A scale without soft cap or mask goes into the exponent.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

@@ -19,7 +19,7 @@ Dim per_group(const Dim& channels, const Dim& groups) {
   return exact_divide(channels, groups).value_or(floordiv(channels, groups));
 }
 
-/// Channels are those of the weights, which most often are constants, even where the input's have a name.
+/// Channels come from the weights: those are mostly constants, even if the input's size has a name.
 Window window_of(const Instruction& i) {
   const auto& op = *i.as<Convolution>();
   const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
@@ -52,16 +52,17 @@ bool is_depthwise(const Window& w) {
   return known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1) && !w.transposed;
 }
 
-/// Pixels of whole units: the channels of a group, and where pixels begin, are multiples of the Mac's group.
+/// Whether pixels consist of whole units: the channels of a group, and the pixels' distance, are multiples of the Mac's
+/// group.
 bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
   return x.dtype == mac.direct && w.channels_in.is_multiple_of(mac.group) && w.pixel.is_multiple_of(mac.group) &&
          x.offset.is_multiple_of(mac.group);
 }
 
-/// The strides of an operator's weights along its taps as one axis, or none.
+/// The stride of the weights along their taps as one axis, if there is one.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// Whether few pixels beyond a picture's line, and few lines beyond a block of them, are copied with it.
+/// Whether only few pixels past a line, and few lines past a block, must be copied with it.
 bool has_short_reach(const Window& w) {
   constexpr int64_t most = 4;
   bool is_short = w.in.size() == 2;
@@ -82,10 +83,10 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
   if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
-  // The matrix unit takes 16 units at a time: shorter lines would leave it waiting.
+  // The matrix unit takes 16 units at a time; shorter lines would leave it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   if (lines) return "Lines";
-  // The matrix unit loads rows that are evenly apart: from a copy with the padding they always are.
+  // The matrix unit loads rows at equal distances. A copy with padding always has these.
   bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
   return mac.tile.amx && whole && has_short_reach(w) ? "Padded" : "Direct";
 }
@@ -114,7 +115,7 @@ View im2col_weights(Lowering& lowering, Window& w, Value value) {
   return weights;
 }
 
-/// Weights as the kernel wants them: a panel for each tap, or for each position of a transformed tile.
+/// The weights in the kernel's form: a panel for each tap, or for each position of a transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     bool whole = false) {
   View from = whole ? im2col_weights(lowering, w, value) : lowering.view_of(value);
@@ -146,8 +147,7 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   return to;
 }
 
-/// What a depthwise convolution of these types sums in: f32 for narrow floats, i32 for short integers; nothing for
-/// others.
+/// The type of a depthwise convolution's sums: f32 for narrow floats, i32 for short integers; nothing for others.
 std::optional<DType> depthwise_sum(const Instruction& i) {
   auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
   if (is_narrow_float(i.inputs[0].dtype()) && is_narrow_float(i.inputs[1].dtype())) return DType::f32;
@@ -162,7 +162,7 @@ View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
 }
 
-/// The store lambda: `row` counts output pixels of all images, `channel` all channels.
+/// Writes the store lambda: `row` counts output pixels of all images, `channel` all channels.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
   kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
@@ -204,7 +204,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// The tiles for kernels of a known width and stride.
+/// Declares the tiles for kernels of a known width and stride as shared parts.
 void share_tiles(KernelBuilder& kernel, DType sum, DType x, DType weights) {
   for (auto [taps, stride] : tasks::depthwise_forms) {
     kernel.share("depthwise.h", cat("DepthwiseTiles<", taps, ", ", stride, ", ", kernel_type(sum), ", ", kernel_type(x),
@@ -217,7 +217,7 @@ struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// For kernels of a known width over channels in whole vectors; as many pixels as leave enough threads.
+/// For kernels of a known width over channels in whole vectors: the most pixels that leave enough threads.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
@@ -260,7 +260,7 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
                                           : "one channel a group: vectors along the channels");
 }
 
-/// What stands outside the image, whose pixels lie in memory in this type.
+/// The value of padding, in the type of the pixels in memory.
 std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType pixels) {
   const auto& inputs = region.anchor->inputs;
   if (inputs.size() < 3) return cat(kernel_type(pixels), "(0)");
@@ -293,13 +293,13 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// The plan of conv_padded, whose blocks are made from all the sizes; that of `conv` for the other modes.
+/// The tasks of conv_padded, whose blocks depend on all sizes; those of `conv` for the other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
     return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
   }
-  // Lines and Im2col count whole lines, or all, of the kernel as taps (kernels/conv.h).
+  // For Lines and Im2col, a tap is a whole line, or the whole, of the kernel (kernels/conv.h).
   bool lines = mode == "Lines", whole = mode == "Im2col";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;

@@ -52,7 +52,7 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
   if (!known) list.push_back({value, view_of(value), {}});
 }
 
-/// What rounds, clamps and converts is written as one function, which rounds as it converts.
+/// Rounding, clamping and conversion together become one function, which rounds as it converts.
 void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
   auto is_here = [&](const Instruction* i) {
     bool stored = std::ranges::any_of(outputs, [&](const Value& output) { return output.def == i; });
@@ -95,8 +95,8 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   collapse();
 }
 
-/// A sum that is only rounded is made less by the error of f32, so that it and what lies twice that above it enclose
-/// the exact one: that costs nothing where a term is a constant or a product.
+/// A sum that is only rounded gets the f32 error subtracted. It and a number twice the error above it then enclose the
+/// exact sum. This is free if a term is a constant or a product.
 void FusedBody::plan_first_look() {
   for (const auto& [rounding, parts] : roundings_) {
     Value sum = parts[0];
@@ -131,7 +131,7 @@ std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
   return std::nullopt;
 }
 
-/// Whether all that is computed in f64 is rounded at once, and f32 mostly tells how.
+/// Whether all values in f64 are rounded at once, and f32 is mostly precise enough to round them.
 bool FusedBody::is_quick() const {
   auto is_plain = [](DType type) { return is_integer(type) || type == DType::f64; };
   for (const Instruction* i : instructions_) {
@@ -175,7 +175,7 @@ bool FusedBody::last_coordinate_is_axis() const {
 
 /// Splits each coordinate of the family into the axes that remain in its group.
 void FusedBody::emit_coordinates() {
-  if (known_equal(product(iteration_.dims), 0)) {  // no size says which axes a group has, and nobody comes here
+  if (known_equal(product(iteration_.dims), 0)) {  // the axes of a group are unknown then, but the code never runs
     axis_names_.assign(axes_.size(), "i64(0)");
     return;
   }
@@ -217,8 +217,8 @@ std::string FusedBody::address(const Access& access, bool written) {
   return text;
 }
 
-/// Whether vectors begin on multiples of their size: what is added to the last coordinate, itself a multiple of the
-/// lanes, is one too. (Eight lanes are the most that a GPU's vector has; a CPU does not care.)
+/// Whether vectors begin on multiples of their size: then the offset added to the last coordinate, itself a multiple of
+/// the lanes, must be one too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
 bool FusedBody::is_whole(const Access& access) const {
   constexpr int64_t max_lanes = 8;
   bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
@@ -236,7 +236,7 @@ std::string FusedBody::load(const Access& access) {
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
 }
 
-/// The type in registers: a first look takes f32 for f64.
+/// The type in registers: the quick form uses f32 for f64.
 DType FusedBody::register_type(DType type) const {
   DType own = compute_type(type);
   return quick_ && own == DType::f64 ? DType::f32 : own;
@@ -286,7 +286,7 @@ std::string conversion_text(const std::string& x, const Convert& op) {
 
 }  // namespace
 
-/// A sum of f32 less `error`: of two terms, a product takes the error for nothing.
+/// A sum in f32 less `error`. In a sum of two terms, a product absorbs the error without another operation.
 std::string FusedBody::quick_sum(const Instruction& sum, double error) {
   auto lowered = [&](const std::string& x) {
     return cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
@@ -302,7 +302,7 @@ std::string FusedBody::quick_sum(const Instruction& sum, double error) {
   return cat(function, text(a), ", ", lowered(text(b)), ")");
 }
 
-/// All bytes of the type that a rounding's only reader converts to, if its limits are theirs.
+/// The type to which the only reader of a rounding converts, if the rounding's limits are those of the type.
 static std::optional<DType> whole_bytes(const Instruction& rounding, const std::vector<Value>& parts) {
   const auto* reader = rounding.users.size() == 1 ? rounding.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : rounding.as<Convert>()->to;
@@ -312,7 +312,7 @@ static std::optional<DType> whole_bytes(const Instruction& rounding, const std::
   return all ? std::optional(to) : std::nullopt;
 }
 
-/// Rounds in f32, to 32 bits: as wide as f32, to which it mostly goes back.
+/// Rounds in f32 and keeps 32 bits, because the result mostly returns to f32.
 std::string FusedBody::quick_rounding(const Instruction& rounding) {
   std::vector<Value> parts = operands(rounding);
   double error = *quick_error(rounding);

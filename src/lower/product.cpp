@@ -53,7 +53,7 @@ static void walk_as_stored(Product& p) {
   p.order = std::move(order);
 }
 
-/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that.
+/// If all batches share B, they are further rows of A, which is copied if its strides do not allow that.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
   Product p{.a = lowering.view_of(rows),
             .b = lowering.view_of(dot.inputs[1]),
@@ -63,7 +63,7 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
             .n = 0,
             .k = 0};
   size_t rank = p.a.dims.size();
-  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // weights say it as a number
+  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // the weights may know it
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (!dot.is<GroupedDot>() && is_repeated(leading(p.b, rank - 2))) {
@@ -75,7 +75,7 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
   return p;
 }
 
-/// The row stride of A when rows of all row axes follow each other evenly.
+/// The row stride of A if rows of all row axes follow each other evenly.
 Dim row_stride(const Product& p) { return *even_stride(p.a, p.batch_axes, p.a.dims.size() - 1); }
 
 Iteration result_iteration(const Dims& dims, size_t batch_axes) {

@@ -22,9 +22,9 @@ struct Product {
   Dim batch = 1, m = 1, n = 0, k = 0;
   std::vector<size_t> order = {};  ///< the order in which rows are walked, if not that of the result's axes
 };
-/// When all batches share B, they are just more rows of A, which is copied if its strides do not allow that. On GPUs
-/// the rows are walked as they lie in memory first, as where an exporter has transposed batch and sequence.
-/// `rows`: its first operand, or what stands for it.
+/// If all batches share B, they are further rows of A, which is copied if its strides do not allow that. On GPUs the
+/// rows are walked in memory order, in case an exporter has transposed batch and sequence. `rows`: its first operand,
+/// or a replacement.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
 /// True when one stride leads from each row to the next, over all leading axes.
 bool rows_are_even(const View& a);

@@ -24,10 +24,10 @@ Instruction* producer(Value value) {
   return value.def;
 }
 
-/// Elementwise instructions of one region: a kernel takes time to compile, more than in proportion to its length.
+/// Limit on the elementwise instructions of a region: the time to compile a kernel grows faster than its length.
 constexpr size_t max_members = 256;
 
-/// Groups grow while the module is walked once; regions that are merged into others become empty.
+/// Groups grow during one walk over the module; regions that were merged into others stay empty.
 class Grouping {
  public:
   explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit(), -1) { find_setters(); }
@@ -42,7 +42,7 @@ class Grouping {
   }
 
  private:
-  /// An instruction also waits for those that set the sizes in it, in its bodies and in the views that it reads.
+  /// An instruction also depends on those that set the sizes in it, in its bodies and in the views that it reads.
   void find_setters() {
     std::unordered_map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {
@@ -99,7 +99,7 @@ class Grouping {
     if (before < 0 || !is_plain(region(before)) || region(before).dims != anchor.inputs[0].dims()) return;
     bool shared = std::ranges::any_of(region(before).epilogue,
                                       [&](Instruction* i) { return is_read_outside({i, 0}, before, &anchor); });
-    if (shared && anchor.is<Reduce>()) return;  // a reduction has no place to store the elements
+    if (shared && anchor.is<Reduce>()) return;  // a reduction cannot store the elements
     auto waits = [&](const Value& setter) { return depends(region_of(setter), before); };
     if (std::ranges::any_of(setters(anchor), waits)) return;
     region(id).prologue = std::move(region(before).epilogue);
@@ -107,7 +107,7 @@ class Grouping {
     for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
   }
 
-  /// Bytes that a product reads, and that are stored for it: what widens them does so where it is used.
+  /// Whether a product reads these bytes from memory; instructions that widen them belong to the reader's region.
   static bool is_stored_byte(Value value) {
     bool is_byte = value.dtype() == DType::i8 || value.dtype() == DType::u8;
     return is_byte && std::ranges::any_of(value.def->users, [](const Instruction* user) {
@@ -124,7 +124,7 @@ class Grouping {
       if (id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims && computes(region(id), input))
         candidates.push_back(id);
     }
-    // What an anchor computes is best finished there; else the latest region has seen most.
+    // Regions with an anchor first, then the latest region.
     std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
     for (int id : candidates) {
       if (region(id).epilogue.size() >= max_members || !fits(id, i)) continue;
@@ -135,7 +135,7 @@ class Grouping {
     return false;
   }
 
-  /// Where a value comes from through elementwise functions of one value that is not constant; gives up soon.
+  /// The origin of a value through elementwise functions with one non-constant operand; gives up after a few.
   static const Instruction* origin(Value value) {
     constexpr int limit = 4;
     const Instruction* at = producer(value);
@@ -153,9 +153,8 @@ class Grouping {
     return at;
   }
 
-  /// A conversion to a wider type whose value goes, through elementwise functions of it alone, to one that meets what
-  /// is computed later, as a shortcut around some layers does. Then the narrow number is stored, and the reader widens
-  /// it.
+  /// A conversion to a wider type whose value is read much later, like a residual connection, through elementwise
+  /// functions of it alone. The narrow value is then stored, and the reader widens it.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || region_of(i.inputs[0]) < 0) return false;
@@ -173,7 +172,7 @@ class Grouping {
     return false;
   }
 
-  /// The value is the anchor's first result or elementwise after it, not part of the prologue.
+  /// Whether the value is the anchor's first result or in the epilogue, not in the prologue.
   static bool computes(const Region& region, Value value) {
     return value.def == region.anchor ? value.index == 0
                                       : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
@@ -188,7 +187,7 @@ class Grouping {
     });
   }
 
-  /// Pointwise regions that only feed `i` move into its region.
+  /// Moves pointwise regions that only `i` reads into its region.
   void absorb_operands(int id, const Instruction& i) {
     for (const Value& input : i.inputs) {
       int other = direct_region_of(input);
@@ -215,7 +214,7 @@ class Grouping {
     region(from) = {};
   }
 
-  /// Whether region `from` needs a result of region `target`. Gives up (true) after many regions.
+  /// Whether region `from` depends on region `target`. Gives up (true) after many regions.
   bool depends(int from, int target) {
     constexpr size_t limit = 200;
     std::vector<int> stack{from}, seen{from};
@@ -234,7 +233,7 @@ class Grouping {
     return false;
   }
 
-  /// All of `id` comes before the first instruction of `target`, so it cannot depend on it.
+  /// Whether all of `id` comes before the first instruction of `target`, so that it cannot depend on it.
   bool is_older(int id, int target) { return last_order(region(id)) < first_order(region(target)); }
 
   static int64_t first_order(const Region& r) {
@@ -276,7 +275,7 @@ class Grouping {
     }
   }
 
-  /// Kahn's order, the earliest region first among those that are ready.
+  /// Kahn's algorithm; of the regions that are ready, the earliest comes first.
   std::vector<Region> in_order() {
     std::vector<std::vector<int>> readers(regions_.size());
     std::vector<int> waiting(regions_.size());
@@ -318,7 +317,7 @@ class Grouping {
   Region& region(int id) { return regions_[static_cast<size_t>(id)]; }
 
   const Module& module_;
-  std::vector<std::vector<Value>> setters_;  // for each instruction; empty when sizes are known before the run
+  std::vector<std::vector<Value>> setters_;  // for each instruction; empty if sizes are known before the run
   std::vector<int> region_of_;
   std::vector<Region> regions_;
 };

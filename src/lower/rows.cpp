@@ -13,11 +13,11 @@ namespace {
 
 using Coordinates = std::vector<std::string>;
 
-/// The axes of a row kernel's input and output, cut into its coordinates.
+/// The axes of a row kernel's input and output, grouped into its coordinates.
 struct RowShape {
   Iteration input, output;
-  Dim rows, cols;  ///< of row kernels; cols is the reduced length of column kernels as well
-  Dim inner = 1;   ///< of column kernels: what follows the reduced axes
+  Dim rows, cols;  ///< of row kernels; for column kernels cols is the reduced length
+  Dim inner = 1;   ///< of column kernels: the axes after the reduced ones
   bool columns = false;
 };
 
@@ -27,7 +27,7 @@ RowShape last_axis_shape(const Dims& dims) {
   return {.input = all, .output = all, .rows = size_of(dims, 0, last), .cols = dims[last]};
 }
 
-/// Neighbouring axes [a, b) are reduced; passes see to it that there are no others.
+/// Axes [a, b) are reduced; passes ensure that reduced axes are neighbours.
 RowShape reduced_shape(const Instruction& anchor) {
   const auto& op = *anchor.as<Reduce>();
   const Dims &in = anchor.inputs[0].dims(), &out = anchor.types[0].shape.dims;
@@ -49,7 +49,7 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
-/// What does not fit in the row kernel becomes loops of its own.
+/// Makes separate loops of the parts that do not fit into the row kernel.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];
@@ -88,7 +88,7 @@ void emit_store(Lowering& lowering, KernelBuilder& kernel, Region region, const 
   kernel.line("    });");
 }
 
-/// Whether all that the region stores of its rows lies in 16 bits or fewer.
+/// Whether all results of the region's rows are stored in 16 bits or fewer.
 bool stores_narrow(const Lowering& lowering, const Region& region) {
   return std::ranges::all_of(region.outputs, [&](const Value& value) {
     return bits(lowering.slot_of(value) ? value.dtype() : lowering.stored_type(value.dtype())) <= 16;
@@ -105,7 +105,7 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
     epsilon = cat(", ", number_text(acc, op->epsilon));
   }
   bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
-  int lanes = acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of what lies in memory
+  int lanes = acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of elements in memory
   KeptRow kept = kept_row(lowering, shape.cols, lanes);
   bool rounds = name == "softmax" && kept.held > 0 && stores_narrow(lowering, region);
   kernel.line("constexpr int W = ", lowering.on_gpu() ? cat(lanes) : register_lanes_text(acc), ";");
@@ -119,7 +119,7 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
   return kernel.finish(lowering.plan(), name);
 }
 
-/// Mean divides the sum; `acc` is the accumulated value.
+/// Divides the sum of a mean; `acc` is the accumulated value.
 void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& count, DType acc) {
   bool mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   kernel.line(
@@ -199,7 +199,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
   if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
   constexpr int max_held = 8;
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
-  // Some loads of each thread on their way at once; fewer threads than that cost less to add up over.
+  // Several loads in flight for each thread; with fewer threads the final reduction is cheaper.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
   int64_t at_once = takes_wave(cols) ? lowering.gpu().wave : kept.threads, held = (pieces + at_once - 1) / at_once;
   if (held > max_held) return {};

@@ -10,20 +10,20 @@
 
 namespace weft {
 
-/// Integers of 8 bits, or of 16 as they stand after a zero point was taken off.
+/// Integers of 8 bits, or of 16 bits after a zero point was subtracted.
 static bool is_short(DType type) { return type == DType::u8 || type == DType::i8 || type == DType::i16; }
 
 bool has_short_product(const Instruction& instruction) {
   return is_short(instruction.inputs[0].dtype()) && is_short(instruction.inputs[1].dtype());
 }
 
-/// Weights that stay in a cache even when they are stored in 16 bits, which saves widening them for each tile of rows.
+/// Whether the weights stay in a cache even as 16 bits, which saves widening them for each tile of rows.
 static bool fits_widened(Value weight) {
   constexpr int64_t most = int64_t{1} << 18;
   return weight.shape().elements().upper_bound() <= most;
 }
 
-/// The axis that is summed, of one group.
+/// The size of the summed axis, for one group.
 static Dim summed(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   if (!op) return instruction.inputs[0].dims().back();
@@ -31,7 +31,7 @@ static Dim summed(const Instruction& instruction) {
   return op->transposed ? exact_divide(weights[0], op->groups).value_or(1) : weights[1];
 }
 
-/// The columns of the product, of one group.
+/// The number of columns of the product, for one group.
 static Dim columns(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   const Dims& b = instruction.inputs[1].dims();
@@ -53,7 +53,7 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
   return {macs::MacQuads, "tasks::quad_tile", tasks::quad_tile, direct.packed};
 }
 
-/// `direct` on the matrix unit, where the processor's has its type.
+/// `direct` on the matrix unit, if the processor's unit has its type.
 static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
   return direct;

@@ -24,10 +24,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// The multiply-accumulate of a matrix kernel: its names there and what it means for buffers.
+/// The multiply-accumulate of a matrix kernel: its names in kernels, and its requirements on buffers.
 struct Mac : MacRow {
   Mac() : Mac(macs::MacF32, "native_tile", {}) {}
-  /// `stored`: the type of B, of rows that take several.
+  /// `stored`: the type of B, for rows of the table that allow several.
   Mac(const MacRow& row, std::string tile_text, const tasks::GemmTile& tile_of, std::optional<DType> stored = {})
       : MacRow(row),
         name(stored ? cat(row.class_name, "<", *stored, ">") : row.class_name),
@@ -43,22 +43,22 @@ struct Mac : MacRow {
   /// Bytes of a unit of A, and of the larger of it and a sum.
   int unit_bytes() const { return group * bits(direct) / 8; }
   int scratch_bytes() const { return std::max(unit_bytes(), bits(sum) / 8); }
-  /// Leaves the inner kernels to a part that all kernels of this Mac share.
+  /// Declares the inner kernels as a part that all kernels of this Mac share.
   void share(KernelBuilder& kernel) const;
-  /// Elements of `columns` columns of packed B with this many units of k.
+  /// The elements of `columns` columns of packed B with this many units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// The address of elements of A, as text, as one of units.
+  /// The address of elements of A, as text, cast to units.
   std::string units_at(const std::string& address) const;
 };
 
-/// `direct`, a Mac of 16-bit integers, as MacQuads where that is faster and exact: `count` elements are summed, and
-/// those of A and B are at most `max_a` and `max_b` in size.
+/// MacQuads instead of `direct`, a Mac of 16-bit integers, if that is faster and exact: `count` elements are summed,
+/// and elements of A and B are at most `max_a` and `max_b`.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
-/// For attention of operands of this type.
+/// The Mac for attention with operands of this type.
 Mac attention_mac(const Lowering& lowering, DType type);
 /// Whether the operands are integers of at most 16 bits (u16 apart), for which the matrix kernels have sums in i32.
 bool has_short_product(const Instruction& instruction);
-/// For a dot or convolution, by the types of its operands. E131 for types without a matrix kernel.
+/// The Mac for a dot or convolution, by the types of its operands. E149 for types without a matrix kernel.
 Mac mac_for(const Lowering& lowering, const Instruction& instruction);
 
 }  // namespace weft

@@ -13,14 +13,14 @@
 namespace weft {
 namespace {
 
-/// A size as estimates take it: symbols count as `guess`, or the nearest that their bounds allow.
+/// A size for estimates: symbols are `guess`, or the nearest value within their bounds.
 double guessed(const Dim& dim, int64_t guess) {
   return static_cast<double>(dim.evaluate(
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// The work in multiply-adds of the f32 kernels. Fitted to bench/kernels/winograd.cpp on AVX2: weights of 4 bytes
-/// arrive from memory in the time of 10, an element is transformed in that of 10.
+/// The work in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: loading 4 bytes of
+/// weights takes the time of 10 multiply-adds, and so does transforming an element.
 struct Estimate {
   double batch, height, width, in, out, weight_cost;
 
@@ -50,13 +50,14 @@ bool all_are(const Dims& dims, int64_t value) {
   return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
 }
 
-/// Floats must be f32 on both sides; integers become 16 bits wide with room for what the transforms add.
+/// Why these types are refused: floats must be f32 on both sides; integers become 16 bits, with room for the
+/// transforms.
 const char* refused_types(const Mac& direct, const View& x) {
   if (direct.name != "MacF32" && direct.direct != DType::i16) return "it is for f32 and for integers of 16 bits";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
-/// The largest tile that is exact for such integers, 0 if none is.
+/// The largest tile that is exact for integers with these bounds; 0 if none is.
 int largest_exact_tile(double x, const WeightBounds& w) {
   for (auto [out, sum_bits] : {std::pair{4, 25}, {2, 29}}) {
     constexpr double narrow = 32767;
@@ -67,7 +68,7 @@ int largest_exact_tile(double x, const WeightBounds& w) {
   return 0;
 }
 
-/// What multiplies the transformed values of tiles of this size.
+/// The Mac that multiplies the transformed values of tiles of this size.
 Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, const WeightBounds& weights) {
   Mac pairs(macs::MacInt16, "native_tile", lowering.tile(), DType::i16);
   tasks::WinogradGrowth grows = tasks::winograd_growth(out);

@@ -8,10 +8,10 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // that go block_few_rows at once: more are faster in tiles
-constexpr int64_t typical_prompt = 128;  // rows of a product that is not of few
+constexpr int64_t max_block_rows = 64;   // multiplied block_few_rows at once; more rows are faster in tiles
+constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
-/// Rows that begin on multiples of 16 bytes, k side by side in whole vectors; copied if they do not.
+/// Rows that begin on multiples of 16 bytes and are dense along k in whole vectors; copied if necessary.
 View whole_rows(Lowering& lowering, Value x) {
   View view = lowering.view_of(x);
   DType type = lowering.stored_type(x.dtype());
@@ -39,7 +39,7 @@ std::string weights_text(Lowering& lowering, KernelBuilder& kernel, const Instru
              ", ", stride, "}");
 }
 
-/// Whether nothing that the weights are made of is written by a run.
+/// Whether weights, scales and zero points are constant during a run.
 bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   for (size_t i = 2; i < dot.inputs.size(); ++i) {
     if (!lowering.is_load_time(dot.inputs[i])) return false;
@@ -47,7 +47,7 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   return true;
 }
 
-/// A kernel of few rows: what is called and how it is launched.
+/// A kernel for few rows: its function and launch.
 struct GemvKernel {
   std::string function;
   int columns = 0, threads = tasks::block_threads;  ///< of a block
@@ -69,7 +69,7 @@ std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDo
                     .occupancy = 2};
 }
 
-/// As fast as the weights can be read, where there is a kernel for so few rows.
+/// The kernel for few rows, which runs as fast as weights can be read; nothing for more rows.
 std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
                                       bool ahead) {
   const auto& op = *dot.as<BlockDot>();
@@ -89,8 +89,8 @@ std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instructio
 
 }  // namespace
 
-/// Few rows read the weights once; more are a matrix product whose B becomes numbers on its way to shared memory. Where
-/// only the run tells how many there are, it decides.
+/// Few rows read the weights once. More rows are a matrix product that converts B on its way to shared memory. If only
+/// the run knows the number of rows, it chooses between the two.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

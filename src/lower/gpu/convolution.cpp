@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// [group][channel out][tap][channel in], whichever of [out, in / g, taps...] and [in, out / g, taps...] it was.
+/// Weights as [group][channel out][tap][channel in], from [out, in / g, taps...] or [in, out / g, taps...].
 View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();
@@ -23,8 +23,8 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// Pixels of `to` channels side by side as elements of `type`, those past the view's own zero: a multiple of `lanes`,
-/// which a thread writes. The last axis of the view holds channels.
+/// Pixels padded with zeros to `to` channels, dense, as elements of `type`; `to` is a multiple of `lanes`, which a
+/// thread writes at once. The last axis of the view holds channels.
 View padded_channels(Lowering& lowering, const View& from, Value value, int64_t to, int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
   size_t rank = from.dims.size();
@@ -57,7 +57,7 @@ View padded_channels(Lowering& lowering, const View& from, Value value, int64_t 
   return result;
 }
 
-/// What stands outside the images, as often as a vector has lanes; nothing where it is zero.
+/// The value of padding, repeated for each lane of a vector; nothing if it is zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];
@@ -65,7 +65,7 @@ std::optional<View> outside_vector(Lowering& lowering, const Instruction& convol
   return lowering.copy_of({one.buffer, one.dtype, {lanes}, {0}, one.offset}, value, "a vector of the zero point");
 }
 
-/// All that the kernel of a convolution is made from.
+/// Everything that the kernel of a convolution is made from.
 struct GpuConvolution {
   Window w;
   DirectConvolution operands;
@@ -93,7 +93,7 @@ Iteration iteration_of(const Region& region, const Window& w) {
           .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
 }
 
-/// Columns that the epilogue gets at once. Eight f64 may take too many registers.
+/// Columns that the epilogue gets at once. Eight columns of f64 may take too many registers.
 int epilogue_lanes(const Lowering& lowering, const Region& region) {
   auto is_wide = [](Instruction* i) { return i->result().dtype() == DType::f64; };
   return std::ranges::any_of(region.epilogue, is_wide) ? lowering.gpu().f64_lanes : 8;
@@ -116,8 +116,7 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvoluti
   return step;
 }
 
-/// The launch for what of the region is given: with all that follows the convolution, with less, or up to `parts` of
-/// its sums.
+/// The launch for the given part of the region: with the whole epilogue, with less, or up to `parts` of its sums.
 PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const TileChoice& chosen,
                           const SplitKSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;
@@ -141,16 +140,17 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   return with_variants(launch_of(lowering, own, c, chosen.tile), chosen, with_tile);
 }
 
-/// The operands as the kernel wants them, copied where they do not lie so.
+/// The operands in the kernel's layout, copied if necessary.
 GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
   DType type = lowering.product_type(i);
   int lanes = tasks::vector_bits / bits(type);
   View weights = weights_by_tap(lowering, w, i.inputs[1], type), x;
-  bool is_narrow = (bits(type) <= 16 && type != DType::i16) ||
-                   (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // what matrix units multiply
+  bool is_narrow =
+      (bits(type) <= 16 && type != DType::i16) ||
+      (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // types that matrix units multiply
   int64_t channels = w.channels_in.constant().value_or(lanes);
   bool is_torn = is_narrow && known_equal(w.groups, 1) &&
-                 (channels == 0 || channels % lanes != 0);  // vectors would cross from one tap to the next
+                 (channels == 0 || channels % lanes != 0);  // a vector would span two taps
   if (is_torn) {
     int64_t whole_channels = (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes;
     x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], whole_channels, lanes, type);

@@ -28,7 +28,7 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
 }
 
-/// Whether all that is read of `first` is one value, at the same places, by the epilogue of `second`.
+/// Whether `first` has a single output, which only the epilogue of `second` reads, at the same places.
 bool feeds_only(const Region& first, const Region& second) {
   if (first.outputs.size() != 1) return false;
   const Instruction& last = *first.outputs[0].def;
@@ -50,7 +50,7 @@ void erase_empty(std::vector<Region>& regions) {
   std::erase_if(regions, [](const Region& r) { return !r.anchor && r.epilogue.empty(); });
 }
 
-/// An RMS norm of whole rows and what it is multiplied by: nothing else is in the region, and nothing else leaves it.
+/// The RMS norm of whole rows, with its gain, if the region contains and outputs nothing else.
 std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   const auto* norm = region.anchor ? region.anchor->as<Normalize>() : nullptr;
   bool is_plain = norm && !norm->centred && region.prologue.empty() && region.epilogue.size() == 1 &&
@@ -93,7 +93,7 @@ std::optional<RowNorm> norm_of_rows(const Region& region) {
 }
 
 void take_norms(Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> products;  // by what computes their rows
+  std::multimap<const Instruction*, Region*> products;  // by the instruction that computes their rows
   for (Region& region : regions) {
     if (is_gemv(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
   }
@@ -107,7 +107,7 @@ void take_norms(Lowering& lowering, std::vector<Region>& regions) {
 }
 
 void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> seen;  // by what computes their rows
+  std::multimap<const Instruction*, Region*> seen;  // by the instruction that computes their rows
   for (Region& region : regions) {
     if (!is_gemv(lowering, region) || region.twin) continue;
     const Instruction* rows = region.anchor->inputs[0].def;

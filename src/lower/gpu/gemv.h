@@ -9,11 +9,10 @@ namespace weft {
 
 class Lowering;
 
-/// What products of few rows (kernels/gemv_gpu.h) take in on GPUs: launches are what such programs wait for.
+/// Work that products of few rows (kernels/gemv_gpu.h) take over on GPUs, where launches limit such programs.
 
-/// Two products of the same few rows by constant matrices of the same sizes, of which one is read by the other's
-/// epilogue alone, become one region (a gate, and what it lets through): both matrices are read by one launch, and what
-/// is between them is never stored.
+/// Joins two products of the same rows by constant matrices of the same sizes, if only the epilogue of one reads the
+/// other (a gate and its input): one launch reads both matrices, and the value between them is never stored.
 void join_twins(const Lowering& lowering, std::vector<Region>& regions);
 
 /// rows = x / sqrt(mean(x^2) + epsilon) * gain, over the last axis.

@@ -16,12 +16,12 @@ namespace {
 
 bool is_known(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-/// Whether the library can read it from its first element on: at a fixed place, on 16 bytes.
+/// Whether the view begins at a fixed place, on 16 bytes, as the library requires.
 bool begins_well(const View& view) {
   return view.offset.is_constant() && view.offset.is_multiple_of(tasks::vector_bits / bits(view.dtype));
 }
 
-/// `operands`: those of the call, the last of which it writes.
+/// `operands`: those of the call; the last one is written.
 void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& operands, const Dim& flops,
               std::string reason) {
   View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
@@ -74,7 +74,7 @@ void lower_library_product(Lowering& lowering, const Region& region, const Produ
 
 namespace {
 
-/// One number for each channel, known when the program is loaded.
+/// Whether the value has one number for each channel, known when the program is loaded.
 bool is_bias(Lowering& lowering, Value value) {
   if (!lowering.is_load_time(value) || !is_float(value.dtype())) return false;
   View view = lowering.view_of(value);
@@ -84,7 +84,7 @@ bool is_bias(Lowering& lowering, Value value) {
   return all_constant({view.dims.back(), view.strides.back(), view.offset});
 }
 
-/// Nothing where a library does not know what the region does.
+/// The epilogue in the library's terms; nothing if the library does not support it.
 std::optional<ConvolutionEpilogue> epilogue_of(Lowering& lowering, const Region& region) {
   ConvolutionEpilogue e;
   Value at = region.anchor->result();
@@ -105,7 +105,7 @@ std::optional<ConvolutionEpilogue> epilogue_of(Lowering& lowering, const Region&
   return region.outputs == std::vector<Value>{at} ? std::optional(e) : std::nullopt;
 }
 
-/// Whether new_result gives the value a place of its own, dense, in that type.
+/// Whether new_result gives the value its own dense memory, in that type.
 bool is_written_as(const Lowering& lowering, Value value, DType type) {
   auto goes_apart = [](const Instruction* user) {
     auto is_concat = [](const Instruction* i) { return i->is<Concat>(); };
@@ -115,10 +115,10 @@ bool is_written_as(const Lowering& lowering, Value value, DType type) {
   return stored == type && std::ranges::none_of(value.def->users, goes_apart);
 }
 
-/// Whether the library can read it as it lies.
+/// Whether the library can read the view without a copy.
 bool is_dense(const View& view, DType type) { return view.dtype == type && is_contiguous(view) && begins_well(view); }
 
-/// The part of the region that the offer does.
+/// The part of the region that the offer computes.
 Region part_of(const Region& region, const LibraryOffer& offer) {
   Region part = region;
   if (!offer.does_epilogue) part.epilogue.clear(), part.outputs = {region.anchor->result()};

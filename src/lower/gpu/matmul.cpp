@@ -20,7 +20,8 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
   return direct;
 }
 
-/// direct_rows where it can be, else along_k or along_rows of a lambda that loads `stage_lanes<T>` elements.
+/// The text of direct_rows if possible, else of along_k or along_rows with a lambda that loads `stage_lanes<T>`
+/// elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {
@@ -46,8 +47,8 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
                                k_stride, ", ", k_stride, ", lanes)"));
 }
 
-/// Up to 16 vectors of B to a thread, which are on their way at once: few threads for a short k, and as many columns as
-/// leave enough blocks. Measured on an H200.
+/// Up to 16 vectors of B in flight for each thread: few threads for a short k, and as many columns as leave enough
+/// blocks. Measured on an H200.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t max_at_once = 4;
   GemvShape f{.columns = 4, .threads = 64};
@@ -80,7 +81,7 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   return result;
 }
 
-/// The kernel of a product: its header and call, and how it is launched.
+/// The kernel of a product: its header, call and launch.
 struct ProductKernel {
   std::string header, call;
   Dim blocks = 0;
@@ -88,11 +89,11 @@ struct ProductKernel {
   int columns = tasks::gemm_lanes;  ///< that the epilogue gets at once
   bool waits_itself = false;
   std::string reason = {};
-  std::optional<BlockTile> split_k = {};  ///< whose blocks store parts of the sums
-  TileChoice choice = {};                 ///< its tile among others for more work
+  std::optional<BlockTile> split_k = {};  ///< if its blocks store partial sums
+  TileChoice choice = {};                 ///< its tile, and larger ones for more work
 };
 
-/// Up to four rows, for operands that lie in memory as they are multiplied: as fast as B can be read.
+/// The kernel for up to four rows, with operands that need no conversion: as fast as B can be read.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
@@ -125,16 +126,16 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
                        .split_k = adds ? std::optional(tile) : std::nullopt};
 }
 
-/// The kernel for one row, where only the run tells that there is one: a model that writes word after word.
+/// The kernel for one row, for products whose number of rows only the run knows: text generation.
 std::optional<ProductKernel> one_row_kernel(const Lowering& lowering, GpuProduct p, const TileChoice& chosen) {
   if (chosen.work != p.m || p.m.lower_bound() > 1) return std::nullopt;
   Dim rows = std::exchange(p.m, 1);
   auto kernel = gemv_kernel(lowering, p);
-  if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // there may be none
+  if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // there may be no rows
   return kernel;
 }
 
-/// The kernel, or the library that is to be called.
+/// The kernel of a product, or the library call.
 std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
   if (auto few = gemv_kernel(lowering, p)) return *few;
   TileChoice chosen = choose_tile(lowering, p);
@@ -157,7 +158,7 @@ bool is_constant(Lowering& lowering, const View& view) {
 
 namespace {
 
-/// The line that the columns of a kernel stand in.
+/// The line that declares the number of columns.
 std::string columns_text(const ProductKernel& kernel) { return cat("constexpr int W = ", kernel.columns, ";"); }
 
 PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
@@ -166,8 +167,7 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKerne
   return kernel.finish(lowering.plan(), cat("dot_", type));
 }
 
-/// Writes the kernel, which has the texts of both operands, with all that follows the product, or up to `parts` of its
-/// sums.
+/// Writes the kernel with the texts of both operands: with the whole epilogue, or up to `parts` of its sums.
 void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                    KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,
                    const SplitKSums* parts = nullptr) {
@@ -187,7 +187,7 @@ void add_product(Lowering& lowering, const Region& region, const Product& p, Pla
   lowering.add_step(std::move(step), std::move(reason));
 }
 
-/// Rows with the norm that they get on their way.
+/// The text of rows with their norm.
 std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::string& rows, const RowNorm& norm) {
   View gain = lowering.view_of(norm.gain);
   std::string at = cat("raw(", kernel.buffer(gain.buffer, gain.dtype, false), ") + ", kernel.size(gain.offset));
@@ -196,8 +196,8 @@ std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::st
   return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
 }
 
-/// Products of few rows that take in more than one product does (gpu/gemv.h): their matrices are constant, so that all
-/// can be brought into place.
+/// Products of few rows with a joined product or a norm (gpu/gemv.h). Their matrices are constant, so any layout is
+/// possible.
 void lower_gemv(Lowering& lowering, const Region& region) {
   std::vector<const Instruction*> dots{region.anchor};
   if (region.twin) dots.push_back(region.twin);
@@ -205,7 +205,7 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   Value rows = norm ? norm->x : region.anchor->inputs[0];
   DType type = lowering.product_type(*region.anchor);
   for (const Instruction* dot : dots)
-    if (lowering.product_type(*dot) != type) type = DType::f32;  // one matrix has numbers that f16 has not
+    if (lowering.product_type(*dot) != type) type = DType::f32;  // one matrix has numbers that f16 cannot hold
   std::vector<Product> products;
   for (const Instruction* dot : dots) {
     products.push_back(as_product(lowering, *dot, rows));

@@ -14,13 +14,13 @@ namespace weft {
 namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
-constexpr int64_t max_blocks = 1024;  // of a part, at the usual sizes: beyond that a launch costs little
+constexpr int64_t max_blocks = 1024;  // of a part, at the usual sizes; for more, a launch costs little in comparison
 
 /// Steps that will be one launch.
 struct Group {
   std::vector<size_t> members = {};
   bool may_grow = false;
-  bool is_tiled = false;  ///< all members launch the same kernels; else they are any small ones
+  bool is_tiled = false;  ///< all members launch the same kernels; otherwise any small ones
   std::set<int> read = {}, written = {}, written_apart = {};  // buffers
 };
 
@@ -28,7 +28,7 @@ bool meets(const std::set<int>& a, const std::vector<int>& b) {
   return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
 }
 
-/// Whether both launch the same kernel at any sizes.
+/// Whether both steps launch the same kernel, whatever the sizes.
 bool launch_alike(const PlanStep& a, const PlanStep& b) {
   auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
   return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
@@ -47,7 +47,7 @@ class Merger {
   }
 
  private:
-  /// Into the last group that may take it, over those that it has nothing to do with.
+  /// Adds the step to the last group that may take it; it must be independent of all groups in between.
   void place(size_t i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = plan_.steps[i].moves >= 0;
@@ -58,7 +58,7 @@ class Merger {
       bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
       if (may_take && (!is_tiled || launch_alike(first_of(group), plan_.steps[i]))) return add(group, i);
     }
-    // What brings an operand to its result comes first, so that others can come together behind it.
+    // A step that moves an operand to its result comes first, so that others can be grouped after it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
     add(*groups_.insert(where, Group{.may_grow = may_join, .is_tiled = is_tiled}), i);
   }
@@ -101,7 +101,7 @@ class Merger {
         headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
   }
 
-  /// Products and convolutions, which come together with others of the same kernel: queries, keys and values.
+  /// Products and convolutions; they are grouped with others of the same kernel: queries, keys and values.
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) && starts_with(plan_.kernels[static_cast<size_t>(step.kernel)],
                                           {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
@@ -114,13 +114,13 @@ class Merger {
     return is_plain && may_merge(step) && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
-  /// Where a caller may ask for an output in the place of an input.
+  /// Whether the step writes an output, which a caller may want in the place of an input.
   bool writes_output(const PlanStep& step) const {
     return std::ranges::any_of(
         step.outputs, [&](int id) { return plan_.buffers[static_cast<size_t>(id)].kind == BufferKind::output; });
   }
 
-  /// The line that begins the kernel.
+  /// The first line of the kernel.
   static std::string head(const PlanKernel& kernel, const PlanStep& step) {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
@@ -159,7 +159,7 @@ class Merger {
     return all;
   }
 
-  /// A kernel that does the work of `count` launches of that one, each with operands as `first` has.
+  /// A kernel that does the work of `count` launches of kernel `number`, each with operands like those of `first`.
   int repeated_kernel(int number, const PlanStep& first, size_t count) {
     PlanKernel kernel = plan_.kernels[static_cast<size_t>(number)];
     std::string name = cat(kernel.name, "_times_", count);
@@ -171,7 +171,7 @@ class Merger {
     return kernel_number(std::move(kernel));
   }
 
-  /// What the members launch, read and write together; the sizes begin with the blocks of each.
+  /// Adds the launches, reads and writes of all members; the sizes begin with the blocks of each.
   void add_all(PlanStep& all, const Group& group) {
     for (size_t m : group.members) {
       const PlanStep& step = plan_.steps[m];

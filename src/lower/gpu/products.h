@@ -6,12 +6,12 @@
 #include "lower/gpu/library.h"
 #include "lower/lowering.h"
 
-/// How the families with matrix cores are lowered for GPUs.
+/// Lowering of matrix products and convolutions for GPUs.
 namespace weft {
 
 struct Window;
 
-/// Channels-last. Of the window all is set but `pixel`.
+/// For channels last. All members of `window` but `pixel` are set.
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 
 using tasks::BlockTile;
@@ -23,54 +23,56 @@ std::string tile_text(const BlockTile& tile);
 /// "blocks of 64 x 128, warp groups, split k 4"
 std::string describe(const BlockTile& tile);
 struct TileChoice;
-/// The same of tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x 128"
+/// The same for the tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x
+/// 128"
 std::string describe(const TileChoice& choice);
-/// A number for a size that may be symbolic, to choose by: with `each` for each symbol, or the bound next to it.
+/// A number to choose by, for a size that may be symbolic: `each` for each symbol, or the nearest bound.
 int64_t typical_size(const Dim& size, int64_t each = 16);
 
-/// Whether no step of a run writes what the view shows.
+/// Whether no step of a run writes the view's elements.
 bool is_constant(Lowering& lowering, const View& view);
 
-/// Rows of a product that reads its B once.
+/// The most rows of a product that reads B only once.
 inline constexpr int64_t max_gemv_rows = 4;
 
-/// How kernels/gemv_gpu.h is instantiated: columns of all matrices that a block makes, and its threads.
+/// The template arguments of kernels/gemv_gpu.h: columns of all matrices that a block computes, loads in flight, and
+/// threads.
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
-/// For a B of n x k of which a thread takes `lanes` elements at a time.
+/// For a B of n x k, of which a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
-/// The text of an operand of gemm_gpu with a row stride and that of k, which is `direct_rows` where it can be.
+/// The text of an operand of gemm_gpu with a stride for rows and one for k; `direct_rows` if possible.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type);
-/// Whether the operand lies in memory as it is multiplied, with k side by side and rows on multiples of 16 bytes.
+/// Whether the operand needs no conversion: dense along k, with rows on multiples of 16 bytes.
 bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& inner, DType type);
 
-/// A product to choose a tile for. `direct`: both operands lie in memory as they are multiplied.
+/// A product for which a tile is chosen. `direct`: both operands need no conversion.
 struct GpuProduct {
   DType type;
   bool direct = false;
   Dim batch = 1, m = 1, n = 1, k = 1;
-  bool ahead = false;          ///< B is constant: it can be read before the launch before is done
-  std::string family = "dot";  ///< whose products: what its measurements are kept under
-  std::string epilogue = {};   ///< what follows it, likewise
+  bool ahead = false;          ///< B is constant: it can be read before the previous launch is done
+  std::string family = "dot";  ///< the family of its measurements
+  std::string epilogue = {};   ///< what follows it; also a part of their key
   std::vector<LibraryOffer> offers = {};
   bool may_share = false;  ///< a second kernel may add the sums of split k
 };
 struct TileChoice {
-  BlockTile tile;                          ///< the best of Weft's own; with an offer, of those that need one kernel
-  std::optional<LibraryOffer> offer = {};  ///< that was measured to be faster
+  BlockTile tile;                          ///< Weft's best; with an offer, the best with one kernel
+  std::optional<LibraryOffer> offer = {};  ///< a library measured to be faster
   struct Larger {
     BlockTile tile;
     int64_t from;
   };
-  Dim work = 0;                     ///< of sizes that only a run tells: `tile` is for less than `larger` begin at
-  std::vector<Larger> larger = {};  ///< by what they begin at
+  Dim work = 0;                     ///< of open sizes: `tile` is for less work than `larger` begin at
+  std::vector<Larger> larger = {};  ///< by where they begin
 };
-/// `step` with another launch for each larger tile, which `launch` makes for the same operands.
+/// `step` with another launch for each larger tile; `launch` makes it for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
-/// Unless measurements say otherwise, with warp groups what the cost model likes best, elsewhere the largest tile of
+/// Chooses by measurements if there are any. Else with warp groups by the cost model, elsewhere the largest tile of
 /// which there are enough to fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Whether split k may help a product of these sizes: they are fixed, and it is computed in every run.

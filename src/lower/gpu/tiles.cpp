@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "lower/gpu/products.h"
 
-/// Which piece of a product each block makes.
+/// Chooses the tile of C that each block of a product computes.
 namespace weft {
 namespace {
 
@@ -14,12 +14,12 @@ namespace {
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit
-  int depth = 64 / bytes;  // small tiles take long steps: each costs a barrier and a part of the memory's latency
+  int depth = 64 / bytes;  // small tiles take long steps, because each costs a barrier and some memory latency
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
 }
 
-/// Those of f32 on NVIDIA, where its products are three of TF32.
+/// Tiles of f32 on NVIDIA, where its products are three of TF32.
 std::vector<BlockTile> tf32_tiles() {
   return {{128, 64, 32, 4, 2, 3},
           {64, 64, 32, 2, 2, 4},
@@ -36,8 +36,8 @@ struct Numbers {
   }
 };
 
-/// The tiles of warp groups: rows, cols, warp groups along the rows, stages. Where there are few
-/// blocks, the more is on its way at once the better.
+/// The tiles of warp groups: rows, cols, warp groups along the rows, stages. With few blocks, more stages in flight are
+/// better.
 std::vector<BlockTile> group_tiles(DType type) {
   struct Shape {
     int rows, cols, groups, stages;
@@ -59,14 +59,14 @@ std::vector<BlockTile> group_tiles(DType type) {
 
 /// Constants of the model of cycles.
 struct TileCosts {
-  double flops, unit_bytes, chip_bytes;  ///< a cycle: of the matrix unit, from the second-level cache to a unit, to all
+  double flops, unit_bytes, chip_bytes;  ///< per cycle: of the matrix unit, from the L2 cache to a unit, to all units
   double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
 };
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
 #include "base/chips.def"
 
-/// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, the way
-/// from the second-level cache, latency).
+/// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, bandwidth
+/// of the L2 cache, latency).
 double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
@@ -80,19 +80,19 @@ double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   double step =
       std::max({step_flops / f.flops * each, way * each, f.latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
   double sums = t.rows * t.cols * 4.0 / f.sum_bytes / t.split * each;
-  constexpr double ahead_step = 60;  // of B, which is there when the kernel before ends
+  constexpr double ahead_step = 60;  // for loads of B before the previous kernel ends
   double head_start = t.ahead ? ahead_step * std::min(steps, t.stages - 2.0) : 0;
   double cluster = t.split > 1 ? f.cluster_start + f.cluster_each * (t.split - 1) : 0;
   return f.start - head_start + cluster + waves * (steps * step + sums + f.block_start);
 }
 
-/// A tile and what a model of its cost says, in a unit that all tiles of a product share.
+/// A tile and its cost, in a unit that all tiles of a product share.
 struct RankedTile {
   BlockTile tile;
   double cost;
 };
 
-/// By the model of cycles; without tiles that make rows that are not there, or share a k that is too short for it.
+/// Tiles by the model of cycles; without tiles whose rows would be mostly empty, or whose split k would be too short.
 std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
   for (const BlockTile& tile : tiles) {
@@ -104,8 +104,8 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, co
   return ranked;
 }
 
-/// How many blocks may share k where those of the tile leave units idle. Each keeps four steps, and sums go to memory
-/// and back, so that there are few.
+/// The number of parts of split k if the blocks would leave units idle. Each part keeps four steps. Sums go to memory
+/// and back, so there are few parts.
 int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
@@ -113,9 +113,9 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Where there is no model in cycles, ranks: first the largest tile of which there are enough to fill the chip; with
-/// too little work for that, the one that gives most blocks without making rows that are not there. `shares`: up to
-/// eight blocks may share k, up to four for the sake of a larger tile.
+/// Ranks for chips without a model of cycles. First the largest tile of which there are enough to fill the chip; with
+/// too little work for that, the tile that gives most blocks without empty rows. `shares`: k may be split eightfold, up
+/// to fourfold to allow a larger tile.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
@@ -137,7 +137,7 @@ std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers
   return ranked;
 }
 
-/// Of f32 with warp groups, where blocks of a cluster may share k.
+/// Tiles of f32 with warp groups, with k split in a cluster.
 std::vector<BlockTile> shared_tf32_tiles() {
   std::vector<BlockTile> tiles;
   for (BlockTile tile : tf32_tiles()) {
@@ -154,7 +154,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
-/// Weft's own candidates for these numbers, the best not first.
+/// Weft's own candidates for these numbers, in no order.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
@@ -173,7 +173,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   return ranked_tiles(std::move(tiles), numbers, units, p.may_share);
 }
 
-/// The sizes that only a run tells, multiplied.
+/// The product of the sizes that only a run knows.
 Dim open_work(const GpuProduct& p) {
   Dim work = 1;
   for (const Dim* size : {&p.batch, &p.m, &p.n, &p.k}) {
@@ -182,7 +182,7 @@ Dim open_work(const GpuProduct& p) {
   return work;
 }
 
-/// `tile`, unless another is a good deal better there: each is a kernel to compile.
+/// Keeps `tile` unless another one is much better there, because each tile is a kernel to compile.
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
@@ -190,8 +190,8 @@ BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ran
   return best == ranked.end() || std::ranges::any_of(ranked, is_kept) ? tile : best->tile;
 }
 
-/// Tiles for less and for more work than that which `choice.tile` was chosen for. A size that is open is taken for 1,
-/// 4, 16 ..., as all others are; from one tile to the next is where the work is half way between.
+/// Adds tiles for less and for more work than `choice.tile` was chosen for. All open sizes are assumed to be 1, 4, 16
+/// ...; the border between two tiles is half way between the work of their sizes.
 TileChoice for_all_sizes(const Lowering& lowering, const GpuProduct& p, TileChoice choice) {
   choice.work = open_work(p);
   if (choice.work.is_constant()) return choice;

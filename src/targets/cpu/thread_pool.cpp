@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
-constexpr uint64_t closed = 0xffffffff;  // the next task of a part that is being filled in: beyond every total
+constexpr uint64_t closed = 0xffffffff;  // the next task of a part whose fields are being written: beyond every total
 
 void pause() {
 #if defined(__x86_64__)
@@ -68,7 +68,7 @@ ThreadPool::ThreadPool(int width) : width_(std::max(width, 1)), parts_(std::min(
 ThreadPool::~ThreadPool() {
   stop_ = true;
   wake();
-  // After a fork the threads do not exist in the child; their handles are only dropped.
+  // After a fork the threads do not exist in the child, so their handles are only dropped.
   bool ours = started_in_ == getpid();
   for (std::thread& thread : threads_) ours ? thread.join() : thread.detach();
 }
@@ -103,10 +103,9 @@ void ThreadPool::wake() {
 void ThreadPool::run(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
-  if (!slot) return body(context, 0, tasks, 0);  // nothing to share, or sixteen callers share the threads already
+  if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or sixteen callers use the threads already
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
-  // Closed first: a late thread that still holds the last call's state must fail to take a piece, whichever of the new
-  // fields it has seen.
+  // Closed first: a late thread with the last call's state must fail to take a piece, whichever new fields it has seen.
   const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;
   for (int part = 0; part < parts_; ++part) slot->parts[part].state.store(epoch | closed, std::memory_order_relaxed);
   slot->total.store(tasks, std::memory_order_release);
@@ -127,7 +126,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   slot->taken.store(false, std::memory_order_release);
 }
 
-/// Runs one piece of a part; false when none is left.
+/// Runs one piece of a part; false if none is left.
 bool ThreadPool::take(Slot& slot, int part, int worker) {
   std::atomic<uint64_t>& place = slot.parts[part].state;
   uint64_t state = place.load(std::memory_order_acquire);
@@ -140,7 +139,7 @@ bool ThreadPool::take(Slot& slot, int part, int worker) {
     if (next >= last || !body) return false;
     int64_t end = std::min(next + piece, last);
     uint64_t taken = (state >> 32 << 32) | static_cast<uint64_t>(end);
-    // Success proves that the call is still the one whose fields were read.
+    // If this succeeds, the fields that were read belong to the current call.
     if (!place.compare_exchange_weak(state, taken, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
     body(context, next, end, worker);
     slot.done.fetch_add(end - next, std::memory_order_release);
@@ -148,7 +147,7 @@ bool ThreadPool::take(Slot& slot, int part, int worker) {
   }
 }
 
-/// Runs pieces until none is left, of the thread's own part first; false when there was none.
+/// Runs pieces until none is left, those of the thread's own part first; false if there was none.
 bool ThreadPool::help(Slot& slot, int worker) {
   const int own = worker * parts_ / width_;
   bool helped = false;

@@ -38,8 +38,8 @@ class ThreadPool {
   void run(int64_t tasks, Body body, void* context);
 
  private:
-  /// (epoch << 32 | next task) of one part of a call, so that a late thread cannot take a piece of a later call for one
-  /// of an earlier.
+  /// (epoch << 32 | next task) of one part of a call. The epoch keeps a late thread from taking a piece of a later
+  /// call.
   struct alignas(64) Part {
     std::atomic<uint64_t> state{0};
   };
@@ -69,7 +69,7 @@ class ThreadPool {
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
   std::mutex start_mutex_;
-  std::atomic<int64_t> started_in_{0};  // process id, so that a forked child starts threads of its own
+  std::atomic<int64_t> started_in_{0};  // process id, so that a forked child starts its own threads
   std::vector<std::thread> threads_;
 };
 

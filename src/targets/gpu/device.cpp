@@ -10,7 +10,7 @@
 namespace weft::gpu {
 namespace {
 
-constexpr unsigned non_blocking = 1;  // a stream that the default stream does not wait for
+constexpr unsigned non_blocking = 1;  // a stream that does not synchronise with the default stream
 constexpr int capture_this_thread = 1;
 
 std::string what_was_looked_for() {
@@ -58,7 +58,7 @@ std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(
 
 namespace {
 
-/// One that cannot be described, or is of a chip that nothing compiles for, must not keep the others from work.
+/// A device that cannot be described, or whose chip is not supported, must not make the others unusable.
 std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
   try {
     auto device = std::make_shared<Device>(driver, ordinal);
@@ -195,7 +195,7 @@ void Stream::fill(void* to, unsigned char value, int64_t bytes) const {
 
 void Stream::launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const {
   if (size.blocks <= 0) return;
-  constexpr int64_t max_blocks = (int64_t{1} << 31) - 8;  // kernels loop over what is left
+  constexpr int64_t max_blocks = (int64_t{1} << 31) - 8;  // kernels loop over the remaining work
   void* parameters[] = {const_cast<std::byte*>(arguments.data())};
   LaunchSize possible = size;
   possible.blocks = std::min(size.blocks, max_blocks);

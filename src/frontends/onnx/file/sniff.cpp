@@ -59,7 +59,7 @@ std::string page_title(std::string_view page) {
   return cat(" (\"", printable(trim(page.substr(0, std::min<size_t>(page.find('<'), 80)))), "\")");
 }
 
-/// Whether a zip archive names such an entry at its beginning, or at its end, where its directory lies.
+/// Whether a zip archive has such an entry: the name is looked for at its beginning, and in the directory at its end.
 bool zip_names(std::string_view file, std::string_view entry) {
   auto tail = file.substr(file.size() - std::min<size_t>(file.size(), 1 << 16));
   return file.starts_with("PK\x03\x04") &&
@@ -77,13 +77,14 @@ bool is_safetensors(std::string_view file) {
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// Where a field's contents begin, whose length stands at `at`.
+/// The position after the length that stands at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());
 }
 
-/// Version 1 and a graph, where ONNX has the name of a program, which begins with no end of a line.
+/// Whether the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
+/// newline.
 bool is_saved_model(std::string_view file) {
   return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
 }
@@ -101,10 +102,11 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
     start += {' ', digits[static_cast<int>(byte) >> 4], digits[static_cast<int>(byte) & 15]};
   }
   fail("E102", cat(printable(source), " is no file that Weft reads (starts", start, ")"),
-       "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs .weft");
+       "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs "
+       ".weft");
 }
 
-/// Files of PyTorch and TensorFlow, and how each becomes ONNX.
+/// Refuses files of PyTorch and TensorFlow, and says how to export them.
 static void refuse_frameworks(std::string_view file, const std::string& name) {
   if (zip_names(file, "serialized_exported_program") || zip_names(file, "archive_format"))
     fail("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),

@@ -118,7 +118,7 @@ class Nesting {
   int64_t& depth_;
 };
 
-/// An operator that Weft lacks, and where it is first used.
+/// A missing operator, and its first use.
 struct Missing {
   const Node* first;
   int64_t count = 0;
@@ -168,7 +168,7 @@ std::unique_ptr<Program> Importer::run() {
   return std::move(program_);
 }
 
-/// Operators that compute cannot do so with texts.
+/// Operators that compute cannot do so with strings.
 void Importer::refuse_texts() {
   for (const auto& module : program_->modules()) {
     for (const Instruction& i : *module) {
@@ -193,7 +193,7 @@ const CustomOperator* Importer::custom_for(const Node& node) const {
   return found == options_.operators->end() ? nullptr : &*found;
 }
 
-/// Nodes as the file has them, those of bodies too.
+/// The number of nodes in the file, those of bodies included.
 int64_t written_nodes(std::span<const Node> nodes) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -208,7 +208,7 @@ int64_t written_nodes(std::span<const Node> nodes) {
   return total;
 }
 
-/// Functions share code; those of a small file that come to very much are no model.
+/// A limit on nodes after functions are expanded: functions share code, and a small file must not grow without bound.
 int64_t max_expanded(const Model& model) {
   constexpr int64_t free = 50'000, growth = 16;
   int64_t written = written_nodes(model.graph.nodes);
@@ -216,7 +216,7 @@ int64_t max_expanded(const Model& model) {
   return free + growth * written;
 }
 
-/// Nodes that `nodes` come to when functions are expanded; refuses recursion and notes operators that are missing.
+/// The number of nodes after functions are expanded. Refuses recursion and notes missing operators.
 int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -244,7 +244,7 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
     throw Error(fault("E152", cat("functions call each other more than ", options_.max_nesting, " deep, at ", name)));
   }
   active.push_back(&function);
-  // A call binds each of these names, so they are work as nodes are.
+  // A call binds each of these names, which is work like that for a node.
   size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
   int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
   if (size > max_nodes_) {
@@ -291,7 +291,7 @@ void Importer::check_operators() {
 }
 
 void Importer::find_outer_names() {
-  // Graphs come after the one that holds them, so going backwards meets the inner ones first.
+  // A graph is stored after the one that holds it, so going backwards meets inner graphs first.
   for (auto graph = model_.subgraphs.rbegin(); graph != model_.subgraphs.rend(); ++graph) {
     std::unordered_set<std::string_view> own;
     for (const auto& input : graph->inputs) own.insert(input.name);
@@ -401,7 +401,7 @@ void Importer::add_parameters(Scope& scope) {
       scope.values[input.name] = constant(program_->main(), fixed->second);
       continue;
     }
-    // Until IR version 4 every initializer had to be an input too, without being meant as one.
+    // Until IR version 4 every initializer also had to be an input, without being meant as one.
     auto initial = initial_value(input.name);
     if (initial && (model_.ir_version < 4 || matches_any(input.name, options_.fixed_defaults))) continue;
     add_parameter(input, std::move(initial), scope);
@@ -414,7 +414,7 @@ std::optional<Tensor> Importer::initial_value(std::string_view name) const {
   return std::nullopt;
 }
 
-/// An input; with an initializer it is one that a caller may leave out.
+/// An input. With an initializer it may be left out by the caller.
 void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope) {
   ValueInfo known = input;
   if (initial && !known.type.element) known.type.element = initial->dtype;
@@ -466,9 +466,9 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 
 namespace {
 
-/// Turns the last decision before the fault that was a guess, so that every combination has its turn; false when none
-/// is left. `flipped`: the guesses that were flipped before.
-bool turn_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
+/// Flips the last guess among the decisions before the fault, so that every combination is tried; false if none is left.
+/// Decisions that are `known` stay.
+bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
     if (decisions.given.try_emplace(text, !decisions.made[i].holds).second) return true;
@@ -489,7 +489,7 @@ std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptio
     } catch (const Error& error) {
       if (!first) first = error;
     }
-    if (!turn_last_guess(*options.decisions, importer.decisions_before_fault(), known)) break;
+    if (!flip_last_guess(*options.decisions, importer.decisions_before_fault(), known)) break;
   }
   options.decisions->given = known;
   throw Error(*first);
@@ -538,7 +538,7 @@ Values Importer::body(const Graph& graph, Scope& scope) {
   return outputs;
 }
 
-/// Looked for only where somebody will read it.
+/// Computed only if somebody reads it.
 std::string Importer::names_like(std::string_view name, const Scope& scope) const {
   return problems_.size() < max_shown ? did_you_mean(name, visible_names(scope)) : std::string();
 }
@@ -549,7 +549,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
     problems_.push_back(
         fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
-  if (!value) scope.failed.insert(name);  // so that whoever asked for a body sees that it is none
+  if (!value) scope.failed.insert(name);  // so that the reader of a body sees the failure
   return value;
 }
 
@@ -563,7 +563,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // What the node knows of a body in which something is wrong belongs to that, which is shown first.
+      // An error in a node that runs a failing body is part of that body's error, which is shown first.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
@@ -578,7 +578,7 @@ void Importer::note_fault(const Node& node, const Scope& scope, std::string why)
   if (options_.faults && is_main) options_.faults->push_back({node.index, std::move(why)});
 }
 
-/// Values that the node needs before it can run: its inputs, and what its bodies read from outside.
+/// Visits the values that the node needs before it can run: its inputs, and the outer values that its bodies read.
 template <class Visit>
 void Importer::for_each_read(const Node& node, Visit&& visit) const {
   std::ranges::for_each(node.inputs, visit);
@@ -636,7 +636,7 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
   return order;
 }
 
-/// The nodes that wait for each other for ever.
+/// The error for nodes that wait for each other in a cycle.
 ErrorInfo Importer::cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const {
   auto stuck = [&](int32_t index) { return waits[static_cast<size_t>(index)] > 0; };
   int32_t at = std::ranges::find_if(nodes, [&](const Node& n) { return stuck(n.index); })->index;
@@ -759,8 +759,8 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 
 namespace {
 
-/// The parameters of `main` that a small value follows from by arithmetic on small integers; false when there is more
-/// to it.
+/// Finds the parameters of `main` from which a small value follows by arithmetic on small integers; false if it depends
+/// on more.
 bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;
@@ -828,7 +828,7 @@ std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& o
     program = import_as_decided(model, strict);
     options.faults->clear();
   } catch (const Error&) {
-    // Whatever sizes decide, something is wrong; the faults say what.
+    // The model is wrong whatever sizes decide; the faults say why.
   }
   return program;
 }

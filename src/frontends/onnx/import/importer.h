@@ -13,10 +13,10 @@
 
 namespace weft::onnx {
 
-/// Attributes that a call gives to the body of a function.
+/// Attributes that a call passes to the body of a function.
 using Bindings = std::unordered_map<std::string_view, const Attribute*>;
 
-/// The names of one graph or function body, and what its nodes share.
+/// The names of one graph or function body, and the state that its nodes share.
 struct Scope {
   Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
   frontend::Body* body = nullptr;  ///< where its instructions go
@@ -38,28 +38,28 @@ struct Scope {
 /// Translates a model; see import.h. Operators with bodies call back into it.
 class Importer {
  public:
-  /// `options` with a place for decisions.
+  /// `options` must have a place for decisions.
   Importer(const Model& model, const ImportOptions& options);
   std::unique_ptr<Program> run();
 
-  /// The value called `name`, seen from `scope`; null when there is none.
+  /// The value called `name` as seen from `scope`; null if there is none.
   Value find(Scope& scope, std::string_view name) const;
-  /// Translates `graph` into scope.module(), its inputs being bound in `scope` already; gives its outputs.
+  /// Translates `graph` into scope.module(); its inputs are bound in `scope` already. Returns its outputs.
   Values body(const Graph& graph, Scope& scope);
-  /// The type that a graph input declares; sizes left open become fresh symbols.
+  /// The type that a graph input declares; open sizes become fresh symbols.
   Type declared_type(const ValueInfo& value);
-  /// The same inside a container, where sizes that are left open may be any.
+  /// The same inside a container, where open sizes may be any.
   static Type declared_element(const TypeProto& type);
-  /// Whether `a` and `b` are as `kind` says. Where their symbols leave it open: what the caller says, else `guess`; the
-  /// program checks it. For what has no form that serves both.
+  /// Whether `a` and `b` are related by `kind`. If their symbols leave it open: the caller's decision, else `guess`,
+  /// and the program checks it. For operators without a form that serves both cases.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
-  /// Forgets modules and decisions since the two were as given.
+  /// Drops the modules and decisions that were added since.
   void forget_since(Program::Mark mark, size_t decisions);
   size_t decisions_made() const { return decisions_.made.size(); }
-  /// How many decisions had been made when something was first found to be wrong.
+  /// How many decisions had been made before the first fault was found.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
-  /// Notes that `value`, operand `number` of an `op`, decides what the program is, if it follows from small inputs of
-  /// the model. Gives a sentence about these for the error; "" when it does not.
+  /// Notes that `value`, operand `number` of an `op`, decides the structure of the program, if it follows from small
+  /// inputs of the model. Returns a sentence about these for the error; "" if it does not.
   std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
   /// A number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }
@@ -113,18 +113,18 @@ class Importer {
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
-  size_t static_problems_ = 0;  ///< of those, how many a run's values may settle
+  size_t static_problems_ = 0;  ///< of those, how many a run's values may resolve
   SizeDecisions& decisions_;
   std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;
-  int64_t max_nodes_ = 0;   ///< that functions may expand to
-  int64_t node_limit_ = 0;  ///< what functions expand to, and what loops may add when they are written out
+  int64_t max_nodes_ = 0;   ///< limit after functions are expanded
+  int64_t node_limit_ = 0;  ///< expanded nodes, and those that written-out loops may add
   int64_t node_count_ = 0;
   int64_t streams_ = 0;
 };
 
 /// The operator's entry in the table; null when there is none.
 const Operator* find_operator(std::string_view domain, std::string_view name);
-/// A call of an operator of the embedder's.
+/// A call of a custom operator.
 Values translate_custom(Call& c, const CustomOperator& op);
 }  // namespace weft::onnx

@@ -16,14 +16,14 @@ enum class ModelType : uint8_t { decoder, t5, whisper };
 
 // --- models with an encoder ------------------------------------------------------------------------------------------
 
-/// What the encoder reads where the mask of its tokens is not given: everything but the padding in front.
+/// The encoder's mask if none is given: everything but the padding in front.
 Expr without_leading_padding(Call& c, Expr ids, double pad) {
   Expr is_token = select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
   Expr seen = running(ReduceFn::sum, is_token, 1);
   return convert(seen > 0, DType::i32);
 }
 
-/// The values that a decoder reads again for every token, each row `beams` times, and its pasts.
+/// The values that a decoder reads for every token, each row repeated `beams` times, and its pasts.
 struct EncoderStates {
   Values context;              ///< in the order of the decoder's inputs behind the tokens
   Values cross;                ///< keys and values of the encoder's tokens, after the pasts
@@ -31,8 +31,8 @@ struct EncoderStates {
   std::optional<Expr> scores;  ///< of the token after the first ones; nothing when the decoder has to tell
 };
 
-/// Encoders that run the decoder for the first tokens too give scores, hidden states, keys and values of these tokens
-/// and those of the encoder's own; the others give the last only.
+/// Some encoders also run the decoder for the first tokens. They give scores, hidden states, keys and values of these
+/// tokens, and keys and values of the encoder's tokens. Other encoders give only the last.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -78,8 +78,8 @@ Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   return full(c, DType::i32, {batch, 1}, static_cast<double>(start));
 }
 
-/// A decoder that attends to what an encoder made of input 0. It reads the last token, or all of them where its tokens
-/// are not declared as one.
+/// A decoder with attention to the encoder's result for input 0. It reads the last token, or all tokens unless its
+/// input is declared as one token.
 Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, const Dim& most) {
   const Graph& decoder = c.graph("decoder");
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
@@ -112,7 +112,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
 
 // --- the search ------------------------------------------------------------------------------------------------------
 
-/// What beam search is asked for; values of the module around the loop.
+/// The parameters of beam search; values of the module around the loop.
 struct BeamRules {
   ScoreRules rules;
   int64_t beams;
@@ -122,8 +122,8 @@ struct BeamRules {
   Value length_penalty;  ///< f32[]; null: 1
 };
 
-/// The beams and the finished sequences of each row of the batch, both `beams` many and best first. Scores of finished
-/// ones are divided by length ^ penalty, -inf where there is none yet.
+/// The beams and the finished sequences of each row of the batch: `beams` of each, the best first. Scores of finished
+/// ones are divided by length ^ penalty; -inf for missing ones.
 struct Beams {
   Expr tokens, scores;      ///< [batch, beams, most], [batch, beams]: sums of logarithms
   Expr done;                ///< [batch, 1]
@@ -158,8 +158,8 @@ void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, E
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
-/// One token more on each beam, after `length`. Gives the rows of the pasts in the order of the new beams, and their
-/// tokens [batch * beams, 1].
+/// Appends one token to each beam, after `length`. Returns the order in which the new beams take rows of the pasts, and
+/// their tokens [batch * beams, 1].
 std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
@@ -215,7 +215,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
           .used = full(c, DType::i64, {r.batch, 1}, 0)};
 }
 
-/// All trips but the first token's; gives the beams in the end.
+/// All trips but that of the first token; returns the final beams.
 Beams searched(Call& c, const BeamRules& r, const Generator& g, Beams beams) {
   Dim given = g.tokens.dims()[1], rows = r.batch * Dim(r.beams);
   Expr scores = ruled(c, r.rules, logarithms(c, g.first.scores), g.tokens);
@@ -298,7 +298,7 @@ Values whisper_beam_search(Call& c) {
     c.unsupported("with a temperature other than 1 is not supported");
   if (c.wants_output(3) || c.wants_output(4))
     c.unsupported("with output 3 (cross_qk) or 4 (non_speech_probs) is not supported");
-  // Only a logits_processor and outputs that are refused ask for these.
+  // Only a logits_processor and refused outputs use these.
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// What GroupQueryAttention reads: packed or apart, each head normalised if the node has weights for that.
+/// The inputs of GroupQueryAttention: packed or separate, each head normalised if the node has weights for that.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
   auto normalised = [&](Expr x, size_t weight, const char* own_epsilon) {
@@ -38,7 +38,7 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   return {normalised(h.q, norms, "q_norm_epsilon"), normalised(h.k, norms + 1, "k_norm_epsilon"), h.v};
 }
 
-/// A key more whose score is `sink` for every row, and whose value is 0: a softmax that may look at nothing.
+/// Adds a key whose score is `sink` for every row and whose value is 0, so that a softmax can attend to nothing.
 Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
   auto longer = [&](Expr x) {
     Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
@@ -52,7 +52,7 @@ Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
 
 // --- how a cache stores its numbers ----------------------------------------------------------------------------------
 
-/// Numbers of 8 or 4 bits with a scale for all, or for each channel; or numbers as they are.
+/// Numbers of 8 or 4 bits with a scale for all, or for each channel; or plain numbers.
 struct Storage {
   Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: as they are
   int64_t width = 0;
@@ -86,7 +86,7 @@ struct Storage {
   }
 };
 
-/// How the node stores keys or values; `cache` and `scale` are inputs.
+/// The storage of keys or values in the node; `cache` and `scale` are inputs.
 Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t scale) {
   std::string kind = c.text(attribute, "NONE");
   int64_t width = c.integer("kv_cache_bit_width", 0);
@@ -109,8 +109,8 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
-/// Tokens in a row and where its first new one stands: seqlens_k is the number of valid keys less one. A prompt starts
-/// at position 0 however long its row is, also where the total is the room of a cache that is larger than the prompt.
+/// Tokens of a row, and the position of its first new one. seqlens_k is the number of valid keys less one. A prompt
+/// starts at position 0 however long its row is, even if the total is the room of a larger cache.
 struct Rows {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -136,7 +136,7 @@ void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
   h.q = rotated_heads(c, h.q, positions, cosine), h.k = rotated_heads(c, h.k, positions, cosine);
 }
 
-/// What the caches hold afterwards, and the keys that rows look at, which follow each other.
+/// The new contents of the caches, and the keys that rows see, which are contiguous.
 struct Keys {
   Value present_k, present_v;
   Expr k, v;         ///< [batch, kv_heads, keys, size]
@@ -149,14 +149,14 @@ struct Keys {
   }
 };
 
-/// The cache in an input. That it has the heads of the new tokens is for the run to tell where the model does not.
+/// The cache in an input. If the model does not state the number of its heads, the run checks it.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
   return reshape(arg(c, input), dims);
 }
 
-/// Caches with the new tokens written behind those of earlier runs.
+/// Caches with the new tokens written after the earlier ones.
 Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs) {
   Expr k = h.k, v = h.v;
   if (c.has_input(3)) {
@@ -194,7 +194,7 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
   return {kept(k), kept(v), ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), first};
 }
 
-/// A bias of the scores whose columns are positions, as one for each key.
+/// A bias of the scores with a column for each position, as one with a column for each key.
 Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   Dim count = keys.k.dims()[2];
   if (!keys.first) return padded_mask(bias, count, h.q.dtype());
@@ -205,7 +205,7 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   return convert({&c, picked}, h.q.dtype());
 }
 
-/// What GroupQueryAttention does with the keys that it has.
+/// Attention of GroupQueryAttention over given keys.
 struct Grouped {
   Heads heads;
   Keys keys;
@@ -226,7 +226,7 @@ Expr ranges_of(Call& c, const Grouped& g) {
   return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
 }
 
-/// Rows see keys that follow each other: which, stands beside the mask that the node itself may have.
+/// Rows see contiguous keys: ranges give them, in addition to the node's own mask.
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
@@ -236,7 +236,7 @@ Value ranged_attention(Call& c, const Grouped& g) {
   return c.emit(op, in);
 }
 
-/// Which keys each row sees, and the node's own mask, as numbers to add.
+/// A mask to add: the keys that each row sees, and the node's own mask.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
   Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
@@ -293,7 +293,7 @@ Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   return slice(all, 1, 0, blocks * blocks) > 0;
 }
 
-/// Causal attention in which a row sees only some blocks of keys; heads take the layouts of blocks in turn.
+/// Causal attention in which a row sees only some blocks of keys; heads use the layouts of blocks in turn.
 Values sparse_attention(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {5, 2}, {6, 2}, {9, 2}, {10, 2}});
   int64_t heads = c.integer("num_heads"), size = c.integer("sparse_block_size");

@@ -20,12 +20,12 @@ constexpr int64_t max_rows = 32;
 
 /// A table of [rows, columns] read at (row, index[row, k]).
 
-/// For each token its experts and what they count, [tokens, k].
+/// The experts of each token and their weights, [tokens, k].
 struct Routes {
   Expr expert, weight;
 };
 
-/// The k largest of each row, and which they are.
+/// The k largest elements of each row, and their places.
 struct Preferred {
   Expr value, index;
 };
@@ -46,14 +46,14 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// MoE prefers by the probabilities of all experts, which are what the preferred ones count.
+/// MoE chooses by the probabilities of all experts; those of the chosen ones are their weights.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
   return {top.index, c.flag("normalize_routing_weights") ? adding_up_to_1(top.value) : top.value};
 }
 
-/// QMoE prefers by the scores, and its weights add up to 1 unless input `router_weights` brings them.
+/// QMoE chooses by the scores. The weights add up to 1 unless input `router_weights` gives them.
 Routes quantized_routes_of(Call& c, size_t router_weights) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));
@@ -63,7 +63,7 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
   return {top.index, adds_up ? adding_up_to_1(weight) : weight};
 }
 
-/// Where the rows of all tokens' experts lie when they are sorted by expert and each expert begins a new block.
+/// The places of the rows of all tokens' experts, sorted by expert, where each expert begins a new block.
 struct Blocks {
   Dim count, rows;  ///< blocks, rows of each
   Expr expert;      ///< of each block, -1 for those left over

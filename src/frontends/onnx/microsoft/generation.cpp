@@ -32,7 +32,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
 
 namespace {
 
-/// True where a token of `ids`[batch, n] that `counts` is: [batch, vocabulary].
+/// True for each token of `ids`[batch, n] with `counts` set: [batch, vocabulary].
 Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
@@ -42,7 +42,7 @@ Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   return slice(all, 1, 0, vocabulary) > 0;
 }
 
-/// Tokens that would end a run of n tokens that the row has already: tokens[batch, length].
+/// Tokens that would repeat a run of n tokens of the row: tokens[batch, length].
 Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
   Dim length = tokens.dims()[1], runs = max(length - (n - 1), 0);
   auto part = [&](int64_t j) { return slice(tokens, 1, j, runs); };
@@ -54,7 +54,7 @@ Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) 
   return marked(b, part(n - 1), same, vocabulary);
 }
 
-/// scores[batch, vocabulary] of the token after ids[batch, n], without those that would repeat a run.
+/// scores[batch, vocabulary] of the token after ids[batch, n], without tokens that would repeat a run.
 Values repeat_block(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}});
   int64_t n = c.integer("ngram_size");
@@ -160,8 +160,8 @@ Expr best_of(const Builder& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
-/// How one token for each row is chosen of scores[batch, vocabulary]: [batch, 1] of i32. `state` is carried from choice
-/// to choice.
+/// Chooses one token for each row of scores[batch, vocabulary]: [batch, 1] of i32. `state` is carried from choice to
+/// choice.
 struct Choice {
   std::function<Expr(const Builder& b, Expr scores, Values& state)> choose;
   Values state = {};
@@ -185,7 +185,7 @@ Values search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // Tokens [batch, most] so far, whether a row has ended, and the token to be decoded next.
+  // The tokens [batch, most] so far, whether a row has ended, and the next token to decode.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -220,7 +220,7 @@ Values greedy_search(Call& c) {
 
 // --- Sampling --------------------------------------------------------------------------------------------------------
 
-/// What sampling is asked for; `presence` is a value of the module around the loop, i32[batch, vocabulary] or null.
+/// The parameters of sampling; `presence` is a value of the module around the loop, i32[batch, vocabulary] or null.
 struct SamplingRules {
   double temperature, top_p, filter, presence_penalty;
   int64_t least;

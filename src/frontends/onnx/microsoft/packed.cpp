@@ -10,17 +10,17 @@
 namespace weft::onnx {
 namespace {
 
-/// What the node's token offsets (input `offsets`) say: the places of the tokens come first.
+/// The node's token offsets (input `offsets`), which list the places of tokens first.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   Expr all = convert(arg(c, offsets), DType::i64);
   const Dims d = all.dims();
   return packing_of(c, slice(reshape(all, {d[0] * d[1]}), 0, 0, tokens), d[0], d[1]);
 }
 
-/// Attention of the tokens of each sequence, q, k and v being [tokens, heads * size]; inputs `offsets` and the two
+/// Attention among the tokens of each sequence; q, k and v are [tokens, heads * size]. Inputs `offsets` and the two
 /// after it are the places of tokens, the running sums of lengths and a bias of the scores.
 Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
-  c.ignore("mask_filter_value");  // no row looks at padding
+  c.ignore("mask_filter_value");  // no row sees padding
   Packing packing = packing_of(c, offsets, flat.q.dims()[0]);
   auto split = [&](Expr x) { return split_heads(c, packing.apart(x), heads); };
   Heads h{split(flat.q), split(flat.k), split(flat.v)};
@@ -90,8 +90,8 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   return gather_nd(blocks, at) * size + (t.position - column * size);
 }
 
-/// The cache [blocks, block size, heads, size] with rows [tokens, heads, size] at their slots. A token without a slot
-/// writes once more what the first one that has a slot writes (or, when none has, what is there).
+/// The cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token without
+/// a slot repeats the write of the first one that has a slot (or, if none has one, writes what is there).
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});
@@ -158,7 +158,7 @@ Values paged_attention(Call& c) {
   Expr rotated_q = rows(as_heads(flat.q, heads, 12)), fresh_k = rows(as_heads(flat.k, kv_heads, 13));
   k_cache = paged(c, k_cache, fresh_k, slots);
   v_cache = paged(c, v_cache, reshape(flat.v, {count, kv_heads, size}), slots);
-  // The new tokens of each sequence as its rows; how many there are at most, only the run tells.
+  // The new tokens of each sequence as its rows; only the run knows their largest number.
   Dim batch = past.dims()[0];
   Expr lengths = differences(sums);
   Expr longest = reduce(ReduceFn::max, concat(c, {lengths, full(c, DType::i64, {1}, 1)}, 0), {0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and what transformers put around it.
+// Attention, and the operators around it in transformers.
 #include "frontends/onnx/ops/attention.h"
 
 #include <algorithm>
@@ -110,8 +110,8 @@ Values swiglu(Call& c) {
   return {gate * sigmoid(alpha == 1 ? gate : gate * alpha) * arg(c, 1)};
 }
 
-/// A depthwise convolution that sees only the past, and the last (k - 1) * dilation inputs for the next call.
-/// onnxruntime's form may have taps apart, and channels last.
+/// A depthwise convolution over the past only. It also returns the last (k - 1) * dilation inputs for the next call.
+/// onnxruntime's form may have dilated taps and channels last.
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
   if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");
@@ -184,7 +184,7 @@ Values linear_attention(Call& c) {
   return {convert(join_heads(y.rows), type), convert(y.state, type)};
 }
 
-/// Attention whose scores and probabilities pass through graphs of the node's own.
+/// Attention whose scores and probabilities pass through graphs of the node.
 Values flex_attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
   c.expect_ranks({{0, 4}, {1, 4}, {2, 4}});

@@ -111,7 +111,7 @@ Values one_hot_encoder(Call& c) {
   return {c.emit(Gather{.axis = 0}, {rows, column})};
 }
 
-/// The inputs side by side as f32, each cut or filled with 0 to the number of features that is given for it.
+/// The inputs side by side as f32, each cut or zero-filled to its given number of features.
 Values feature_vectorizer(Call& c) {
   auto sizes = c.integers("inputdimensions");
   if (sizes.size() != c.input_count())
@@ -127,7 +127,7 @@ Values feature_vectorizer(Call& c) {
   return {concat(c, parts, 1)};
 }
 
-/// Keys and values of a LabelEncoder, by whatever attribute they come.
+/// The keys or values of a LabelEncoder, from whichever attribute holds them.
 Tensor labels(Call& c, std::string_view which) {
   for (auto kind : {"strings", "int64s", "floats", "tensor"}) {
     std::string name = cat(which, "_", kind);
@@ -159,7 +159,7 @@ Expr looked_up(Call& c, Expr x, const Tensor& keys, const Tensor& values, const 
   return select(is_known, value, {&c, constant(c.module(), fallback)});
 }
 
-/// What a LabelEncoder gives for other keys: a scalar of the values' type.
+/// The result of a LabelEncoder for other keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -184,7 +184,7 @@ Values label_encoder(Call& c) {
   return {looked_up(c, x, keys, values, label_default(c, values.dtype))};
 }
 
-/// A text for each number, or a number for each text.
+/// A string for each number, or a number for each string.
 Values category_mapper(Call& c) {
   auto texts = c.texts("cats_strings");
   Tensor names = make_text_tensor({std::ssize(texts)}, texts), numbers = make_i64_tensor(c.integers("cats_int64s"));
@@ -225,7 +225,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// What a support vector machine compares x[rows, features] with each support [supports, features] by: [rows,
+/// The kernel function of a support vector machine, x[rows, features] with supports[supports, features]: [rows,
 /// supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");
@@ -322,7 +322,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// One trip over p[rows, k]: each class in turn is set to what is best for it. Rows that are good enough stay.
+/// One trip over p[rows, k]: each class in turn takes its best value. Rows that are good enough stay.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];

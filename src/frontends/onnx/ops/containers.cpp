@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences and optionals. One whose items are known while compiling is just a list of values: its readers take them
-// from there, and it is put together only for readers that cannot know (ops/host.h).
+// Sequences and optionals. A container whose items are known while compiling is just a list of values, from which
+// readers take them. It is built only for readers that cannot know its items (ops/host.h).
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ops/host.h"

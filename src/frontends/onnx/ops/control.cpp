@@ -14,7 +14,7 @@ constexpr int64_t max_batches = 4096;
 
 // --- If --------------------------------------------------------------------------------------------------------------
 
-/// What a graph of the node gives for `inputs`, in the module of `b`.
+/// The results of a graph of the node for `inputs`, in the module of `b`.
 Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values& inputs, std::string_view what) {
   if (inputs.size() != graph.inputs.size())
     c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
@@ -25,7 +25,7 @@ Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values
   return results;
 }
 
-/// A branch that is known while compiling takes the place of its node.
+/// A branch that is known while compiling replaces its node.
 Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
 Branch branch(Call& c, std::string_view name) {
@@ -42,14 +42,14 @@ std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
   return std::nullopt;
 }
 
-/// What a condition says of sizes alone: "a == b", "a <= b", or that this does not hold.
+/// The meaning of a condition on sizes alone: "a == b", "a <= b", or the negation.
 struct SizeCondition {
   Guard::Kind kind;
   Dim a, b;
   bool negated;
 };
 
-/// The operand behind changes of form and negations, which turn `negated`.
+/// The operand before conversions and negations; each negation flips `negated`.
 Value plain_condition(Value value, bool& negated) {
   for (const Instruction* i = value.def; !i->inputs.empty(); i = value.def) {
     const auto* op = i->as<Elementwise>();
@@ -106,8 +106,8 @@ Values either_branch(Call& c) {
   return decided_branch(c, why);
 }
 
-/// Whoever knows the condition before the model runs needs one branch only, so what is wrong with either says which
-/// input of the model that is.
+/// If the caller fixes the condition, only one branch is needed. So errors of either branch name the input that decides
+/// it.
 Values if_then_else(Call& c) {
   auto known = known_condition(c.input(0));
   c.ignore("then_branch"), c.ignore("else_branch");
@@ -124,8 +124,8 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// As what a body takes its carried values, its inputs from `before` on: a sequence that is still empty has items as
-/// the graph declares them, so that a body may read them.
+/// The types in which a body takes its carried values, its inputs from `before` on. A sequence that is still empty gets
+/// items of the declared type, so that a body may read them.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {
@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// A loop of a few trips that builds up a list is written out here, where the list's items are known.
+/// Whether a loop of a few trips, which builds a list, is written out here, where the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();
@@ -212,7 +212,7 @@ Values loop(Call& c) {
 
 bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence; }
 
-/// Results for the items of each trip, side by side: what the body makes of them, written out.
+/// The results for the items of all trips, side by side, written out.
 Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
   std::vector<Values> columns(body.outputs.size());
   for (int64_t trip = 0; trip < count; ++trip) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that work on each element alone. Those of elementwise.def need no word here.
+// Elementwise operators that elementwise.def does not cover.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,15 +12,16 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Whole numbers have no quotient by a constant that holds a 0. By one that only a run knows it is 0, never a trap.
+/// A division of integers by a constant that contains 0 is refused. Division by a 0 that only a run knows gives 0,
+/// never a trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
   if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
 }
 
-/// The operands of a function of two. Before opset 7 the second is laid along the first from `axis` on, or at its end,
-/// and only if `broadcast` says so.
+/// The operands of a binary function. Before opset 7 the second is aligned with the first from `axis` on, or at its
+/// end, and only if `broadcast` is set.
 Values two_operands(Call& c) {
   Values in = c.inputs();
   if (c.opset() >= 7) return in;
@@ -203,7 +204,7 @@ Values is_inf(Call& c) {
 
 Values identity(Call& c) { return {c.input(0)}; }
 
-/// To or from texts, which hold numbers as onnxruntime writes and reads them.
+/// To or from strings, which hold numbers in onnxruntime's format.
 Value casted_text(Call& c, Expr x, DType to) {
   bool from_text = x.dtype() == DType::string;
   if (bits(from_text ? to : x.dtype()) < 8) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));

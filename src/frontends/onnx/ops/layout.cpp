@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements without computing on them, and those that make constants and sizes.
+// Operators that move elements without computing, and those that make constants and sizes.
 #include <algorithm>
 
 #include "frontends/common/views.h"
@@ -69,7 +69,7 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
-/// Without axes, Squeeze removes those that the run finds to be of size 1.
+/// Whether Squeeze without axes removes an axis: if its size is 1 in the run.
 bool removes(Call& c, const Dim& size) {
   return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
 }
@@ -104,7 +104,7 @@ Values unfold(Call& c) {
   return {unfold(arg(c, 0), axis, c.integer("size"), c.integer("step", 1))};
 }
 
-/// One axis more, at a place that may be counted from the end.
+/// Adds an axis, at a place that may be counted from the end.
 Values expand_dims(Call& c) {
   Expr x = arg(c, 0);
   auto axes = c.numbers(1);
@@ -176,7 +176,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// The shape that Expand is given; a 1 that only the run tells stands for the size of x.
+/// The shape for Expand; a 1 that only the run knows stands for the size of x.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation, and operators on quantised values: each is said as dequantise, compute, quantise.
+// Quantisation, and operators on quantised values: each becomes dequantise, compute, quantise.
 #include <algorithm>
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Scale and zero point in the layout that the primitive wants: a scalar, a vector along an axis, or blocks.
+/// Scale and zero point in the primitive's layout: a scalar, a vector along an axis, or blocks.
 struct Parameters {
   Value scale, zero;
   int64_t axis = 0;
@@ -40,7 +40,7 @@ Value dequantized(const Builder& c, Value x, const Parameters& p, DType to) {
   return c.emit(Dequantize{.to = to, .axis = p.axis, .block = p.block}, in);
 }
 
-/// Allowed, and hardly ever meant.
+/// Warns of scales of 0, which are allowed but almost always a mistake.
 void warn_of_zeros(const Call& c, Value scale) {
   const auto* known = scale.def->as<Constant>();
   if (!known || is_complex(known->tensor.dtype)) return;
@@ -205,7 +205,7 @@ Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view
   return constant(c.module(), Tensor{.dtype = type, .dims = {rows, count / rows}, .data = bytes.data});
 }
 
-/// What MatMulNBits says of its weights [N, K]: bits of each, a scale for each block of K.
+/// The parameters of MatMulNBits for its weights [N, K]: bits of each, a scale for each block of K.
 struct NBits {
   int64_t n, k, block, blocks;
   DType type;
@@ -220,7 +220,7 @@ NBits n_bits(Call& c) {
   return w;
 }
 
-/// A value for each block of K, [N, blocks], as one for each index of K: g_idx may say which block that is.
+/// A value for each block of K, [N, blocks], as one for each index of K; g_idx may assign indices to blocks.
 Expr of_each_k(Call& c, const NBits& w, Expr list) {
   if (c.has_input(4)) return {&c, c.emit(Gather{.axis = 1}, {list, slice(arg(c, 4), 0, 0, w.k)})};
   Expr spread = broadcast(reshape(list, {w.n, w.blocks, 1}), {w.n, w.blocks, w.block});
@@ -255,13 +255,13 @@ Expr n_bits_weight(Call& c, const NBits& w) {
   return (steps - of_each_k(c, w, convert(zero, scale.dtype()))) * of_each_k(c, w, scale);
 }
 
-/// Whether a kernel takes the weights as they are.
+/// Whether a kernel takes the weights in the model's layout.
 bool has_plain_blocks(Call& c, const NBits& w) {
   bool is_plain = !c.has_input(4) && !(c.has_input(3) && is_float(c.dtype(3)));
   return is_plain && w.type != DType::u2 && w.block % 16 == 0 && c.input(0).rank() > 1;
 }
 
-/// The product with weights as they are. accuracy_level 4 allows rows in 8 bits, which onnxruntime uses then.
+/// The product with weights in the model's layout. accuracy_level 4 allows rows in 8 bits, which onnxruntime then uses.
 Expr block_product(Call& c, const NBits& w, Expr x, bool rows_in_bytes) {
   {
     GuardCollector guards(c.module());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts: what looks into them is a call of the host (ops/host.h); everything else takes them as it takes numbers.
+// Strings. Operators that look into them are calls of the host (ops/host.h); all others take them like numbers.
 #include <algorithm>
 #include <array>
 
@@ -43,7 +43,7 @@ Values string_normalizer(Call& c) {
   auto found = std::ranges::find(cases, wanted);
   if (found == cases.end())
     c.fail("E145", cat("case_change_action '", printable(wanted), "' is not NONE, LOWER or UPPER"));
-  c.ignore("locale");  // letters change case by the rules of Unicode, whatever the place
+  c.ignore("locale");  // letters change case by the rules of Unicode in every locale
   bool fits = x.rank() == 1 || (x.rank() == 2 && known_equal(x.dims()[0], 1));
   if (!fits) c.fail("E140", cat("needs texts [n] or [1, n], has ", x.value.type()));
   auto stopwords = c.texts("stopwords");
@@ -56,7 +56,7 @@ Values string_normalizer(Call& c) {
   return {item_of(c.module(), host(c.module(), op, {x}), 0)};
 }
 
-/// One row of tokens for each text; either a pattern of tokens or patterns of what lies between them.
+/// One row of tokens for each string. Patterns match either tokens or the text between them.
 Values tokenizer(Call& c) {
   Expr x = text(c, 0);
   auto separators = c.texts("separators");
@@ -119,7 +119,7 @@ Expr pool_items(Call& c, Value pool, const NGrams& grams, int64_t k) {
   return {&c, c.emit(Gather{.axis = 0}, {pool, constant(c.module(), make_i64_tensor(at))})};
 }
 
-/// How often each n-gram stands in x [rows, length], its items `step` apart: [rows, n-grams].
+/// The number of occurrences of each n-gram in x [rows, length], with items `step` apart: [rows, n-grams].
 Expr count_of(Call& c, Expr x, Value pool, const NGrams& grams, int64_t step) {
   int64_t span = (grams.length - 1) * step;
   Dim places = max(x.dims()[1] - span, 0);
@@ -168,7 +168,7 @@ Values tfidf_vectorizer(Call& c) {
   }
   if (skipped > max_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
   std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
-  // What each column counts: a place among the n-grams that are counted, or the column of zeros before them.
+  // The meaning of each column: a place among the counted n-grams, or the column of zeros before them.
   std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;

@@ -65,7 +65,7 @@ Expr table(const Builder& c, DType type, std::vector<int64_t> dims, const std::v
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-/// Whether each x[rows, trees] takes the branch of the node it stands at.
+/// Whether each x[rows, trees] takes the branch of its current node.
 Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr value) {
   auto compared = [&](Mode mode) {
     switch (mode) {
@@ -94,7 +94,7 @@ Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr val
   return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
-/// The columns of the nodes that a step reads.
+/// The columns of node tables that a step reads.
 struct Tables {
   Value features, values, yes, no;
 };
@@ -106,7 +106,7 @@ Expr next_level(const Builder& c, const Forest& f, const Tables& t, Expr x, Expr
   return select(branch, gather(inside(c, t.yes), node), gather(inside(c, t.no), node));
 }
 
-/// The leaf that each tree ends at for each row of x[rows, features]: [rows, trees].
+/// The leaf of each tree for each row of x[rows, features]: [rows, trees].
 Expr leaves(Call& c, const Forest& f, Expr x) {
   constexpr int64_t max_written_out = 64;
   int64_t steps = depth(c, f);
@@ -134,7 +134,7 @@ ReduceFn aggregate(Call& c, const std::string& name) {
   c.fail("E145", cat("aggregate_function '", printable(name), "' is not SUM, AVERAGE, MIN or MAX"));
 }
 
-/// What the trees say together: [rows, targets].
+/// The combined results of the trees: [rows, targets].
 Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   if (x.rank() == 1) x = reshape(x, {1, x.dims()[0]});
   if (x.rank() != 2) c.fail("E140", cat("needs x[rows, features], has ", x.value.shape()));
@@ -175,7 +175,7 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature));
 }
 
-/// Room for the weights of all leaves; `listed` of them are given.
+/// Allocates the weights of all leaves; `listed` of them are given.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
@@ -260,8 +260,8 @@ Values tree_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// With two classes the leaves may weigh one of them only; then its score alone decides: above half when all weights
-/// are shares, else above 0.
+/// With two classes the leaves may have weights for one of them only. Its score alone then decides: above half if all
+/// weights are probabilities, else above 0.
 Values tree_classifier(Call& c) {
   NodeIds ids;
   Forest f = read_nodes(c, ids);
@@ -286,7 +286,7 @@ Values tree_classifier(Call& c) {
 
 // ---- TreeEnsemble, which both are deprecated for: nodes and leaves apart, roots by name.
 
-/// Members of the sets, each closed by a NaN, in the order of the nodes that ask for them.
+/// The members of the sets, each set closed by a NaN, in the order of the nodes that test membership.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
@@ -300,7 +300,7 @@ void read_members(Call& c, Forest& f) {
   }
 }
 
-/// A node that asks for membership becomes a chain of nodes that ask for equality with one member each.
+/// A node that tests membership becomes a chain of nodes that each test equality with one member.
 void expand_members(Forest& f) {
   for (size_t i = 0, count = f.nodes(); i < count; ++i) {
     if (f.mode[i] != Mode::member) continue;
