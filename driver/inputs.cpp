@@ -186,6 +186,9 @@ class Inputs {
       tensors_[i] = *port.default_value;
       return;
     }
+    if (kind.empty() && options_.is_complete)
+      refuse("E310", cat("nothing is given for input '", printable(port.name), "', ", to_string(port.type)),
+             "give every input a value");
     if (kind.empty() && fill_static(i)) return;
     std::vector<int64_t> dims;
     for (const Dim& dim : port_shape(i).dims) dims.push_back(dim.evaluate([&](const Symbol& s) { return size_of(s); }));

@@ -19,6 +19,7 @@ struct InputOptions {
   std::map<std::string, int64_t> at;  ///< values for symbols that the program leaves open
   int64_t seed = 0;
   bool cast = false;
+  bool is_complete = false;  ///< E310 for an input without a file or default, in place of made-up numbers
   ImageOptions image;
 };
 

@@ -8,44 +8,13 @@
 #include "base/text.h"
 #include "frontends/common/wire.h"
 #include "frontends/onnx/file/constants.h"
+#include "frontends/onnx/file/writer.h"
 
 namespace weft::driver {
+
+using onnx::element_code, onnx::put_integer, onnx::put_text, onnx::tensor_bytes;
+
 namespace {
-
-// --- writing protobuf ------------------------------------------------------------------------------------------------
-
-void put_number(std::string& out, uint64_t value) {
-  for (; value >= 128; value >>= 7) out += static_cast<char>(value | 128);
-  out += static_cast<char>(value);
-}
-void put_integer(std::string& out, uint32_t field, int64_t value) {
-  put_number(out, field << 3);
-  put_number(out, static_cast<uint64_t>(value));
-}
-void put_text(std::string& out, uint32_t field, std::string_view text) {
-  put_number(out, field << 3 | 2);
-  put_number(out, text.size());
-  out += text;
-}
-
-int64_t element_code(DType type) {
-  constexpr int64_t most = 64;
-  for (int64_t code = 1; code < most; ++code) {
-    if (onnx::element_type(code) == type) return code;
-  }
-  internal_error(cat(type, " has no number in ONNX"));
-}
-
-std::string tensor_bytes(const Tensor& tensor, std::string_view name) {
-  std::string out;
-  for (int64_t dim : tensor.dims) put_integer(out, 1, dim);
-  put_integer(out, 2, element_code(tensor.dtype));
-  if (tensor.dtype == DType::string)
-    for (const std::string& text : *tensor.strings) put_text(out, 6, text);
-  if (!name.empty()) put_text(out, 8, name);
-  if (tensor.dtype != DType::string) put_text(out, 9, as_text(tensor.data));
-  return out;
-}
 
 /// The TypeProto of a value, with these sizes if there are any; nothing about a container's items when it has none.
 std::string type_bytes(const Tensor& value, const Dims& open = {}) {
@@ -79,14 +48,6 @@ std::string port_bytes(std::string_view name, const Tensor* value, const Dims& o
   put_text(out, 1, name);
   if (value) put_text(out, 2, type_bytes(*value, open));
   return out;
-}
-
-template <class Visit>
-void for_each_graph(const onnx::Node& node, const Visit& visit) {
-  for (const onnx::Attribute& attribute : node.attributes) {
-    if (const auto* graphs = std::get_if<std::vector<const onnx::Graph*>>(&attribute.value))
-      std::ranges::for_each(*graphs, visit);
-  }
 }
 
 }  // namespace
@@ -163,22 +124,6 @@ std::string ModelParts::first_nodes(size_t count) const {
   return model_bytes(graph);
 }
 
-/// Names of the whole graph that a node reads, its bodies included.
-std::vector<std::string_view> ModelParts::reads_of(const onnx::Node& node) const {
-  std::vector<std::string_view> names;
-  std::vector<const onnx::Node*> pending = {&node};
-  while (!pending.empty()) {
-    const onnx::Node* now = pending.back();
-    pending.pop_back();
-    std::ranges::copy_if(now->inputs, std::back_inserter(names), [](std::string_view name) { return !name.empty(); });
-    for_each_graph(*now, [&](const onnx::Graph* graph) {
-      for (const onnx::Node& inner : graph->nodes) pending.push_back(&inner);
-      for (const auto& output : graph->outputs) names.push_back(output.name);
-    });
-  }
-  return names;
-}
-
 ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map<std::string, Tensor>& values,
                                   const std::map<std::string, Dims>& open) const {
   Part part;
@@ -189,7 +134,7 @@ ModelParts::Part ModelParts::part(std::span<const size_t> chosen, const std::map
     const onnx::Node& node = model_.graph.nodes[i];
     put_text(graph, 1, as_text(nodes_[i]));
     made.insert(node.outputs.begin(), node.outputs.end());
-    for (std::string_view name : reads_of(node)) read.emplace(name);
+    for (std::string_view name : onnx::reads_of(node)) read.emplace(name);
   }
   put_text(graph, 2, "part");
   for (const std::string& name : read) {

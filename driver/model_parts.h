@@ -38,7 +38,6 @@ class ModelParts {
             const std::map<std::string, Dims>& open) const;
 
  private:
-  std::vector<std::string_view> reads_of(const onnx::Node& node) const;
   std::string model_bytes(const std::string& graph) const;
 
   onnx::Model model_;

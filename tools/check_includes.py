@@ -8,7 +8,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 COMPILER = ["base", "host", "ir", "ops"]
-EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile"]
+EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile",
+              "quantise"]
 
 # folder -> what its files may include besides their own folder; the longest prefix that fits counts.
 ALLOWED = {
@@ -26,6 +27,7 @@ ALLOWED = {
     "src/targets/ref": COMPILER + ["runtime"],
     "src/runtime": ["base", "host", "targets"],
     "src/compile": EVERYTHING,
+    "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
     "api/serve": ["api", "weft"],  # over the C ABI alone
     "api/python": EVERYTHING + ["weft", "driver"],  # the package has the command too

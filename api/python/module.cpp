@@ -397,6 +397,55 @@ Model* make_model(const Options& options, const Compile& compile) {
   return new Model(compile(o), options.operators);
 }
 
+// --- quantisation ------------------------------------------------------------------------------------------------
+
+/// Choices of weft.quantize, and the functions of Python that it asks.
+struct Quantization {
+  /// What weft_quantize_options.item gives, and the tensors.
+  using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
+  std::string to, method, weights;
+  double percentile = 0, budget = 0;
+  int block = 0, threads = 0;
+  bool symmetric = false, per_tensor = false, keep_bias = false;
+  std::vector<std::string> keep;
+  std::optional<Item> item;
+  std::optional<std::function<double(std::string)>> metric;
+  std::optional<Progress> progress;
+
+  std::string run(const std::string& model, const std::string& output) {
+    std::vector<const char*> patterns = weft::detail::pointers(keep);
+    weft_quantize_options o WEFT_QUANTIZE_OPTIONS_INIT;
+    auto text = [](const std::string& given) { return given.empty() ? nullptr : given.c_str(); };
+    o.to = text(to), o.method = text(method), o.weights = text(weights);
+    o.percentile = percentile, o.budget = budget, o.block = block, o.threads = threads;
+    o.symmetric = symmetric, o.per_tensor = per_tensor, o.keep_bias = keep_bias;
+    o.keep = patterns.data(), o.keep_count = patterns.size(), o.user = this;
+    if (item) o.item = &Quantization::give_item;
+    if (metric) o.metric = &Quantization::give_metric;
+    if (progress) o.progress = &Quantization::show_progress;
+    nb::gil_scoped_release no_gil;
+    return weft::own_text([&](char** report) { return weft_quantize(model.c_str(), output.c_str(), &o, report); });
+  }
+
+ private:
+  /// What fails in Python is kept there, and raised when the call has ended.
+  static int32_t give_item(void* user, size_t index, weft_tensor** inputs) {
+    nb::gil_scoped_acquire gil;
+    auto [answer, given] = (*static_cast<Quantization*>(user)->item)(index);
+    for (size_t i = 0; i < given.size(); ++i)
+      if (given[i]) weft_status_free(weft_tensor_share(given[i]->get(), &inputs[i]));
+    return answer;
+  }
+  static double give_metric(void* user, const char* path) {
+    nb::gil_scoped_acquire gil;
+    return (*static_cast<Quantization*>(user)->metric)(path);
+  }
+  static void show_progress(void* user, const char* phase, size_t done, size_t total) {
+    nb::gil_scoped_acquire gil;
+    (*static_cast<Quantization*>(user)->progress)(phase, done, total);
+  }
+};
+
 // --- errors ------------------------------------------------------------------------------------------------------
 
 void raise(const weft::Error& error) {
@@ -503,6 +552,29 @@ NB_MODULE(_weft, m) {
       .def_rw("tune", &Options::tune)
       .def_rw("deadline", &Options::deadline)
       .def_rw("constants", &Options::constants);
+  nb::class_<Quantization>(m, "Quantization")
+      .def(nb::init<>())
+      .def_rw("to", &Quantization::to)
+      .def_rw("method", &Quantization::method)
+      .def_rw("weights", &Quantization::weights)
+      .def_rw("percentile", &Quantization::percentile)
+      .def_rw("budget", &Quantization::budget)
+      .def_rw("block", &Quantization::block)
+      .def_rw("threads", &Quantization::threads)
+      .def_rw("symmetric", &Quantization::symmetric)
+      .def_rw("per_tensor", &Quantization::per_tensor)
+      .def_rw("keep_bias", &Quantization::keep_bias)
+      .def_rw("keep", &Quantization::keep)
+      .def_rw("item", &Quantization::item, nb::arg().none())
+      .def_rw("metric", &Quantization::metric, nb::arg().none())
+      .def_rw("progress", &Quantization::progress, nb::arg().none())
+      .def("run", &Quantization::run, "model"_a, "output"_a);
+  m.def("model_inputs", [](const std::string& path) {
+    weft::Graph graph = weft::Graph::read(path);
+    std::vector<PortTuple> ports;
+    for (const weft::Port& port : graph.inputs()) ports.push_back(port_tuple(port));
+    return ports;
+  });
   nb::class_<Model>(m, "Model")
       .def_prop_ro("device", [](const Model& m) { return m.program().device(); })
       .def_prop_ro("inputs",

@@ -455,6 +455,38 @@ WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
 WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options,
                                          weft_program** program);
 
+/* ---- Quantisation ------------------------------------------------------------------------------------------------ */
+
+/* What a float model (.onnx) becomes; docs/quantisation.md says what each choice does. */
+typedef struct weft_quantize_options {
+  size_t struct_size;
+  const char* to;          /* "int8" (NULL), "fp8", "int8-dynamic", "int8-weights", "int4" */
+  const char* method;      /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
+  const char* weights;     /* rounding of int4 and int8-weights: "nearest" (NULL), "hqq", "gptq" */
+  double percentile;       /* 0: 99.99 */
+  int32_t block;           /* weights of a scale in int4 and int8-weights; 0: 32 */
+  int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */
+  int32_t per_tensor;      /* 1: a scale for each weight, not for each of its channels */
+  int32_t keep_bias;       /* 1: biases do not make up for what rounding the weights takes away on average */
+  const char* const* keep; /* names of nodes (* and ? match) that stay in floats */
+  size_t keep_count;
+  double budget; /* above 0: the greatest loss; layers stay in floats until it is met (E221) */
+  /* The loss is the share of this figure of a model, a file, that is lost; NULL: the relative error of the outputs. */
+  double (*metric)(void* user, const char* path);
+  /* Writes item `index` of the data to `inputs`, new tensors in the order of the model's inputs; 0 past the last item,
+   * below 0 ends with E220. Asked from 0 on for each pass over the data. NULL: no data, which int8 and fp8 need. */
+  int32_t (*item)(void* user, size_t index, weft_tensor** inputs);
+  void (*progress)(void* user, const char* phase, size_t done, size_t total);
+  void* user;
+  int32_t threads; /* 0: WEFT_THREADS, else the cores that this process may use */
+} weft_quantize_options;
+#define WEFT_QUANTIZE_OPTIONS_INIT {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Writes an ONNX file that any engine runs, whole or not at all. `report` (may be NULL) receives JSON: each layer, what
+ * became of it and why, the loss. */
+WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
+                                    char** report);
+
 #ifdef __cplusplus
 }
 #endif

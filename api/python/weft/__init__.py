@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _device, _narrow, _weft
 from ._errors import DeviceError, Error, InternalError, ModelError, ResourceError, UnsupportedError, UsageError
 from ._operators import Operator
+from ._quantize import quantize
 from ._weft import Value, __version__
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeviceError", "Error", "Graph", "InternalError", "Model", "ModelError", "Operator", "Port", "ResourceError", "Size",
-    "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model", "support",
+    "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model",
+    "quantize", "support",
 ]  # fmt: skip
 
 

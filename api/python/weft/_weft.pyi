@@ -81,6 +81,23 @@ class Queue:
     @property
     def reason(self) -> str: ...
 
+class Quantization:
+    to: str
+    method: str
+    weights: str
+    percentile: float
+    budget: float
+    block: int
+    threads: int
+    symmetric: bool
+    per_tensor: bool
+    keep_bias: bool
+    keep: list[str]
+    item: Callable[[int], tuple[int, list[Tensor | None]]] | None
+    metric: Callable[[str], float] | None
+    progress: Callable[[str, int, int], None] | None
+    def run(self, model: str, output: str) -> str: ...
+
 class Graph:
     def __init__(self, name: str = "") -> None: ...
     @staticmethod
@@ -96,6 +113,7 @@ class Graph:
     def compile(self, options: Options) -> Model: ...
 
 def memory_of(array: Any) -> tuple[int, list[int], str]: ...
+def model_inputs(path: str) -> list[tuple[str, str, str, list[Any] | None, bool, bool, bool]]: ...
 def tensor(array: Any) -> Tensor: ...
 def tensor_of_bits(bits: Any, dtype: str, dims: list[int]) -> Tensor: ...
 def tensor_of_strings(dims: list[int], texts: list[bytes]) -> Tensor: ...

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/quantise.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "driver/options.h"
+#include "driver/samples.h"
+#include "driver/terminal.h"
+#include "driver/verbs.h"
+
+namespace weft::driver {
+namespace {
+
+struct QuantizeSettings {
+  std::string model, output, to = "int8", method, weights, budget, metric, report;
+  std::vector<std::string> data;
+  ImageOptions image;
+  quantise::Settings choices;
+};
+
+/// "0.5%" or "0.005".
+double parse_share(const std::string& text) {
+  char* end = nullptr;
+  double share = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && std::string_view(end) == "%") share /= 100, ++end;
+  if (end == text.c_str() || *end || !(share >= 0))
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E203",
+                 .what = cat("'", printable(text), "' is no budget"),
+                 .hint = "write 0.5% or 0.005"});
+  return share;
+}
+
+/// The number on the last line that a command prints when it is given the path of a model.
+double metric_of(const std::string& command, const std::string& path) {
+  std::string quoted = "'";
+  for (char c : path) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  FILE* pipe = popen(cat(command, " ", quoted, "'").c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t got = 0; pipe && (got = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, got);
+  int status = pipe ? pclose(pipe) : -1;
+  std::string line(trim(text));
+  line = line.substr(line.rfind('\n') + 1);
+  char* end = nullptr;
+  double figure = std::strtod(line.c_str(), &end);
+  if (status != 0 || line.empty() || *end)
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E220",
+                 .what = cat("the metric '", printable(command), "' ends with status ", status, " and '",
+                             printable(line), "', not with a number"),
+                 .hint = "it gets the path of a model and prints a figure, the greater the better"});
+  return figure;
+}
+
+void declare(CommandLine& line, QuantizeSettings& s) {
+  line.positional("MODEL", s.model, "a float model (.onnx)");
+  line.group("Results");
+  line.value("--output,-o", "FILE", s.output, "the quantised model; default: MODEL with .TO.onnx");
+  line.value("--report", "FILE", s.report, "each layer, what became of it and why, the loss, as JSON");
+  line.group("What becomes of the model");
+  line.value("--to", "KIND", s.to, "int8 (default), fp8, int8-dynamic, int8-weights, int4");
+  line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
+  line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy");
+  line.value("--percentile", "P", s.choices.percentile, "share of values inside the range, in percent (99.99)");
+  line.value("--weights", "NAME", s.weights, "rounding of int4 and int8-weights: nearest (default), hqq, gptq");
+  line.value("--block", "N", s.choices.block, "weights of a scale in int4 and int8-weights: 16, 32 (default) ... 256");
+  line.flag("--symmetric", s.choices.is_symmetric, "ranges around 0");
+  line.flag("--per-tensor", s.choices.is_per_tensor, "one scale for a weight, not for each of its channels");
+  line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "leave biases as they are");
+  line.value("--keep", "NODE", s.choices.keep, "a node that stays in floats; * and ? match; repeatable");
+  line.group("How much may be lost");
+  line.value("--budget", "SHARE", s.budget, "layers stay in floats until the loss is at most this: 0.5%");
+  line.value("--metric", "COMMAND", s.metric,
+             "prints a figure of the model whose path it gets, the greater the better; default: the outputs' error");
+  line.group("Pictures and threads");
+  line.value("--image-mean", "M", s.image.mean, "subtracted from 0..255, one number or one per channel");
+  line.value("--image-scale", "S", s.image.scale, "then multiplied by this");
+  line.value("--image-layout", "L", s.image.layout, "NCHW or NHWC (these three default to what the model says)");
+  line.value("--threads", "N", s.choices.threads, "threads of the CPU (0: all that this process may use)");
+}
+
+void finish(QuantizeSettings& s) {
+  s.choices.to = quantise::parse_target(s.to);
+  if (!s.method.empty()) s.choices.method = quantise::parse_range_method(s.method);
+  if (!s.weights.empty()) s.choices.weights = quantise::parse_weight_method(s.weights);
+  if (!s.budget.empty()) s.choices.budget = parse_share(s.budget);
+  if (!s.metric.empty())
+    s.choices.metric = [&s](const std::filesystem::path& path) { return metric_of(s.metric, path.string()); };
+  if (s.output.empty()) s.output = std::filesystem::path(s.model).filename().replace_extension(s.to + ".onnx").string();
+}
+
+/// What a reader wants to know at once.
+void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) {
+  size_t floats = report["floats"].get<size_t>(), quantised = report["quantised"].get<size_t>();
+  auto bytes = [](const std::string& path) {
+    return show_bytes(static_cast<double>(std::filesystem::file_size(path)));
+  };
+  print(cat(s.output, ": ", quantised, " layers in ", s.to, ", ", floats, " in float; ", bytes(s.model), " became ",
+            bytes(s.output)));
+  if (report["loss"].is_number())
+    print(cat(s.metric.empty() ? "error of the outputs: " : "loss of the metric: ",
+              show_number(report["loss"].get<double>() * 100), " %"));
+  for (const auto& layer : report["layers"])
+    if (layer.contains("why"))
+      detail(cat("  float: ", printable(layer["node"].get<std::string>()), " (", layer["op"].get<std::string>(),
+                 "): ", layer["why"].get<std::string>()));
+}
+
+}  // namespace
+
+int quantize_verb(Words words) {
+  CommandLine line({.name = "quantize",
+                    .purpose = "Make a float model one in 8 or 4 bits that keeps its answers. The result is an ONNX\n"
+                               "file that any engine runs.",
+                    .examples = {"weft quantize model.onnx -o small.onnx --data photographs",
+                                 "weft quantize model.onnx --to int8 --data examples.npz --budget 0.5%",
+                                 "weft quantize llm.onnx --to int4 --weights hqq --block 32 -o llm4.onnx"}});
+  QuantizeSettings s;
+  declare(line, s);
+  if (!line.parse(words)) return exit_done;
+  finish(s);
+  ProgressLine progress;
+  s.choices.progress = [&](const Progress& p) { progress.show(p); };
+  FileSamples samples(s.data, s.image);
+  std::string json = quantise::quantise(s.model, s.output, s.choices, s.data.empty() ? nullptr : &samples);
+  if (!s.report.empty()) write_result_file(s.report, json);
+  summarise(nlohmann::ordered_json::parse(json), s);
+  return exit_done;
+}
+
+}  // namespace weft::driver

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <vector>
+
+#include "quantise/layers.h"
+#include "quantise/quantise.h"
+
+/// Weights in blocks along k, each with a scale and a zero point, as MatMulNBits has them.
+namespace weft::quantise {
+
+struct BlockFormat {
+  int bits = 4;  ///< or 8
+  int64_t block = 32;
+  bool is_symmetric = false;  ///< the zero point is the middle of the steps
+
+  int greatest() const { return (1 << bits) - 1; }
+};
+
+/// A matrix [n, k] of weights by rows.
+struct BlockWeights {
+  BlockFormat format = {};
+  int64_t n = 0, k = 0;
+  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], one a byte; what k lacks is the zero point
+  std::vector<float> scales = {};   ///< [n, blocks]
+  std::vector<uint8_t> zeros = {};  ///< [n, blocks]
+
+  int64_t blocks() const { return (k + format.block - 1) / format.block; }
+  double value(int64_t row, int64_t column) const;
+};
+
+/// The weight of a product as a matrix [n, k], whichever way it lies.
+std::vector<float> rows_of(const Layer& layer);
+
+/// By the method of the settings; GPTQ takes the sum of x x' over the rows x of the layer's inputs, [k, k].
+BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
+                          size_t threads);
+
+/// The mean square of what rounding changes, over that of the weights.
+double weight_noise(const Layer& layer, const BlockWeights& rounded);
+
+}  // namespace weft::quantise

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/histogram.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::quantise {
+namespace {
+
+/// So many bins for the values seen first leave room for those to come.
+constexpr int first_bins_log2 = 11;
+
+int64_t half(int64_t index) { return index >> 1; }  // downwards, also below 0
+
+}  // namespace
+
+int64_t Histogram::index_of(double value) const {
+  return static_cast<int64_t>(std::floor(std::ldexp(value, -exponent_)));
+}
+
+/// Merges bins by twos.
+void Histogram::halve() {
+  int64_t first = half(first_), last = half(first_ + static_cast<int64_t>(counts_.size()) - 1);
+  std::vector<int64_t> merged(static_cast<size_t>(last - first + 1));
+  for (size_t i = 0; i < counts_.size(); ++i)
+    merged[static_cast<size_t>(half(first_ + static_cast<int64_t>(i)) - first)] += counts_[i];
+  counts_ = std::move(merged);
+  first_ = first;
+  ++exponent_;
+}
+
+/// Makes bins for values from `low` to `high`.
+void Histogram::cover(double low, double high) {
+  if (counts_.empty()) {
+    double size = std::max({high - low, std::abs(low) * 1e-3, std::abs(high) * 1e-3, 1e-30});
+    exponent_ = std::ilogb(size) + 1 - first_bins_log2;
+    first_ = index_of(low);
+    counts_.resize(1);
+  }
+  while (true) {
+    int64_t first = std::min(first_, index_of(low));
+    int64_t last = std::max(first_ + static_cast<int64_t>(counts_.size()) - 1, index_of(high));
+    if (last - first < most_bins) {
+      counts_.insert(counts_.begin(), static_cast<size_t>(first_ - first), 0);
+      first_ = first;
+      counts_.resize(static_cast<size_t>(last - first + 1));
+      return;
+    }
+    halve();
+  }
+}
+
+void Histogram::add(std::span<const float> values) {
+  if (values.empty()) return;
+  auto [low, high] = std::ranges::minmax(values);
+  least_ = total_ == 0 ? low : std::min<double>(least_, low);
+  greatest_ = total_ == 0 ? high : std::max<double>(greatest_, high);
+  total_ += static_cast<int64_t>(values.size());
+  if (low == 0 && high == 0) {
+    zeros_ += static_cast<int64_t>(values.size());
+    return;
+  }
+  cover(low, high);
+  double scale = std::ldexp(1.0, -exponent_), first = static_cast<double>(first_);
+  for (float x : values) {
+    if (x == 0) ++zeros_;
+    else ++counts_[static_cast<size_t>(std::floor(static_cast<double>(x) * scale) - first)];
+  }
+}
+
+std::vector<Histogram::Bin> Histogram::bins() const {
+  std::vector<Bin> found;
+  double width = std::ldexp(1.0, exponent_);
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_[i] == 0) continue;
+    double begin = static_cast<double>(first_ + static_cast<int64_t>(i)) * width;
+    found.push_back({begin + width / 2, width, counts_[i]});
+  }
+  return found;
+}
+
+}  // namespace weft::quantise

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "quantise/constants.h"
+#include "quantise/model_edit.h"
+
+namespace weft::quantise {
+
+/// A product of a computed value by weights: Conv, MatMul or Gemm.
+struct Layer {
+  size_t node = 0;
+  std::string name;  ///< of the node, or "node 12"
+  std::string op;
+  std::string input, weight, bias;  ///< values; no bias: ""
+  Tensor values;                    ///< of the weight, f32
+  size_t channels = 0;              ///< the weight's axis of the result's channels
+  size_t inner = 0;                 ///< its axis that meets the channels of the input, within a group of a Conv
+
+  bool is_convolution() const { return op == "Conv"; }
+  int64_t channel_count() const { return values.dims[channels]; }
+};
+
+/// A product that stays in floats, and why.
+struct Float {
+  std::string name, op, why;
+};
+
+struct Layers {
+  std::vector<Layer> chosen;
+  std::vector<Float> floats;
+
+  /// Moves a layer to the floats.
+  void give_up(size_t layer, std::string why);
+};
+
+/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E219 for a
+/// model that is quantised already, or has no product by f32 weights.
+Layers find_layers(const ModelEdit& edit, const Constants& constants, const std::vector<std::string>& keep);
+
+}  // namespace weft::quantise

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/model_edit.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "frontends/common/wire.h"
+#include "frontends/onnx/file/constants.h"
+#include "frontends/onnx/file/writer.h"
+
+namespace weft::quantise {
+namespace {
+
+using onnx::put_head, onnx::put_integer, onnx::put_text;
+
+// Field numbers of onnx.proto.
+namespace in_model {
+constexpr uint32_t ir_version = 1, graph = 7, opset = 8;
+}
+namespace in_graph {
+constexpr uint32_t node = 1, weight = 5, input = 11, output = 12;
+}
+
+constexpr int64_t largest_message = 1'900'000'000;  // protobuf ends at 2 GiB
+constexpr size_t smallest_external = 1024;
+constexpr uint64_t external_alignment = 4096;
+
+std::string attribute_text(const std::string& name) {
+  std::string out;
+  put_text(out, 1, name);
+  return out;
+}
+
+std::string text_of(const NewNode& node) {
+  std::string out;
+  for (const std::string& name : node.inputs) put_text(out, 1, name);
+  for (const std::string& name : node.outputs) put_text(out, 2, name);
+  put_text(out, 3, node.outputs[0]);
+  put_text(out, 4, node.op);
+  for (const auto& [name, value] : node.integers) {
+    std::string attribute = attribute_text(name);
+    put_integer(attribute, 3, value);
+    put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::integer));
+    put_text(out, 5, attribute);
+  }
+  for (const auto& [name, value] : node.numbers) {
+    std::string attribute = attribute_text(name);
+    onnx::put_float(attribute, 2, value);
+    put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::number));
+    put_text(out, 5, attribute);
+  }
+  if (!node.domain.empty()) put_text(out, 7, node.domain);
+  return out;
+}
+
+/// The text of field `wanted` in a message, or "".
+std::string_view text_field(std::span<const std::byte> message, uint32_t wanted) {
+  frontend::Wire wire(message, message.data(), "model");
+  while (wire.next()) {
+    if (wire.field() == wanted) return wire.text("name");
+    wire.skip();
+  }
+  return {};
+}
+
+bool is_external(std::span<const std::byte> tensor) {
+  frontend::Wire wire(tensor, tensor.data(), "tensor");
+  while (wire.next()) {
+    if (wire.field() == 14) return wire.integer("data_location") == 1;
+    wire.skip();
+  }
+  return false;
+}
+
+}  // namespace
+
+/// Weights that lie one after the other in a file beside the model.
+struct ModelEdit::External {
+  std::string file;
+  uint64_t size = 0;
+  std::vector<Bytes> pieces = {};
+
+  /// A tensor whose bytes lie in the file.
+  std::string put(const std::string& name, const Tensor& value) {
+    uint64_t padding = (external_alignment - size % external_alignment) % external_alignment;
+    pieces.emplace_back(std::vector<std::byte>(padding));
+    pieces.push_back(value.data);
+    std::string out = onnx::tensor_bytes({.dtype = value.dtype, .dims = value.dims}, name);
+    out.resize(out.size() - 2);  // raw_data, which is empty
+    put_entry(out, "location", file);
+    put_entry(out, "offset", cat(size + padding));
+    put_entry(out, "length", cat(value.data.size()));
+    put_integer(out, 14, 1);
+    size += padding + value.data.size();
+    return out;
+  }
+
+ private:
+  static void put_entry(std::string& out, std::string_view key, const std::string& value) {
+    std::string entry;
+    put_text(entry, 1, key);
+    put_text(entry, 2, value);
+    put_text(out, 13, entry);
+  }
+};
+
+ModelEdit::ModelEdit(onnx::Model model, std::filesystem::path folder) {
+  auto source = std::make_shared<Source>();
+  source->model = std::move(model);
+  source->folder = std::move(folder);
+  read_fields(*source);
+  source_ = std::move(source);
+}
+
+void ModelEdit::read_fields(Source& source) {
+  auto read = [](std::span<const std::byte> message, std::vector<Field>& fields) {
+    frontend::Wire wire(message, message.data(), "model");
+    for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
+      wire.skip();
+      fields.push_back({.number = wire.field(), .whole = {begin, wire.rest().data()}, .content = {}});
+    }
+  };
+  read(source.model.file, source.model_fields);
+  auto content = [](Field& field) {
+    frontend::Wire wire(field.whole, field.whole.data(), "field");
+    wire.next();
+    field.content = wire.bytes("content");
+  };
+  for (Field& field : source.model_fields) {
+    if (field.number != in_model::graph) continue;
+    content(field);
+    read(field.content, source.graph_fields);
+  }
+  for (Field& field : source.graph_fields) {
+    bool is_weight = field.number == in_graph::weight, is_node = field.number == in_graph::node;
+    if (!is_weight && !is_node && field.number != in_graph::input && field.number != in_graph::output) continue;
+    content(field);
+    if (is_node) source.nodes.push_back(field.content);
+    else source.names.emplace(text_field(field.content, is_weight ? 8 : 1));
+    source.has_external = source.has_external || (is_weight && is_external(field.content));
+  }
+  for (const onnx::Node& node : source.model.graph.nodes) {
+    source.names.insert(node.outputs.begin(), node.outputs.end());
+    onnx::for_each_body(node, [&](const onnx::Graph& body) {
+      for (const onnx::Node& inner : body.nodes) source.names.insert(inner.outputs.begin(), inner.outputs.end());
+    });
+  }
+}
+
+int64_t ModelEdit::opset() const {
+  int64_t version = 0;
+  for (const onnx::OpsetImport& opset : model().opsets)
+    if (opset.domain.empty() || opset.domain == "ai.onnx") version = opset.version;
+  auto required = opsets_.find("");
+  return required == opsets_.end() ? version : std::max(version, required->second);
+}
+
+bool ModelEdit::is_output(std::string_view name) const {
+  return std::ranges::find(model().graph.outputs, name, &onnx::ValueInfo::name) != model().graph.outputs.end();
+}
+
+void ModelEdit::set_input(size_t node, size_t position, std::string name) {
+  inputs_[node].insert_or_assign(position, std::move(name));
+}
+
+void ModelEdit::require_opset(const std::string& domain, int64_t version) {
+  int64_t& now = opsets_[domain];
+  now = std::max(now, version);
+}
+
+std::string ModelEdit::new_name(const std::string& base) {
+  std::string name = base;
+  for (int i = 1; source_->names.contains(name) || given_.contains(name); ++i) name = cat(base, "_", i);
+  return *given_.insert(name).first;
+}
+
+/// The node with the inputs that it reads now.
+std::string ModelEdit::node_text(size_t index) const {
+  std::span<const std::byte> node = source_->nodes[index];
+  auto changed = inputs_.find(index);
+  if (changed == inputs_.end()) return std::string(as_text(node));
+  const auto& now = changed->second;
+  const auto& given = model().graph.nodes[index].inputs;
+  std::string out;
+  size_t count = std::max(given.size(), now.empty() ? 0 : now.rbegin()->first + 1);
+  for (size_t i = 0; i < count; ++i) {
+    auto found = now.find(i);
+    put_text(out, 1, found != now.end() ? std::string_view(found->second) : i < given.size() ? given[i] : "");
+  }
+  frontend::Wire wire(node, node.data(), "node");
+  for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
+    wire.skip();
+    if (wire.field() != 1) out += as_text({begin, wire.rest().data()});
+  }
+  return out;
+}
+
+/// Nodes in their order: added ones, and those of the model by number.
+std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
+  std::vector<std::variant<const NewNode*, size_t>> all;
+  auto put = [&](const std::vector<NewNode>& added) {
+    for (const NewNode& node : added) all.emplace_back(&node);
+  };
+  auto put_at = [&](const std::map<size_t, std::vector<NewNode>>& added, size_t i) {
+    auto found = added.find(i);
+    if (found != added.end()) put(found->second);
+  };
+  put(first_);
+  for (size_t i = 0; i < model().graph.nodes.size(); ++i) {
+    put_at(before_, i);
+    if (!removed_.contains(i)) all.emplace_back(i);
+    put_at(after_, i);
+  }
+  return all;
+}
+
+/// What a node of the model reads now.
+std::vector<std::string> ModelEdit::reads(size_t index) const {
+  const onnx::Node& node = model().graph.nodes[index];
+  auto changed = inputs_.find(index);
+  std::vector<std::string> names;
+  if (changed == inputs_.end()) {
+    for (std::string_view name : onnx::reads_of(node)) names.emplace_back(name);
+    return names;
+  }
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (!changed->second.contains(i)) names.emplace_back(node.inputs[i]);
+  for (const auto& [position, name] : changed->second) names.push_back(name);
+  return names;
+}
+
+/// All nodes that lead to a result, in order, as text; `read` receives what they read.
+std::vector<std::string> ModelEdit::live_nodes(std::set<std::string>& read) const {
+  std::vector<std::string> live;
+  auto is_read = [&](const auto& name) { return read.contains(std::string(name)); };
+  for (const auto& entry : order() | std::views::reverse) {
+    if (const auto* const* added = std::get_if<const NewNode*>(&entry)) {
+      if (std::ranges::none_of((*added)->outputs, is_read)) continue;
+      read.insert((*added)->inputs.begin(), (*added)->inputs.end());
+      live.push_back(text_of(**added));
+      continue;
+    }
+    size_t index = std::get<size_t>(entry);
+    if (std::ranges::none_of(model().graph.nodes[index].outputs, is_read)) continue;
+    for (std::string& name : reads(index)) read.insert(std::move(name));
+    live.push_back(node_text(index));
+  }
+  std::ranges::reverse(live);
+  return live;
+}
+
+void ModelEdit::put_weights(std::string& graph, const std::set<std::string>& read, External* external) const {
+  std::map<std::string_view, const onnx::TensorData*> known;
+  for (const auto& weight : model().graph.initializers) known.emplace(weight.name, &weight);
+  auto put = [&](const std::string& name, const Tensor& value) {
+    bool is_outside = external && value.dtype != DType::string && value.data.size() >= smallest_external;
+    put_text(graph, in_graph::weight, is_outside ? external->put(name, value) : onnx::tensor_bytes(value, name));
+  };
+  for (const Field& field : source_->graph_fields) {
+    if (field.number != in_graph::weight) continue;
+    std::string name(text_field(field.content, 8));
+    if (!read.contains(name) || weights_.contains(name)) continue;
+    if (external) put(name, onnx::to_tensor(*known.at(name)));
+    else graph += as_text(field.whole);
+  }
+  for (const auto& [name, value] : weights_)
+    if (read.contains(name)) put(name, value);
+}
+
+std::string ModelEdit::graph_text(External* external) const {
+  std::set<std::string> read, given;
+  for (const onnx::ValueInfo& output : model().graph.outputs)
+    if (outputs_.empty()) read.emplace(output.name);
+  read.insert(outputs_.begin(), outputs_.end());
+  std::string graph;
+  for (const std::string& text : live_nodes(read)) put_text(graph, in_graph::node, text);
+  for (const auto& weight : model().graph.initializers) given.emplace(weight.name);
+  auto is_dead_input = [&](const std::string& name) {
+    return (drops_inputs_ || given.contains(name)) && !read.contains(name);
+  };
+  put_weights(graph, read, external);
+  for (const Field& field : source_->graph_fields) {
+    if (field.number == in_graph::node || field.number == in_graph::weight) continue;
+    // A weight that has become another one is no input that callers could replace.
+    bool is_dead = field.number == in_graph::input && is_dead_input(std::string(text_field(field.content, 1)));
+    bool is_replaced = field.number == in_graph::output && !outputs_.empty();
+    if (!is_dead && !is_replaced) graph += as_text(field.whole);
+  }
+  for (const std::string& name : outputs_) {
+    std::string port;
+    put_text(port, 1, name);
+    put_text(graph, in_graph::output, port);
+  }
+  return graph;
+}
+
+std::string ModelEdit::model_text(External* external) const {
+  std::string out;
+  put_integer(out, in_model::ir_version, std::max(model().ir_version, ir_version_));
+  std::map<std::string, int64_t> opsets = opsets_;
+  for (const onnx::OpsetImport& opset : model().opsets) {
+    int64_t& version = opsets[std::string(opset.domain == "ai.onnx" ? "" : opset.domain)];
+    version = std::max(version, opset.version);
+  }
+  for (const auto& [domain, version] : opsets) {
+    std::string opset;
+    put_text(opset, 1, domain);
+    put_integer(opset, 2, version);
+    put_text(out, in_model::opset, opset);
+  }
+  for (const Field& field : source_->model_fields) {
+    if (field.number == in_model::graph) put_text(out, in_model::graph, graph_text(external));
+    else if (field.number != in_model::ir_version && field.number != in_model::opset) out += as_text(field.whole);
+  }
+  return out;
+}
+
+std::string ModelEdit::bytes() const { return model_text(nullptr); }
+
+int64_t ModelEdit::weight_bytes() const {
+  size_t sum = 0;
+  for (const auto& weight : model().graph.initializers) sum += weight.bytes.size();
+  for (const auto& [name, value] : weights_) sum += value.data.size();
+  return static_cast<int64_t>(sum);
+}
+
+void ModelEdit::write(const std::filesystem::path& path) const {
+  if (!source_->has_external && weight_bytes() < largest_message) return write_file(path, as_bytes(bytes()));
+  std::filesystem::path data = path.string() + ".data";
+  External external{.file = data.filename().string()};
+  std::string text = model_text(&external);
+  std::vector<std::span<const std::byte>> pieces(external.pieces.begin(), external.pieces.end());
+  write_file(data, pieces);
+  try {
+    write_file(path, as_bytes(text));
+  } catch (...) {
+    std::filesystem::remove(data);
+    throw;
+  }
+}
+
+}  // namespace weft::quantise

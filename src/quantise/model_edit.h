@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/tensor.h"
+#include "frontends/onnx/file/model.h"
+
+namespace weft::quantise {
+
+/// A node that the edit adds.
+struct NewNode {
+  std::string op;
+  std::string domain = {};
+  std::vector<std::string> inputs = {};
+  std::vector<std::string> outputs = {};
+  std::vector<std::pair<std::string, int64_t>> integers = {};
+  std::vector<std::pair<std::string, float>> numbers = {};
+};
+
+/// Changes to an ONNX model, kept beside the file as it was read: what is not changed is written as it lies there. What
+/// nothing reads afterwards is left out. Copies share the file, so that a model can be changed in several ways.
+class ModelEdit {
+ public:
+  explicit ModelEdit(onnx::Model model, std::filesystem::path folder);
+
+  const onnx::Model& model() const { return source_->model; }
+  const std::filesystem::path& folder() const { return source_->folder; }
+  /// Of ONNX's own operators.
+  int64_t opset() const;
+  bool is_output(std::string_view name) const;
+
+  void set_input(size_t node, size_t position, std::string name);
+  void remove(size_t node) { removed_.insert(node); }
+  void put_first(NewNode node) { first_.push_back(std::move(node)); }
+  void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
+  /// In the place of a node that is removed, or before one that is not.
+  void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
+  void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
+  /// All results but these are dropped.
+  void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
+  /// Inputs that nothing reads are none.
+  void drop_unread_inputs() { drops_inputs_ = true; }
+  /// The operators of this domain are those of this version, or of a newer one that the model has.
+  void require_opset(const std::string& domain, int64_t version);
+  void require_format(int64_t ir_version) { ir_version_ = std::max(ir_version_, ir_version); }
+  /// A name that the model does not have, beginning with `base`; each is given once.
+  std::string new_name(const std::string& base);
+
+  /// The whole model; external weights of the original stay where they are.
+  std::string bytes() const;
+  /// Writes the model whole or not at all. Weights go to a file beside it, PATH.data, where the original had such a
+  /// file or the model would exceed the 2 GiB of a message. Throws E106.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  struct Field {
+    uint32_t number;
+    std::span<const std::byte> whole, content;
+  };
+  struct Source {
+    onnx::Model model;
+    std::filesystem::path folder;
+    std::vector<Field> model_fields, graph_fields;
+    std::vector<std::span<const std::byte>> nodes;
+    std::set<std::string, std::less<>> names;
+    bool has_external = false;
+  };
+  struct External;
+
+  static void read_fields(Source& source);
+  std::string node_text(size_t index) const;
+  std::vector<std::variant<const NewNode*, size_t>> order() const;
+  std::vector<std::string> reads(size_t index) const;
+  std::vector<std::string> live_nodes(std::set<std::string>& read) const;
+  std::string graph_text(External* external) const;
+  void put_weights(std::string& graph, const std::set<std::string>& read, External* external) const;
+  std::string model_text(External* external) const;
+  int64_t weight_bytes() const;
+
+  std::shared_ptr<const Source> source_;
+  std::map<size_t, std::map<size_t, std::string>> inputs_;
+  std::set<size_t> removed_;
+  std::vector<NewNode> first_;
+  std::map<size_t, std::vector<NewNode>> before_, after_;
+  std::map<std::string, Tensor> weights_;
+  std::vector<std::string> outputs_;
+  std::map<std::string, int64_t> opsets_;
+  std::set<std::string, std::less<>> given_;
+  int64_t ir_version_ = 0;
+  bool drops_inputs_ = false;
+};
+
+}  // namespace weft::quantise

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "quantise/histogram.h"
+#include "quantise/layers.h"
+#include "quantise/quantise.h"
+
+namespace weft::quantise {
+
+/// A model that is compiled for the CPU, with a context.
+class Runner {
+ public:
+  Runner(const ModelEdit& edit, int threads);
+  const Executable& model() const { return *executable_; }
+  std::vector<Tensor> run(std::span<const Tensor> inputs) const { return context_->run(inputs); }
+
+ private:
+  std::shared_ptr<Executable> executable_;
+  std::unique_ptr<Context> context_;
+};
+
+/// Calls `visit` with each of the first `most` items; what fails names the item. Throws E220 for no items, and for an
+/// item with a NaN or an infinity.
+void for_each_item(const Runner& runner, Samples& samples,
+                   const std::function<void(size_t item, const std::vector<Tensor>& inputs)>& visit,
+                   size_t most = SIZE_MAX);
+
+/// What the data makes of the input of layers.
+struct Observed {
+  Histogram histogram = {};
+  std::vector<double> sums = {};     ///< of each channel that meets the weights
+  std::vector<float> greatest = {};  ///< magnitude of each such channel
+  int64_t rows = 0;                  ///< that were summed
+  std::string why_not = {};          ///< it cannot be quantised
+};
+
+/// By the name of the value.
+using Observation = std::map<std::string, Observed>;
+
+/// Runs the model on all data. Memory: that of one run, and a histogram for each value.
+Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
+                    const Settings& settings);
+
+}  // namespace weft::quantise

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/opset.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace weft::quantise {
+namespace {
+
+constexpr int64_t wanted = 19, ir_version = 9;
+
+[[noreturn]] void refuse(std::string what) {
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E219",
+               .what = std::move(what),
+               .hint = "fp8 needs operator set 19: convert the model with onnx.version_converter first"});
+}
+
+const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
+  auto found = std::ranges::find(node.attributes, name, &onnx::Attribute::name);
+  return found == node.attributes.end() ? nullptr : &*found;
+}
+
+int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise) {
+  const onnx::Attribute* attribute = find(node, name);
+  const auto* value = attribute ? std::get_if<int64_t>(&attribute->value) : nullptr;
+  return value ? *value : otherwise;
+}
+
+/// Reductions whose axes became an input in operator set 18.
+bool has_axes(const onnx::Node& node) {
+  return node.domain.empty() && node.op_type.starts_with("Reduce") && node.op_type != "ReduceSum" && find(node, "axes");
+}
+/// A Split into equal parts says how many since operator set 18.
+bool is_equal_split(const onnx::Node& node) {
+  return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
+}
+/// Its default way to place samples changed in operator set 16.
+bool is_changed_align(const onnx::Node& node, int64_t opset) {
+  return node.domain.empty() && node.op_type == "RoiAlign" && opset < 16;
+}
+
+std::vector<std::string> texts(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
+
+void change_reduction(ModelEdit& edit, const onnx::Node& node) {
+  auto index = static_cast<size_t>(node.index);
+  const auto& axes = std::get<std::vector<int64_t>>(find(node, "axes")->value);
+  std::string name = edit.new_name(cat(node.outputs[0], "_axes"));
+  edit.add_weight(name, make_i64_tensor(axes));
+  edit.remove(index);
+  edit.put_before(index, {.op = std::string(node.op_type),
+                          .inputs = {std::string(node.inputs[0]), name},
+                          .outputs = texts(node.outputs),
+                          .integers = {{"keepdims", integer(node, "keepdims", 1)}}});
+}
+
+void change_split(ModelEdit& edit, const onnx::Node& node) {
+  auto index = static_cast<size_t>(node.index), count = node.outputs.size();
+  edit.remove(index);
+  edit.put_before(index,
+                  {.op = "Split",
+                   .inputs = texts(node.inputs),
+                   .outputs = texts(node.outputs),
+                   .integers = {{"axis", integer(node, "axis", 0)}, {"num_outputs", static_cast<int64_t>(count)}}});
+}
+
+}  // namespace
+
+void raise_opset(ModelEdit& edit) {
+  int64_t opset = edit.opset();
+  if (opset >= wanted) return edit.require_format(ir_version);
+  if (opset < 13) refuse(cat("the model is of operator set ", opset));
+  auto check = [&](const onnx::Node& node, bool may_change) {
+    bool changes = opset < 18 && (has_axes(node) || is_equal_split(node));
+    if (is_changed_align(node, opset) || (changes && !may_change))
+      refuse(cat("node '", printable(node.name), "' (", printable(node.op_type), ") means something else there"));
+    return changes;
+  };
+  for (const onnx::Graph& body : edit.model().subgraphs)
+    for (const onnx::Node& node : body.nodes) check(node, false);
+  if (!edit.model().functions.empty()) refuse("the model has functions of its own");
+  for (const onnx::Node& node : edit.model().graph.nodes) {
+    if (!check(node, true)) continue;
+    if (has_axes(node)) change_reduction(edit, node);
+    else change_split(edit, node);
+  }
+  edit.require_opset("", wanted);
+  edit.require_format(ir_version);
+}
+
+}  // namespace weft::quantise

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/place.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+
+namespace weft::quantise {
+namespace {
+
+constexpr std::string_view microsoft = "com.microsoft";
+
+/// Numbers of a zero point's type: for fp8 a zero says the type.
+Tensor zero_of(const Grid& grid) { return scalar_tensor(grid.type, static_cast<double>(grid.zero)); }
+
+Tensor vector_of(std::span<const float> values) {
+  Tensor list{.dtype = DType::f32, .dims = {static_cast<int64_t>(values.size())}};
+  list.data = Bytes::copy(std::as_bytes(values));
+  return list;
+}
+
+/// One scale for all is a scalar.
+Tensor scales_tensor(std::span<const float> scales) {
+  Tensor tensor = vector_of(scales);
+  if (scales.size() == 1) tensor.dims.clear();
+  return tensor;
+}
+
+std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
+  std::string name = edit.new_name(base);
+  edit.add_weight(name, std::move(value));
+  return name;
+}
+
+/// Puts pairs of QuantizeLinear and DequantizeLinear into a model.
+class Pairs {
+ public:
+  Pairs(ModelEdit& edit, const Constants& constants) : edit_(edit), constants_(constants) {
+    const auto& nodes = edit.model().graph.nodes;
+    for (size_t i = 0; i < nodes.size(); ++i)
+      for (std::string_view name : nodes[i].outputs) makers_.emplace(name, i);
+    if (edit.opset() < 13) domain_ = microsoft, edit.require_opset(domain_, 1);
+  }
+
+  void put(const StaticLayer& entry) {
+    const Layer& layer = *entry.layer;
+    edit_.set_input(layer.node, 0, input(layer.input, entry.input));
+    edit_.set_input(layer.node, 1, weight(layer, entry.weights));
+    put_bias(entry);
+    if (layer.is_convolution()) shared_.insert(layer.input);
+  }
+
+  /// Sums that read the input of a convolution take the quantised one.
+  void share() {
+    for (const onnx::Node& node : edit_.model().graph.nodes) {
+      if (node.op_type != "Add" || !node.domain.empty()) continue;
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (shared_.contains(node.inputs[i]))
+          edit_.set_input(static_cast<size_t>(node.index), i, inputs_.at(std::string(node.inputs[i])));
+    }
+  }
+
+ private:
+  std::string input(const std::string& value, const Grid& grid) {
+    auto known = inputs_.find(value);
+    if (known != inputs_.end()) return known->second;
+    std::string scale = add_weight(edit_, value + "_scale", scalar_tensor(DType::f32, grid.scale));
+    std::string zero = add_weight(edit_, value + "_zero", zero_of(grid));
+    std::string steps = edit_.new_name(value + "_quantized"), result = edit_.new_name(value + "_dequantized");
+    add(value, {.op = "QuantizeLinear", .domain = domain_, .inputs = {value, scale, zero}, .outputs = {steps}});
+    add(value, {.op = "DequantizeLinear", .domain = domain_, .inputs = {steps, scale, zero}, .outputs = {result}});
+    return inputs_.emplace(value, result).first->second;
+  }
+
+  /// Right behind the node that makes the value.
+  void add(const std::string& value, NewNode node) {
+    auto maker = makers_.find(value);
+    if (maker == makers_.end()) edit_.put_first(std::move(node));
+    else edit_.put_after(maker->second, std::move(node));
+  }
+
+  NewNode dequantised(std::vector<std::string> inputs, const std::string& result, int64_t axis, bool is_scalar) const {
+    NewNode node{.op = "DequantizeLinear", .domain = domain_, .inputs = std::move(inputs), .outputs = {result}};
+    if (!is_scalar) node.integers = {{"axis", axis}};
+    return node;
+  }
+
+  std::string weight(const Layer& layer, const ChannelWeights& weights) {
+    auto key = std::pair(layer.weight, layer.channels);
+    auto known = weights_.find(key);
+    if (known != weights_.end()) return known->second;
+    std::string values = add_weight(edit_, layer.weight + "_quantized", weights.values);
+    std::string scale = add_weight(edit_, layer.weight + "_scale", scales_tensor(weights.scales));
+    std::string zero = add_weight(
+        edit_, layer.weight + "_zero",
+        make_tensor(weights.type, scales_tensor(weights.scales).dims, std::vector<double>(weights.scales.size())));
+    std::string result = edit_.new_name(layer.weight + "_dequantized");
+    edit_.put_first(
+        dequantised({values, scale, zero}, result, static_cast<int64_t>(layer.channels), weights.is_per_tensor()));
+    return weights_.emplace(key, result).first->second;
+  }
+
+  /// The bias as it is, with what is added to it; empty when it is no list of the channels.
+  std::vector<double> bias_of(const StaticLayer& entry) const {
+    const Layer& layer = *entry.layer;
+    auto count = static_cast<size_t>(layer.channel_count());
+    std::vector<double> bias(count);
+    if (!layer.bias.empty()) {
+      if (!constants_.contains(layer.bias)) return {};
+      const Tensor& given = constants_.value(layer.bias);
+      if (given.dtype != DType::f32 || static_cast<size_t>(given.elements()) != count) return {};
+      bias = to_doubles(given);
+    } else if (entry.added_bias.empty()) {
+      return {};
+    }
+    for (size_t i = 0; i < entry.added_bias.size(); ++i) bias[i] += entry.added_bias[i];
+    return bias;
+  }
+
+  void put_bias(const StaticLayer& entry) {
+    std::vector<double> bias = bias_of(entry);
+    if (bias.empty()) return;
+    const Layer& layer = *entry.layer;
+    std::string base = layer.bias.empty() ? layer.weight + "_bias" : layer.bias;
+    if (entry.weights.type != DType::i8) {
+      std::vector<float> values(bias.begin(), bias.end());
+      return edit_.set_input(layer.node, 2, add_weight(edit_, base + "_corrected", vector_of(values)));
+    }
+    std::vector<float> scales;
+    for (float scale : entry.weights.scales) scales.push_back(static_cast<float>(entry.input.scale) * scale);
+    for (size_t i = 0; i < bias.size(); ++i) {
+      double step = scales[scales.size() == 1 ? 0 : i];
+      bias[i] = std::clamp(std::nearbyint(bias[i] / step), -2147483648.0, 2147483647.0);
+    }
+    std::string values =
+        add_weight(edit_, base + "_quantized", make_tensor(DType::i32, {static_cast<int64_t>(bias.size())}, bias));
+    std::string scale = add_weight(edit_, base + "_scale", scales_tensor(scales));
+    std::string result = edit_.new_name(base + "_dequantized");
+    edit_.put_first(dequantised({values, scale}, result, 0, scales.size() == 1));
+    edit_.set_input(layer.node, 2, result);
+  }
+
+  ModelEdit& edit_;
+  const Constants& constants_;
+  std::string domain_;
+  std::map<std::string, size_t, std::less<>> makers_;
+  std::map<std::string, std::string, std::less<>> inputs_;
+  std::map<std::pair<std::string, size_t>, std::string> weights_;
+  std::set<std::string, std::less<>> shared_;
+};
+
+/// The names of a node's one result and of what is to be computed before its bias is added.
+struct Result {
+  std::string whole, product;
+};
+
+/// Takes the node away; its bias is added behind what comes in its place.
+Result replace(ModelEdit& edit, const Layer& layer) {
+  std::string whole(edit.model().graph.nodes[layer.node].outputs[0]);
+  edit.remove(layer.node);
+  return {.whole = whole, .product = layer.bias.empty() ? whole : edit.new_name(whole + "_product")};
+}
+
+void put_bias(ModelEdit& edit, const Layer& layer, const Result& result) {
+  if (layer.bias.empty()) return;
+  edit.put_before(layer.node, {.op = "Add", .inputs = {result.product, layer.bias}, .outputs = {result.whole}});
+}
+
+/// Two numbers in a byte, the first in the low half; bytes as they are.
+Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dims) {
+  std::vector<std::byte> bytes;
+  if (bits == 8) {
+    bytes.assign(std::as_bytes(steps).begin(), std::as_bytes(steps).end());
+  } else {
+    int64_t width = dims.back() * 2;  // rows begin with a byte
+    for (size_t row = 0; row * static_cast<size_t>(width) < steps.size(); ++row)
+      for (int64_t i = 0; i < width; i += 2) {
+        const uint8_t* two = steps.data() + row * static_cast<size_t>(width) + i;
+        bytes.push_back(static_cast<std::byte>(two[0] | two[1] << 4));
+      }
+  }
+  return {.dtype = DType::u8, .dims = std::move(dims), .data = Bytes(std::move(bytes))};
+}
+
+/// Zero points [n, blocks], packed by rows.
+Tensor packed_zeros(const BlockWeights& weights) {
+  auto blocks = static_cast<size_t>(weights.blocks());
+  if (weights.format.bits == 8) return packed(weights.zeros, 8, {weights.n * weights.blocks()});
+  size_t width = (blocks + 1) / 2 * 2;
+  std::vector<uint8_t> padded(static_cast<size_t>(weights.n) * width);
+  for (size_t i = 0; i < weights.zeros.size(); ++i) padded[i / blocks * width + i % blocks] = weights.zeros[i];
+  Tensor zeros = packed(padded, 4, {weights.n, static_cast<int64_t>(width / 2)});
+  zeros.dims = {weights.n * static_cast<int64_t>(width / 2)};
+  return zeros;
+}
+
+}  // namespace
+
+void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers) {
+  Pairs pairs(edit, constants);
+  for (const StaticLayer& layer : layers) pairs.put(layer);
+  pairs.share();
+}
+
+void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights) {
+  std::string base = layer.input;
+  std::string steps = edit.new_name(base + "_quantized"), scale = edit.new_name(base + "_scale"),
+              zero = edit.new_name(base + "_zero"), sums = edit.new_name(base + "_sums"),
+              floats = edit.new_name(base + "_sums_f32"), factor = edit.new_name(base + "_factor");
+  Tensor matrix = weights.values;
+  if (layer.channels == 0) {  // [n, k]: MatMulInteger takes [k, n]
+    auto n = static_cast<size_t>(matrix.dims[0]), k = static_cast<size_t>(matrix.dims[1]);
+    std::vector<std::byte> turned(n * k);
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < k; ++j) turned[j * n + i] = matrix.data.data()[i * k + j];
+    matrix = {.dtype = DType::i8, .dims = {matrix.dims[1], matrix.dims[0]}, .data = Bytes(std::move(turned))};
+  }
+  std::string values = add_weight(edit, layer.weight + "_quantized", std::move(matrix));
+  std::string weight_scale = add_weight(edit, layer.weight + "_scale", scales_tensor(weights.scales));
+  Result result = replace(edit, layer);
+  auto put = [&](NewNode node) { edit.put_before(layer.node, std::move(node)); };
+  put({.op = "DynamicQuantizeLinear", .inputs = {base}, .outputs = {steps, scale, zero}});
+  put({.op = "MatMulInteger", .inputs = {steps, values, zero}, .outputs = {sums}});
+  put({.op = "Cast", .inputs = {sums}, .outputs = {floats}, .integers = {{"to", 1}}});
+  put({.op = "Mul", .inputs = {scale, weight_scale}, .outputs = {factor}});
+  put({.op = "Mul", .inputs = {floats, factor}, .outputs = {result.product}});
+  put_bias(edit, layer, result);
+}
+
+void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weights) {
+  edit.require_opset(std::string(microsoft), 1);
+  const BlockFormat& format = weights.format;
+  std::string steps =
+      add_weight(edit, layer.weight + "_quantized",
+                 packed(weights.steps, format.bits, {weights.n, weights.blocks(), format.block * format.bits / 8}));
+  std::string scales = add_weight(edit, layer.weight + "_scale", vector_of(weights.scales));
+  std::vector<std::string> inputs = {layer.input, steps, scales};
+  if (!format.is_symmetric) inputs.push_back(add_weight(edit, layer.weight + "_zero", packed_zeros(weights)));
+  Result result = replace(edit, layer);
+  edit.put_before(
+      layer.node,
+      {.op = "MatMulNBits",
+       .domain = std::string(microsoft),
+       .inputs = std::move(inputs),
+       .outputs = {result.product},
+       .integers = {{"K", weights.k}, {"N", weights.n}, {"bits", format.bits}, {"block_size", format.block}}});
+  put_bias(edit, layer, result);
+}
+
+}  // namespace weft::quantise

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "quantise/blocks.h"
+#include "quantise/constants.h"
+#include "quantise/layers.h"
+#include "quantise/range.h"
+#include "quantise/weights.h"
+
+/// What the layers become in the file.
+namespace weft::quantise {
+
+/// A layer whose input and weight are quantised before it runs.
+struct StaticLayer {
+  const Layer* layer;
+  Grid input;
+  ChannelWeights weights;
+  std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
+};
+
+/// Puts QuantizeLinear and DequantizeLinear around the input of each layer, once for each value, DequantizeLinear
+/// behind its weight, and behind its bias in i32 (of int8). A sum that reads the input of a convolution besides reads
+/// the quantised one, so that it need not be kept in floats. Below operator set 13, which has no scales by channel, the
+/// operators are those of com.microsoft.
+void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
+
+/// DynamicQuantizeLinear and MatMulInteger in the place of MatMul and Gemm.
+void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights);
+
+/// MatMulNBits (com.microsoft) in the place of MatMul and Gemm.
+void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);
+
+}  // namespace weft::quantise

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/quantise.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/knobs.h"
+#include "base/text.h"
+#include "quantise/report.h"
+#include "quantise/search.h"
+#include "quantise/work.h"
+#include "targets/cpu/thread_pool.h"
+
+namespace weft::quantise {
+namespace {
+
+constexpr std::array<std::string_view, 5> targets = {"int8", "fp8", "int8-dynamic", "int8-weights", "int4"};
+constexpr std::array<std::string_view, 3> weight_methods = {"nearest", "hqq", "gptq"};
+
+template <class Kind, size_t count>
+Kind parse(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
+  auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E203",
+               .what = cat("'", printable(text), "' is no ", what),
+               .hint = cat("one of ", names)});
+}
+
+[[noreturn]] void refuse(std::string what) {
+  throw Error({.kind = ErrorKind::usage, .code = "E203", .what = std::move(what)});
+}
+
+void check(const Settings& settings) {
+  int64_t block = settings.block;
+  if (block < 16 || block > 256 || (block & (block - 1)) != 0)
+    refuse(cat("a block of ", block, " weights is not a power of two from 16 to 256"));
+  if (!(settings.percentile > 50 && settings.percentile <= 100))
+    refuse(cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
+  if (settings.budget && !(*settings.budget >= 0)) refuse(cat("a budget of ", *settings.budget, " is below 0"));
+}
+
+}  // namespace
+
+Target parse_target(std::string_view text) { return parse<Target>(text, targets, "target of quantisation"); }
+std::string_view name(Target target) { return targets[static_cast<size_t>(target)]; }
+WeightMethod parse_weight_method(std::string_view text) {
+  return parse<WeightMethod>(text, weight_methods, "way to round weights");
+}
+std::string_view name(WeightMethod method) { return weight_methods[static_cast<size_t>(method)]; }
+
+std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
+                     Samples* samples) {
+  check(settings);
+  Settings all = settings;
+  if (all.threads == 0) all.threads = knobs().threads > 0 ? static_cast<int>(knobs().threads) : available_threads();
+  Work work(model, all, samples);
+  Choice choice = choose_layers(work, output);
+  ModelEdit edit = work.quantised(choice.floats);
+  auto json = report(work, choice);  // before there is a file, in case that there is no memory left for it
+  edit.write(output);
+  return json.dump(1);
+}
+
+}  // namespace weft::quantise

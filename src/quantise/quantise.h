@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compile.h"
+#include "quantise/range.h"
+
+/// From a float model to one in 8 or 4 bits: an ONNX file that any engine runs.
+namespace weft::quantise {
+
+/// What the layers become.
+enum class Target : uint8_t {
+  int8,          ///< inputs and weights, ranges of inputs from data
+  fp8,           ///< the same in e4m3
+  int8_dynamic,  ///< inputs and weights, ranges of inputs from each run
+  int8_weights,  ///< weights alone
+  int4,          ///< weights alone, in blocks
+};
+Target parse_target(std::string_view name);  ///< E203 for another
+std::string_view name(Target target);
+
+/// How weights in blocks are rounded.
+enum class WeightMethod : uint8_t { nearest, hqq, gptq };
+WeightMethod parse_weight_method(std::string_view name);
+std::string_view name(WeightMethod method);
+
+/// Data to learn from. Read as often as it takes, from its first item on each time.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  virtual void rewind() = 0;
+  /// All inputs of the next item in the order of the model's; nothing after the last.
+  virtual std::optional<std::vector<Tensor>> next(const Executable& model) = 0;
+};
+
+struct Settings {
+  Target to = Target::int8;
+  RangeMethod method = RangeMethod::mse;  ///< of fp8: minmax, which its exponents make the best
+  double percentile = 99.99;
+  bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
+  bool is_per_tensor = false;  ///< one scale for a weight, in place of one for each channel
+  WeightMethod weights = WeightMethod::nearest;
+  int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
+  bool correct_bias = true;       ///< int8, fp8: adds to biases what rounding the weights takes away on average
+  std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
+  std::optional<double> budget;   ///< the greatest loss; layers stay in floats until it is met
+  /// A figure of a model (the path of an ONNX file), the greater the better; the loss is its share that goes. Empty:
+  /// the loss is the relative error of the outputs (root of the mean square), of integers the share that differs.
+  std::function<double(const std::filesystem::path&)> metric;
+  int threads = 0;
+  std::function<void(const Progress&)> progress;
+};
+
+/// Writes the quantised model to `output`, whole or not at all, and gives the report (JSON). `samples` may be NULL for
+/// what needs no data. Throws E219 (a model that cannot be quantised), E220 (data that says nothing), E221 (a budget
+/// that cannot be met), and what compiling and running the model throws.
+std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
+                     Samples* samples);
+
+}  // namespace weft::quantise

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string_view>
+
+#include "base/dtype.h"
+#include "quantise/histogram.h"
+
+namespace weft::quantise {
+
+/// How the range of a value is chosen from what was seen of it.
+enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };
+RangeMethod parse_range_method(std::string_view name);  ///< E203 for another
+std::string_view name(RangeMethod method);
+
+struct Range {
+  double low = 0, high = 0;  ///< low <= 0 <= high: 0 is always exact
+};
+
+/// A step and the number that stands for 0.
+struct Grid {
+  DType type = DType::u8;
+  double scale = 1;
+  int64_t zero = 0;
+
+  /// The value that `x` becomes.
+  double rounded(double x) const;
+};
+
+/// The grid of `type` (u8, i8 or f8e4m3fn) for values of a range. i8 and f8e4m3fn are symmetric.
+Grid grid_of(Range range, DType type);
+
+/// The range of values of this histogram. `percentile`: the share in percent that stays inside, for that method. Mean
+/// squared error: of the grid of `type`. Entropy: the least divergence of the clipped distribution from that in 128
+/// steps (Migacz, "8-bit inference with TensorRT", 2017).
+Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
+
+/// The mean square of the error that a grid makes, over the mean square of the values; 0 for values that are all 0.
+double noise_share(const Histogram& seen, const Grid& grid);
+
+}  // namespace weft::quantise

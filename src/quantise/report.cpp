@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/report.h"
+
+#include <cmath>
+
+namespace weft::quantise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Decibels between a value and what rounding adds to it.
+Json decibels(double noise) { return noise > 0 ? Json(-10 * std::log10(noise)) : Json(); }
+
+Json histogram_json(const Histogram& seen) {
+  Json bins = Json::array();
+  constexpr size_t most = 64;
+  double low = seen.least(), width = (seen.greatest() - low) / most;
+  std::vector<int64_t> counts(most);
+  for (const auto& bin : seen.bins())
+    counts[width > 0 ? std::min(static_cast<size_t>(std::max((bin.middle - low) / width, 0.0)), most - 1) : 0] +=
+        bin.count;
+  for (int64_t count : counts) bins.push_back(count);
+  return {{"least", low}, {"greatest", seen.greatest()}, {"zeros", seen.zeros()}, {"counts", bins}};
+}
+
+Json layer_json(const Work& work, const Choice& choice, size_t i) {
+  const Layer& layer = work.layers()[i];
+  const Prepared& made = work.prepared()[i];
+  bool is_float = choice.floats.contains(i);
+  Json json = {
+      {"node", layer.name}, {"op", layer.op}, {"becomes", is_float ? "float" : std::string(name(work.settings().to))}};
+  if (is_float) json["why"] = "the budget";
+  json["weights"] = layer.values.elements();
+  json["weight_db"] = decibels(made.weight_noise);
+  json["share_of_loss"] = choice.shares[i];
+  auto seen = work.seen().find(layer.input);
+  if (seen == work.seen().end()) return json;
+  json["input"] = {{"name", layer.input}, {"scale", made.input.scale}, {"zero", made.input.zero}};
+  json["input_db"] = decibels(made.input_noise);
+  json["histogram"] = histogram_json(seen->second.histogram);
+  return json;
+}
+
+}  // namespace
+
+Json report(const Work& work, const Choice& choice) {
+  const Settings& settings = work.settings();
+  Json json = {{"to", name(settings.to)}, {"method", name(settings.method)}, {"weights", name(settings.weights)}};
+  json["quantised"] = work.layers().size() - choice.floats.size();
+  json["floats"] = work.floats().size() + choice.floats.size();
+  json["loss"] = std::isnan(choice.loss) ? Json() : Json(choice.loss);
+  if (settings.budget) json["budget"] = *settings.budget;
+  json["evaluations"] = Json::array();
+  for (const Evaluation& e : choice.evaluations)
+    json["evaluations"].push_back({{"floats", e.floats}, {"loss", e.loss}});
+  json["layers"] = Json::array();
+  for (size_t i = 0; i < work.layers().size(); ++i) json["layers"].push_back(layer_json(work, choice, i));
+  for (const Float& layer : work.floats())
+    json["layers"].push_back({{"node", layer.name}, {"op", layer.op}, {"becomes", "float"}, {"why", layer.why}});
+  return json;
+}
+
+}  // namespace weft::quantise

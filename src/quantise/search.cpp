@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace weft::quantise {
+namespace {
+
+constexpr size_t most_evaluations = 20, most_groups = 8, most_items = 32;
+
+/// How far results lie apart: of each output the root of the mean square of the differences over that of the right
+/// values, of integers the share that differs; the largest counts.
+class Difference {
+ public:
+  void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {
+    sums_.resize(right.size());
+    for (size_t i = 0; i < right.size(); ++i)
+      if (right[i].is_tensor() && right[i].dtype != DType::string && !is_complex(right[i].dtype))
+        add(i, right[i], got[i]);
+  }
+  double value() const {
+    double worst = 0;
+    for (const Sum& sum : sums_) {
+      double share = sum.all > 0 ? sum.apart / sum.all : sum.apart > 0 ? 1 : 0;
+      worst = std::max(worst, sum.is_integer ? share : std::sqrt(share));
+    }
+    return worst;
+  }
+
+ private:
+  struct Sum {
+    double apart = 0, all = 0;
+    bool is_integer = false;
+  };
+
+  void add(size_t output, const Tensor& right, const Tensor& got) {
+    Sum& sum = sums_[output];
+    sum.is_integer = !is_float(right.dtype);
+    std::vector<double> a = to_doubles(right), b = to_doubles(got);
+    // A size that the values decide may differ.
+    sum.apart += static_cast<double>(a.size() == b.size() ? 0 : std::max(a.size(), b.size()));
+    for (size_t k = 0; k < std::min(a.size(), b.size()); ++k) {
+      bool is_equal = a[k] == b[k] || (std::isnan(a[k]) && std::isnan(b[k]));
+      double error = sum.is_integer || !std::isfinite(a[k] - b[k]) ? 1 : a[k] - b[k];
+      if (!is_equal) sum.apart += error * error;
+      sum.all += sum.is_integer ? 1 : std::isfinite(a[k]) ? a[k] * a[k] : 0;
+    }
+  }
+
+  std::vector<Sum> sums_;
+};
+
+class Search {
+ public:
+  Search(const Work& work, std::filesystem::path trial) : work_(work), trial_(std::move(trial)) {
+    const Settings& settings = work.settings();
+    if (settings.metric) base_ = metric(work.original());
+    else if (work.samples()) floats_.emplace(work.original(), settings.threads);
+  }
+
+  bool can_evaluate() const { return work_.settings().metric || work_.samples(); }
+
+  Choice run() {
+    choice_.shares = estimate();
+    choice_.loss = can_evaluate() ? loss({}) : std::numeric_limits<double>::quiet_NaN();
+    const auto& budget = work_.settings().budget;
+    if (!budget || choice_.loss <= *budget) return std::move(choice_);
+    measure_groups();
+    cut(*budget);
+    return std::move(choice_);
+  }
+
+ private:
+  size_t count() const { return work_.layers().size(); }
+
+  /// The noise that each layer's rounding adds to its own result.
+  std::vector<double> estimate() const {
+    std::vector<double> noise;
+    for (const Prepared& made : work_.prepared()) noise.push_back(made.input_noise + made.weight_noise);
+    double sum = std::accumulate(noise.begin(), noise.end(), 0.0);
+    for (double& x : noise) x /= sum > 0 ? sum : 1;
+    return noise;
+  }
+
+  double metric(const ModelEdit& edit) const {
+    edit.write(trial_);
+    double figure = std::numeric_limits<double>::quiet_NaN();
+    try {
+      figure = work_.settings().metric(trial_);
+    } catch (...) {
+      std::filesystem::remove(trial_);
+      throw;
+    }
+    std::filesystem::remove(trial_);
+    std::filesystem::remove(trial_.string() + ".data");
+    if (!std::isfinite(figure))
+      throw Error(
+          {.kind = ErrorKind::usage, .code = "E220", .what = cat("the metric gives ", figure, ", not a number")});
+    return figure;
+  }
+
+  double loss(const std::set<size_t>& floats) {
+    if (work_.settings().progress)
+      work_.settings().progress({.phase = cat("evaluation ", choice_.evaluations.size() + 1)});
+    double lost = work_.settings().metric ? metric_loss(floats) : output_loss(floats);
+    choice_.evaluations.push_back({.floats = floats.size(), .loss = lost});
+    return lost;
+  }
+
+  double metric_loss(const std::set<size_t>& floats) const {
+    double now = metric(work_.quantised(floats));
+    return (base_ - now) / (base_ != 0 ? std::abs(base_) : 1);
+  }
+
+  double output_loss(const std::set<size_t>& floats) const {
+    Runner runner(work_.quantised(floats), work_.settings().threads);
+    Difference difference;
+    auto compare = [&](size_t, const std::vector<Tensor>& inputs) {
+      difference.add(floats_->run(inputs), runner.run(inputs));
+    };
+    for_each_item(*floats_, *work_.samples(), compare, most_items);
+    return difference.value();
+  }
+
+  /// What groups of neighbours lose when only they are quantised, which says more than the noise of each.
+  void measure_groups() {
+    size_t groups = std::min(most_groups, count());
+    std::vector<double> lost(groups);
+    for (size_t group = 0; group < groups; ++group) {
+      std::set<size_t> floats;
+      for (size_t i = 0; i < count(); ++i)
+        if (i * groups / count() != group) floats.insert(i);
+      lost[group] = std::max(loss(floats), 0.0);
+    }
+    std::vector<double> noise(groups), known = choice_.shares;
+    for (size_t i = 0; i < count(); ++i) noise[i * groups / count()] += known[i];
+    for (size_t i = 0; i < count(); ++i) {
+      size_t group = i * groups / count();
+      double inside = noise[group] > 0 ? known[i] / noise[group] : 1;
+      choice_.shares[i] = lost[group] * lost[group] * inside;
+    }
+    double sum = std::accumulate(choice_.shares.begin(), choice_.shares.end(), 0.0);
+    for (double& share : choice_.shares) share /= sum > 0 ? sum : 1;
+  }
+
+  /// Leaves as few of the worst layers in floats as the budget asks for, by halving.
+  void cut(double budget) {
+    std::vector<size_t> order(count());
+    std::iota(order.begin(), order.end(), 0);
+    auto key = [&](size_t layer) { return std::pair(-choice_.shares[layer], layer); };
+    std::ranges::sort(order, {}, key);
+    auto worst = [&](size_t some) {
+      return std::set<size_t>(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(some));
+    };
+    size_t too_few = 0, enough = count();
+    double least = choice_.loss;
+    while (enough - too_few > 1 && choice_.evaluations.size() < most_evaluations) {
+      size_t middle = (too_few + enough) / 2;
+      double lost = loss(worst(middle));
+      least = std::min(least, lost);
+      if (lost <= budget) enough = middle, choice_.loss = lost;
+      else too_few = middle;
+    }
+    if (enough == count()) refuse(budget, least);
+    choice_.floats = worst(enough);
+  }
+
+  [[noreturn]] void refuse(double budget, double least) const {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E221",
+                 .what = cat("no choice of layers meets the budget of ", budget * 100, " %: the least loss found is ",
+                             least * 100, " %, after ", choice_.evaluations.size(), " evaluations"),
+                 .hint = "allow more, give more data, or take another method; nothing was written"});
+  }
+
+  const Work& work_;
+  std::filesystem::path trial_;
+  std::optional<Runner> floats_;
+  double base_ = 0;
+  Choice choice_;
+};
+
+}  // namespace
+
+Choice choose_layers(const Work& work, const std::filesystem::path& output) {
+  const Settings& settings = work.settings();
+  Search search(work, output.string() + ".trial.onnx");
+  if (settings.budget && !search.can_evaluate())
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E220",
+                 .what = "a budget needs data, or a metric",
+                 .hint = "give examples of the model's inputs"});
+  return search.run();
+}
+
+}  // namespace weft::quantise

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <set>
+#include <vector>
+
+#include "quantise/work.h"
+
+namespace weft::quantise {
+
+/// One try: how many layers stayed in floats, and what was lost.
+struct Evaluation {
+  size_t floats = 0;
+  double loss = 0;
+};
+
+struct Choice {
+  std::set<size_t> floats = {};  ///< layers that stay in floats for the budget's sake
+  std::vector<Evaluation> evaluations = {};
+  std::vector<double> shares = {};  ///< of each layer in the loss, as estimated
+  double loss = 0;                  ///< of the choice; NaN: not known, for want of data and metric
+};
+
+/// All layers, or with a budget as many as it allows, found in at most 20 evaluations. Throws E221 when quantising even
+/// one layer loses more.
+Choice choose_layers(const Work& work, const std::filesystem::path& output);
+
+}  // namespace weft::quantise

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/weights.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "quantise/range.h"
+
+namespace weft::quantise {
+namespace {
+
+/// The rounded weights as numbers, element by element.
+template <class Visit>
+void for_each_pair(const Layer& layer, const ChannelWeights& rounded, const Visit& visit) {
+  ChannelOrder channel = order_of(layer.values, layer.channels);
+  std::span<const float> before = layer.values.as<float>();
+  std::vector<double> after = to_doubles(rounded.values);
+  for (size_t i = 0; i < before.size(); ++i)
+    visit(i, static_cast<double>(before[i]),
+          after[i] * static_cast<double>(rounded.scales[rounded.is_per_tensor() ? 0 : channel(i)]));
+}
+
+}  // namespace
+
+ChannelOrder order_of(const Tensor& tensor, size_t axis) {
+  ChannelOrder order{.inner = 1, .count = static_cast<size_t>(tensor.dims[axis])};
+  for (size_t i = axis + 1; i < tensor.dims.size(); ++i) order.inner *= static_cast<size_t>(tensor.dims[i]);
+  return order;
+}
+
+std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor) {
+  ChannelOrder channel = order_of(layer.values, layer.channels);
+  std::vector<double> most(is_per_tensor ? 1 : channel.count);
+  std::span<const float> values = layer.values.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    double& place = most[is_per_tensor ? 0 : channel(i)];
+    place = std::max<double>(place, std::abs(values[i]));
+  }
+  std::vector<float> scales;
+  for (double x : most) scales.push_back(static_cast<float>(grid_of({-x, x}, type).scale));
+  return scales;
+}
+
+void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale) {
+  constexpr double most_steps = 1 << 30;
+  if (!is_float(bias.dtype)) return;
+  std::vector<double> values = to_doubles(bias);
+  if (scales.size() != 1 && scales.size() != values.size()) return;
+  for (size_t i = 0; i < values.size(); ++i) {
+    float& scale = scales[scales.size() == 1 ? 0 : i];
+    scale = std::max(scale, static_cast<float>(std::abs(values[i]) / (input_scale * most_steps)));
+  }
+}
+
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type) {
+  ChannelOrder channel = order_of(layer.values, layer.channels);
+  std::span<const float> values = layer.values.as<float>();
+  std::vector<double> steps(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    double step = static_cast<double>(values[i]) / static_cast<double>(scales[scales.size() == 1 ? 0 : channel(i)]);
+    steps[i] = type == DType::i8 ? std::clamp(std::nearbyint(step), -127.0, 127.0) : std::clamp(step, -448.0, 448.0);
+  }
+  return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
+}
+
+std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means) {
+  ChannelOrder channel = order_of(layer.values, layer.channels), inner = order_of(layer.values, layer.inner);
+  std::vector<double> loss(channel.count);
+  size_t groups = std::max<size_t>(means.size() / inner.count, 1);
+  for_each_pair(layer, rounded, [&](size_t i, double before, double after) {
+    size_t group = channel(i) * groups / channel.count;
+    loss[channel(i)] += (before - after) * means[group * inner.count + inner(i)];
+  });
+  return loss;
+}
+
+double weight_noise(const Layer& layer, const ChannelWeights& rounded) {
+  double noise = 0, power = 0;
+  for_each_pair(layer, rounded, [&](size_t, double before, double after) {
+    noise += (before - after) * (before - after), power += before * before;
+  });
+  return power > 0 ? noise / power : 0;
+}
+
+}  // namespace weft::quantise

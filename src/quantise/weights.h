@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "quantise/layers.h"
+
+namespace weft::quantise {
+
+/// Weights on symmetric grids: one for each channel, or one for all.
+struct ChannelWeights {
+  DType type = DType::i8;     ///< or f8e4m3fn
+  std::vector<float> scales;  ///< of each channel, or one
+  Tensor values;              ///< of the type, in the sizes of the weight
+
+  bool is_per_tensor() const { return scales.size() == 1; }
+};
+
+/// The steps that just hold the greatest weight of each channel, or of all.
+std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor);
+/// Raises scales so that a bias in steps of input times weight fits i32.
+void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
+
+/// Number of the channel that each element belongs to is index / inner % count.
+struct ChannelOrder {
+  size_t inner = 1, count = 1;
+  size_t operator()(size_t index) const { return index / inner % count; }
+};
+ChannelOrder order_of(const Tensor& tensor, size_t axis);
+
+/// What a channel's results lose on average by rounding: the weights less their rounded form, times the means of the
+/// input's channels. Groups of a convolution follow from how many there are.
+std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means);
+
+/// The mean square of what rounding changes, over that of the weights.
+double weight_noise(const Layer& layer, const ChannelWeights& rounded);
+
+}  // namespace weft::quantise

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weft.quantize and `weft quantize`: what the file holds, what stock onnxruntime makes of it, and what is refused."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import weft
+from onnx import TensorProto, helper, numpy_helper
+
+STATIC, WEIGHTS = ["int8", "fp8"], ["int8-weights", "int4"]
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def model_of(nodes, inputs, outputs, weights, opset=19):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(w, n) for n, w in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def info(name, *dims):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+
+
+def convolutional(spread=1.0, opset=19):
+    """Two convolutions, a sum with what came before, a mean and a Gemm. `spread`: how far channels' weights lie apart."""
+    r = rng()
+
+    def weight(*dims):
+        scales = np.logspace(0, -np.log10(spread), dims[0]).reshape(-1, *[1] * (len(dims) - 1))
+        return (r.standard_normal(dims) / np.sqrt(np.prod(dims[1:])) * scales).astype("f")
+
+    weights = {"w1": weight(16, 3, 3, 3), "b1": r.standard_normal(16).astype("f"), "w2": weight(16, 16, 3, 3),
+               "w3": weight(10, 16), "b3": (r.standard_normal(10) * np.logspace(0, -np.log10(spread), 10)).astype("f")}  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], "second", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["c2", "r1"], ["s"]),
+        helper.make_node("GlobalAveragePool", ["s"], ["m"]),
+        helper.make_node("Flatten", ["m"], ["f"]),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], "last", transB=1),
+    ]
+    return model_of(nodes, [info("x", "n", 3, 8, 8)], [info("y", "n", 10)], weights, opset)
+
+
+def products(k=64, n=48):
+    r = rng(1)
+    weights = {"w1": (r.standard_normal((k, n)) / 8).astype("f"), "w2": (r.standard_normal((n, 32)) / 8).astype("f")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w2"], ["y"], "second"),
+    ]
+    return model_of(nodes, [info("x", "n", k)], [info("y", "n", 32)], weights)
+
+
+def pictures(count=8, seed=2):
+    return [rng(seed + i).standard_normal((2, 3, 8, 8)).astype("f") for i in range(count)]
+
+
+def rows(count=8, k=64, seed=3):
+    """Neighbouring columns go together, as in trained networks."""
+    mix = rng(9).standard_normal((k, k)) * np.logspace(0, -2, k)
+    return [(rng(seed + i).standard_normal((16, k)) @ mix).astype("f") for i in range(count)]
+
+
+def data_for(to):
+    return rows() if to in (*WEIGHTS, "int8-dynamic") else pictures()
+
+
+def saved(tmp_path, model, name="model.onnx"):
+    onnx.save(model, tmp_path / name)
+    return tmp_path / name
+
+
+def peer(path, x):
+    """By onnxruntime, each node as it stands in the file."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+def error(got, wanted):
+    return np.sqrt(((got - wanted) ** 2).mean() / (wanted**2).mean())
+
+
+def weights_of(path):
+    return {w.name: numpy_helper.to_array(w) for w in onnx.load(path).graph.initializer}
+
+
+def operators(path):
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def quantized(tmp_path, model, data=None, **options):
+    source, out = saved(tmp_path, model), tmp_path / "out.onnx"
+    report = weft.quantize(source, data, out, **options)
+    onnx.checker.check_model(str(out))
+    return out, report
+
+
+# --- What the file means ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [*STATIC, "int8-dynamic", *WEIGHTS])
+def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
+    """To what the rounding of f32 sums makes of a step here and there."""
+    model = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional()
+    data = data_for(to)
+    out, report = quantized(tmp_path, model, data, to=to)
+    x = np.concatenate(data)
+    right, here, there = peer(tmp_path / "model.onnx", x), weft.compile(out, device="cpu")(x), peer(out, x)
+    limit = {"int8": 0.02, "fp8": 0.06, "int8-dynamic": 0.03, "int8-weights": 0.01, "int4": 0.12}[to]
+    assert error(there, right) < limit and error(here, right) < limit
+    assert error(here, there) < limit / 4
+    assert error(here, right) == pytest.approx(report["loss"], rel=0.3)
+    assert report["quantised"] == len(report["layers"]) and report["floats"] == 0
+
+
+def test_ranges_and_weights_are_what_the_data_and_the_model_say(tmp_path):
+    data = pictures()
+    out, report = quantized(tmp_path, convolutional(), data, method="minmax", keep_bias=True)
+    held, x = weights_of(out), np.stack(data)
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    scale = np.float32((float(high) - float(low)) / 255)
+    assert held["x_scale"] == scale and held["x_zero"] == round(-float(low) / float(scale))
+    w = weights_of(tmp_path / "model.onnx")
+    for name, axes in ("w1", (1, 2, 3)), ("w2", (1, 2, 3)), ("w3", (1,)):
+        scales = (np.abs(w[name]).max(axes).astype("d") / 127).astype("f")
+        np.testing.assert_array_equal(held[f"{name}_scale"], scales)
+        steps = np.rint(w[name] / scales.astype("d").reshape(-1, *[1] * len(axes)))
+        np.testing.assert_array_equal(held[f"{name}_quantized"], steps)
+    bias = np.rint(w["b1"] / (scale * held["w1_scale"]).astype("d"))
+    np.testing.assert_array_equal(held["b1_quantized"], bias)
+    assert [layer["node"] for layer in report["layers"]] == ["first", "second", "last"]
+
+
+def test_a_value_is_quantised_once_and_the_sum_reads_it(tmp_path):
+    out, _ = quantized(tmp_path, convolutional(), pictures())
+    nodes = onnx.load(out).graph.node
+    assert [n.op_type for n in nodes].count("QuantizeLinear") == 3
+    (total,) = [n for n in nodes if n.op_type == "Add"]
+    assert total.input[1] == "r1_dequantized"
+
+
+def test_old_operator_sets_take_microsofts_operators(tmp_path):
+    out, _ = quantized(tmp_path, convolutional(opset=11), pictures())
+    assert {n.domain for n in onnx.load(out).graph.node if n.op_type == "QuantizeLinear"} == {"com.microsoft"}
+    x = np.concatenate(pictures())
+    assert error(peer(out, x), peer(tmp_path / "model.onnx", x)) < 0.02
+
+
+def test_reductions_and_splits_mean_the_same_in_the_newer_operator_set_of_fp8(tmp_path):
+    model = convolutional(opset=13)
+    nodes = model.graph.node
+    nodes[4].CopyFrom(helper.make_node("ReduceMean", ["s"], ["m"], axes=[2, 3], keepdims=1))
+    nodes.append(helper.make_node("Split", ["y"], ["left", "right"], axis=1))
+    nodes.append(helper.make_node("Sub", ["left", "right"], ["z"]))
+    model.graph.output[0].CopyFrom(info("z", "n", 5))
+    out, _ = quantized(tmp_path, model, pictures(), to="fp8")
+    x = np.concatenate(pictures())
+    assert error(peer(out, x), peer(tmp_path / "model.onnx", x)) < 0.08
+
+
+def test_weights_beside_the_model_stay_beside_it(tmp_path):
+    (tmp_path / "in").mkdir()
+    source, out = tmp_path / "in" / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(products(), source, save_as_external_data=True, size_threshold=0, location="weights.bin")
+    weft.quantize(source, rows(), out, keep=["first"])
+    assert (tmp_path / "out.onnx.data").stat().st_size > 64 * 48 * 4
+    x = np.concatenate(rows())
+    assert error(peer(out, x), peer(source, x)) < 0.02
+
+
+def test_weights_that_nodes_make(tmp_path):
+    model = products()
+    weight = model.graph.initializer[0]
+    turned = numpy_helper.from_array(np.ascontiguousarray(numpy_helper.to_array(weight).T), "w1")
+    model.graph.initializer[0].CopyFrom(turned)
+    model.graph.node.insert(0, helper.make_node("Transpose", ["w1"], ["t"], perm=[1, 0]))
+    model.graph.node[1].input[1] = "t"
+    out, report = quantized(tmp_path, model, rows())
+    assert report["quantised"] == 2 and "Transpose" not in operators(out)
+
+
+# --- Methods ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
+    """The worst result, where some are a hundred times smaller than others."""
+    x, worst = np.concatenate(pictures()), []
+    for per_tensor in False, True:
+        model = convolutional(spread=100)
+        out, _ = quantized(tmp_path, model, pictures(), per_tensor=per_tensor, keep=["first", "second"])
+        right, got = peer(tmp_path / "model.onnx", x), peer(out, x)
+        worst.append(max(error(got[:, i], right[:, i]) for i in range(10)))
+    assert worst[0] < worst[1] / 2, worst
+
+
+@pytest.mark.parametrize("method", ["percentile", "entropy"])
+def test_a_few_huge_values_do_not_cost_the_others_their_steps(tmp_path, method):
+    data = rows(32)
+    data[3][0, 5] = 300 * np.abs(data[3]).max()
+    usual = rows(4, seed=90)
+    losses = []
+    for name in method, "minmax":
+        out, _ = quantized(tmp_path, products(), data, method=name, percentile=99.9)
+        losses.append(max(error(peer(out, x), peer(tmp_path / "model.onnx", x)) for x in usual))
+    assert losses[0] < losses[1] / 2, losses
+
+
+def test_the_least_squares_lose_less_than_the_whole_range(tmp_path):
+    data = [rng(i).standard_t(3, (64, 64)).astype("f") for i in range(8)]
+    kept = {m: quantized(tmp_path, products(), data, method=m)[1]["layers"][0]["input_db"] for m in ("mse", "minmax")}
+    assert kept["mse"] > kept["minmax"] + 0.2, kept
+
+
+def test_biases_make_up_for_what_rounding_takes_on_average(tmp_path):
+    model, data = convolutional(), [np.abs(p) + 1 for p in pictures()]
+    shifts = []
+    for keep_bias in False, True:
+        out, _ = quantized(tmp_path, model, data, per_tensor=True, keep_bias=keep_bias)
+        x = np.concatenate(data)
+        shifts.append(np.abs((peer(out, x) - peer(tmp_path / "model.onnx", x)).mean(0)).max())
+    assert shifts[0] < shifts[1] / 1.5, shifts
+
+
+def test_gptq_beats_rounding_to_nearest_where_inputs_go_together(tmp_path):
+    losses = {w: quantized(tmp_path, products(), rows(), to="int4", weights=w)[1]["loss"] for w in ("nearest", "gptq")}
+    assert losses["gptq"] < 0.7 * losses["nearest"], losses
+
+
+def test_hqq_counts_a_few_large_errors_less(tmp_path):
+    """In the norm that it makes small, over weights with outliers."""
+    model = products()
+    w = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    w[::17, ::5] *= 8
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(w, "w1"))
+    norms = {}
+    for way in "nearest", "hqq":
+        out, _ = quantized(tmp_path, model, to="int4", weights=way)
+        held = weights_of(out)
+        steps, zeros = held["w1_quantized"], held["w1_zero"].reshape(48, 1)
+        steps = np.stack([steps & 15, steps >> 4], -1).reshape(48, 2, 32).astype("d")
+        zeros = np.stack([zeros & 15, zeros >> 4], -1).reshape(48, 2, 1).astype("d")
+        back = (steps - zeros) * held["w1_scale"].reshape(48, 2, 1)
+        norms[way] = (np.abs(back.reshape(48, 64) - w.T) ** 0.7).sum()
+    assert norms["hqq"] < norms["nearest"], norms
+
+
+@pytest.mark.parametrize("block", [16, 64, 128])
+def test_blocks_that_do_not_fill_the_rows(tmp_path, block):
+    model, data = products(k=72, n=40), rows(k=72)
+    out, _ = quantized(tmp_path, model, to="int4", block=block, symmetric=block == 64)
+    x = np.concatenate(data)
+    assert error(weft.compile(out, device="cpu")(x), peer(out, x)) < 1e-5
+
+
+def test_symmetric_ranges(tmp_path):
+    out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=True)
+    assert weights_of(out)["x_zero"].dtype == np.int8 and weights_of(out)["x_zero"] == 0
+
+
+def test_the_same_data_gives_the_same_file(tmp_path):
+    files = [quantized(tmp_path, convolutional(), pictures())[0].read_bytes() for _ in range(2)]
+    assert files[0] == files[1]
+
+
+# --- Budgets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_keeps_the_layers_in_floats_that_cost_most(tmp_path):
+    _, whole = quantized(tmp_path, convolutional(), pictures(), method="minmax")
+    budget = whole["loss"] * 0.8
+    out, report = quantized(tmp_path, convolutional(), pictures(), method="minmax", budget=budget)
+    assert report["loss"] <= budget and 0 < report["quantised"] < 3 and len(report["evaluations"]) <= 20
+    kept = [layer["node"] for layer in report["layers"] if layer.get("why") == "the budget"]
+    assert len(kept) == report["floats"]
+    x = np.concatenate(pictures())
+    assert error(peer(out, x), peer(tmp_path / "model.onnx", x)) < budget * 1.2
+
+
+def test_a_budget_that_cannot_be_met_says_by_how_much(tmp_path):
+    with pytest.raises(weft.UsageError, match="least loss found") as caught:
+        quantized(tmp_path, convolutional(), pictures(), budget=1e-9)
+    assert caught.value.code == "E221"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx"]
+
+
+def test_a_metric_of_the_users(tmp_path):
+    x, tried = np.concatenate(pictures()), []
+
+    def metric(path):
+        tried.append(path)
+        return 1 - error(peer(path, x), right)
+
+    right = peer(saved(tmp_path, convolutional()), x)
+    _, report = quantized(tmp_path, convolutional(), pictures(), metric=metric, budget=0.5)
+    assert len(tried) == 2 and 0 < report["loss"] < 0.05
+    with pytest.raises(ZeroDivisionError):
+        quantized(tmp_path, convolutional(), pictures(), metric=lambda path: 1 // 0, budget=0.5)
+    assert not [p for p in tmp_path.iterdir() if "trial" in p.name]
+
+
+# --- What is refused -------------------------------------------------------------------------------------------------
+
+BAD_DATA = {
+    "no data": (None, "E220", "needs data"),
+    "no item": ([], "E220", "no item"),
+    "another rank": ([np.zeros((3, 8, 8), "f")], "E310", "item 0"),
+    "another size": ([np.zeros((1, 3, 8, 8), "f"), np.zeros((1, 4, 8, 8), "f")], "E311", "item 1"),
+    "another type": ([np.zeros((1, 3, 8, 8), "d")], "E310", "item 0"),
+    "a NaN": ([np.zeros((1, 3, 8, 8), "f"), np.full((1, 3, 8, 8), np.nan, "f")], "E220", "item 1"),
+    "another name": ([{"z": np.zeros((1, 3, 8, 8), "f")}], "E310", "no input 'z'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_data_that_says_nothing(tmp_path, case):
+    data, code, words = BAD_DATA[case]
+    with pytest.raises(weft.UsageError, match=words) as caught:
+        quantized(tmp_path, convolutional(), data)
+    assert caught.value.code == code
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_model_that_is_quantised_already(tmp_path):
+    out, _ = quantized(tmp_path, convolutional(), pictures())
+    with pytest.raises(weft.UsageError, match="quantised already") as caught:
+        weft.quantize(out, pictures(), tmp_path / "twice.onnx")
+    assert caught.value.code == "E219" and not (tmp_path / "twice.onnx").exists()
+
+
+def test_a_model_without_products(tmp_path):
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [info("x", 2)], [info("y", 2)], {})
+    with pytest.raises(weft.UsageError, match="no Conv, MatMul or Gemm"):
+        quantized(tmp_path, model, [np.zeros(2, "f")])
+
+
+def test_layers_that_are_always_zero(tmp_path):
+    """Weights of 0 and inputs of 0: what was exact stays so."""
+    model = products()
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((64, 48), "f"), "w1"))
+    out, report = quantized(tmp_path, model, rows())
+    assert report["loss"] == 0 and not weft.compile(out, device="cpu")(rows()[0]).any()
+
+
+@pytest.mark.parametrize("option, words", [({"to": "int7"}, "int7"), ({"method": "guess"}, "guess"),
+                                           ({"weights": "awful"}, "awful"), ({"block": 48}, "48"),
+                                           ({"percentile": 101.0}, "101")])  # fmt: skip
+def test_choices_that_there_are_not(tmp_path, option, words):
+    with pytest.raises(weft.UsageError, match=words) as caught:
+        quantized(tmp_path, convolutional(), pictures(), **option)
+    assert caught.value.code == "E203"
+
+
+def test_an_infinite_value_leaves_its_layer_in_floats(tmp_path):
+    model = products()
+    model.graph.node[1].CopyFrom(helper.make_node("Reciprocal", ["a"], ["b"]))
+    data = [np.zeros((1, 64), "f")]
+    _, report = quantized(tmp_path, model, data)
+    assert [(layer["node"], layer["becomes"]) for layer in report["layers"]] == [("first", "int8"), ("second", "float")]
+    assert "infinite" in report["layers"][1]["why"]
+
+
+# --- The command line ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_reads_folders_and_stacked_arrays(tmp_path, weft_command):
+    source, out = saved(tmp_path, convolutional()), tmp_path / "out.onnx"
+    (tmp_path / "data").mkdir()
+    for i, x in enumerate(pictures()):
+        np.save(tmp_path / "data" / f"{i}.npy", x)
+    np.savez(tmp_path / "all.npz", x=np.stack(pictures()))
+    files = []
+    for data in tmp_path / "data", tmp_path / "all.npz":
+        done = weft_command("quantize", source, "-o", out, "--data", data, "--report", tmp_path / "r.json")
+        assert done.returncode == 0, done.stderr
+        assert "3 layers in int8, 0 in float" in done.stdout
+        assert json.loads((tmp_path / "r.json").read_text())["quantised"] == 3
+        files.append(out.read_bytes())
+    assert files[0] == files[1]
+    weft.quantize(source, pictures(), out)
+    assert out.read_bytes() == files[0]
+
+
+def test_the_command_says_what_the_data_lacks(tmp_path, weft_command):
+    source = saved(tmp_path, convolutional())
+    np.savez(tmp_path / "bad.npz", x=np.zeros((3, 8), "f"))
+    done = weft_command("quantize", source, "-o", tmp_path / "out.onnx", "--data", tmp_path / "bad.npz")
+    assert done.returncode == 2 and "bad.npz holds f32[3,8], input 'x' is f32[n,3,8,8]" in done.stderr
+    done = weft_command("quantize", source, "-o", tmp_path / "out.onnx")
+    assert done.returncode == 2 and "E220" in done.stderr
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_the_command_asks_a_metric(tmp_path, weft_command):
+    source = saved(tmp_path, convolutional())
+    np.savez(tmp_path / "all.npz", x=np.stack(pictures()))
+    words = "quantize", source, "-o", tmp_path / "out.onnx", "--data", tmp_path / "all.npz", "--budget", "0.5%"
+    done = weft_command(*words, "--metric", "wc -c <")
+    assert done.returncode in (0, 2) and ("loss of the metric" in done.stdout or "E221" in done.stderr)
+    done = weft_command(*words, "--metric", "echo no number; true")
+    assert done.returncode == 2 and "E220" in done.stderr
