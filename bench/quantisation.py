@@ -39,6 +39,10 @@ class Text:
     def __init__(self):
         self.model = str(fetch.package("rapidocr") / "rapidocr/models/PP-OCRv6_rec_small.onnx")
         words = (machine.ROOT / "LICENSE").read_text().split()
+        import onnx
+
+        metadata = {entry.key: entry.value for entry in onnx.load(self.model).metadata_props}
+        self.alphabet = ["", *metadata["character"].removesuffix("\n").split("\n"), " "]
         random = np.random.default_rng(0)
         self.lines = [self.line(random, words) for _ in range(LEARN + self.TEST)]
 
@@ -56,10 +60,9 @@ class Text:
         return [{"x": line} for line, _ in self.lines[:LEARN]]
 
     def score(self, model):
-        known = ["", *model.report()["metadata"]["character"].removesuffix("\n").split("\n"), " "]
         wrong = total = 0
         for line, text in self.lines[LEARN:]:
-            read = "".join(known[c] for c in pictures.collapsed(model(line)[0].argmax(1))).strip()
+            read = "".join(self.alphabet[c] for c in pictures.collapsed(model(line)[0].argmax(1))).strip()
             wrong, total = wrong + distance(read, text), total + len(text)
         return 100 * (1 - wrong / total)
 

@@ -68,11 +68,12 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
   line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy");
   line.value("--percentile", "P", s.choices.percentile, "share of values inside the range, in percent (99.99)");
-  line.value("--weights", "NAME", s.weights, "rounding of int4 and int8-weights: nearest (default), hqq, gptq");
+  line.value("--weights", "NAME", s.weights, "rounding of int4 and int8-weights: nearest (default), hqq, gptq, awq");
   line.value("--block", "N", s.choices.block, "weights of a scale in int4 and int8-weights: 16, 32 (default) ... 256");
   line.flag("--symmetric", s.choices.is_symmetric, "ranges around 0");
   line.flag("--per-tensor", s.choices.is_per_tensor, "one scale for a weight, not for each of its channels");
   line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "leave biases as they are");
+  line.value("--smooth", "S", s.choices.smooth, "int8, fp8: moves outliers of inputs into weights, 0.5 half of them");
   line.value("--keep", "NODE", s.choices.keep, "a node that stays in floats; * and ? match; repeatable");
   line.group("How much may be lost");
   line.value("--budget", "SHARE", s.budget, "layers stay in floats until the loss is at most this: 0.5%");

@@ -53,6 +53,7 @@ quantise::Settings to_settings(const weft_quantize_options& o) {
   for (size_t i = 0; i < o.keep_count; ++i) settings.keep.emplace_back(&required(o.keep[i], "keep"));
   if (o.budget != 0) settings.budget = o.budget;
   settings.threads = o.threads;
+  settings.smooth = o.smooth;
   return settings;
 }
 

@@ -404,7 +404,7 @@ struct Quantization {
   /// What weft_quantize_options.item gives, and the tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
   std::string to, method, weights;
-  double percentile = 0, budget = 0;
+  double percentile = 0, budget = 0, smooth = 0;
   int block = 0, threads = 0;
   bool symmetric = false, per_tensor = false, keep_bias = false;
   std::vector<std::string> keep;
@@ -417,7 +417,7 @@ struct Quantization {
     weft_quantize_options o WEFT_QUANTIZE_OPTIONS_INIT;
     auto text = [](const std::string& given) { return given.empty() ? nullptr : given.c_str(); };
     o.to = text(to), o.method = text(method), o.weights = text(weights);
-    o.percentile = percentile, o.budget = budget, o.block = block, o.threads = threads;
+    o.percentile = percentile, o.budget = budget, o.smooth = smooth, o.block = block, o.threads = threads;
     o.symmetric = symmetric, o.per_tensor = per_tensor, o.keep_bias = keep_bias;
     o.keep = patterns.data(), o.keep_count = patterns.size(), o.user = this;
     if (item) o.item = &Quantization::give_item;
@@ -559,6 +559,7 @@ NB_MODULE(_weft, m) {
       .def_rw("weights", &Quantization::weights)
       .def_rw("percentile", &Quantization::percentile)
       .def_rw("budget", &Quantization::budget)
+      .def_rw("smooth", &Quantization::smooth)
       .def_rw("block", &Quantization::block)
       .def_rw("threads", &Quantization::threads)
       .def_rw("symmetric", &Quantization::symmetric)

@@ -462,7 +462,7 @@ typedef struct weft_quantize_options {
   size_t struct_size;
   const char* to;          /* "int8" (NULL), "fp8", "int8-dynamic", "int8-weights", "int4" */
   const char* method;      /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights;     /* rounding of int4 and int8-weights: "nearest" (NULL), "hqq", "gptq" */
+  const char* weights;     /* rounding of int4 and int8-weights: "nearest" (NULL), "hqq", "gptq", "awq" */
   double percentile;       /* 0: 99.99 */
   int32_t block;           /* weights of a scale in int4 and int8-weights; 0: 32 */
   int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */
@@ -479,8 +479,9 @@ typedef struct weft_quantize_options {
   void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* user;
   int32_t threads; /* 0: WEFT_THREADS, else the cores that this process may use */
+  double smooth;   /* int8 and fp8: above 0, below 1: how much of inputs' outliers moves into weights (0.5) */
 } weft_quantize_options;
-#define WEFT_QUANTIZE_OPTIONS_INIT {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define WEFT_QUANTIZE_OPTIONS_INIT {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Writes an ONNX file that any engine runs, whole or not at all. `report` (may be NULL) receives JSON: each layer, what
  * became of it and why, the loss. */

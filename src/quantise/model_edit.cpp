@@ -143,6 +143,7 @@ void ModelEdit::read_fields(Source& source) {
   }
   for (const onnx::Node& node : source.model.graph.nodes) {
     source.names.insert(node.outputs.begin(), node.outputs.end());
+    for (std::string_view name : node.outputs) source.makers.emplace(name, static_cast<size_t>(node.index));
     onnx::for_each_body(node, [&](const onnx::Graph& body) {
       for (const onnx::Node& inner : body.nodes) source.names.insert(inner.outputs.begin(), inner.outputs.end());
     });
@@ -163,6 +164,15 @@ bool ModelEdit::is_output(std::string_view name) const {
 
 void ModelEdit::set_input(size_t node, size_t position, std::string name) {
   inputs_[node].insert_or_assign(position, std::move(name));
+}
+
+void ModelEdit::put_behind(const std::string& value, NewNode added) {
+  auto own = source_->makers.find(value);
+  auto put = makers_.find(value);
+  if (own == source_->makers.end() && put == makers_.end()) return put_first(std::move(added));
+  size_t maker = own == source_->makers.end() ? put->second : own->second;
+  for (const std::string& name : added.outputs) makers_.insert_or_assign(name, maker);
+  put_after(maker, std::move(added));
 }
 
 void ModelEdit::require_opset(const std::string& domain, int64_t version) {

@@ -39,6 +39,8 @@ class ModelEdit {
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
+  /// Right behind what makes the value, a node of the model or one put so, and behind what was put there before.
+  void put_behind(const std::string& value, NewNode added);
   /// In the place of a node that is removed, or before one that is not.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
@@ -68,6 +70,7 @@ class ModelEdit {
     std::filesystem::path folder;
     std::vector<Field> model_fields, graph_fields;
     std::vector<std::span<const std::byte>> nodes;
+    std::map<std::string, size_t, std::less<>> makers;  ///< of results: the node
     std::set<std::string, std::less<>> names;
     bool has_external = false;
   };
@@ -88,6 +91,7 @@ class ModelEdit {
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;
+  std::map<std::string, size_t> makers_;  ///< of values put behind those of a node: that node
   std::map<std::string, Tensor> weights_;
   std::vector<std::string> outputs_;
   std::map<std::string, int64_t> opsets_;

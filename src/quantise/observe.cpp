@@ -40,13 +40,16 @@ void add_channels(Observed& to, const Tensor& value, size_t axis) {
   auto channels = static_cast<size_t>(value.dims[axis]);
   size_t inner = 1;
   for (size_t i = axis + 1; i < value.dims.size(); ++i) inner *= static_cast<size_t>(value.dims[i]);
-  to.sums.resize(channels), to.greatest.resize(channels);
+  to.sums.resize(channels), to.squares.resize(channels), to.greatest.resize(channels);
   std::span<const float> x = value.as<float>();
   for (size_t begin = 0, c = 0; begin < x.size(); begin += inner, c = (c + 1) % channels) {
-    double sum = 0;
+    double sum = 0, square = 0;
     float most = to.greatest[c];
-    for (float v : x.subspan(begin, inner)) sum += v, most = std::max(most, std::abs(v));
-    to.sums[c] += sum, to.greatest[c] = most;
+    for (float v : x.subspan(begin, inner)) {
+      sum += v, square += static_cast<double>(v) * v;
+      most = std::max(most, std::abs(v));
+    }
+    to.sums[c] += sum, to.squares[c] += square, to.greatest[c] = most;
   }
   to.rows += static_cast<int64_t>(x.size() / channels);
 }

@@ -33,6 +33,7 @@ void for_each_item(const Runner& runner, Samples& samples,
 struct Observed {
   Histogram histogram = {};
   std::vector<double> sums = {};     ///< of each channel that meets the weights
+  std::vector<double> squares = {};  ///< their squares
   std::vector<float> greatest = {};  ///< magnitude of each such channel
   int64_t rows = 0;                  ///< that were summed
   std::string why_not = {};          ///< it cannot be quantised

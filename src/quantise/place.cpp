@@ -38,9 +38,6 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
 class Pairs {
  public:
   Pairs(ModelEdit& edit, const Constants& constants) : edit_(edit), constants_(constants) {
-    const auto& nodes = edit.model().graph.nodes;
-    for (size_t i = 0; i < nodes.size(); ++i)
-      for (std::string_view name : nodes[i].outputs) makers_.emplace(name, i);
     if (edit.opset() < 13) domain_ = microsoft, edit.require_opset(domain_, 1);
   }
 
@@ -69,16 +66,11 @@ class Pairs {
     std::string scale = add_weight(edit_, value + "_scale", scalar_tensor(DType::f32, grid.scale));
     std::string zero = add_weight(edit_, value + "_zero", zero_of(grid));
     std::string steps = edit_.new_name(value + "_quantized"), result = edit_.new_name(value + "_dequantized");
-    add(value, {.op = "QuantizeLinear", .domain = domain_, .inputs = {value, scale, zero}, .outputs = {steps}});
-    add(value, {.op = "DequantizeLinear", .domain = domain_, .inputs = {steps, scale, zero}, .outputs = {result}});
+    edit_.put_behind(value,
+                     {.op = "QuantizeLinear", .domain = domain_, .inputs = {value, scale, zero}, .outputs = {steps}});
+    edit_.put_behind(
+        value, {.op = "DequantizeLinear", .domain = domain_, .inputs = {steps, scale, zero}, .outputs = {result}});
     return inputs_.emplace(value, result).first->second;
-  }
-
-  /// Right behind the node that makes the value.
-  void add(const std::string& value, NewNode node) {
-    auto maker = makers_.find(value);
-    if (maker == makers_.end()) edit_.put_first(std::move(node));
-    else edit_.put_after(maker->second, std::move(node));
   }
 
   NewNode dequantised(std::vector<std::string> inputs, const std::string& result, int64_t axis, bool is_scalar) const {
@@ -145,7 +137,6 @@ class Pairs {
   ModelEdit& edit_;
   const Constants& constants_;
   std::string domain_;
-  std::map<std::string, size_t, std::less<>> makers_;
   std::map<std::string, std::string, std::less<>> inputs_;
   std::map<std::pair<std::string, size_t>, std::string> weights_;
   std::set<std::string, std::less<>> shared_;

@@ -16,7 +16,7 @@ namespace weft::quantise {
 namespace {
 
 constexpr std::array<std::string_view, 5> targets = {"int8", "fp8", "int8-dynamic", "int8-weights", "int4"};
-constexpr std::array<std::string_view, 3> weight_methods = {"nearest", "hqq", "gptq"};
+constexpr std::array<std::string_view, 4> weight_methods = {"nearest", "hqq", "gptq", "awq"};
 
 template <class Kind, size_t count>
 Kind parse(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
@@ -38,6 +38,8 @@ void check(const Settings& settings) {
     refuse(cat("a block of ", block, " weights is not a power of two from 16 to 256"));
   if (!(settings.percentile > 50 && settings.percentile <= 100))
     refuse(cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
+  if (!(settings.smooth >= 0 && settings.smooth < 1))
+    refuse(cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
   if (settings.budget && !(*settings.budget >= 0)) refuse(cat("a budget of ", *settings.budget, " is below 0"));
 }
 

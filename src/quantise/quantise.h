@@ -25,7 +25,7 @@ Target parse_target(std::string_view name);  ///< E203 for another
 std::string_view name(Target target);
 
 /// How weights in blocks are rounded.
-enum class WeightMethod : uint8_t { nearest, hqq, gptq };
+enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
 
@@ -47,6 +47,7 @@ struct Settings {
   WeightMethod weights = WeightMethod::nearest;
   int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
   bool correct_bias = true;       ///< int8, fp8: adds to biases what rounding the weights takes away on average
+  double smooth = 0;              ///< int8, fp8: above 0, below 1: moves outliers of inputs into weights
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
   std::optional<double> budget;   ///< the greatest loss; layers stay in floats until it is met
   /// A figure of a model (the path of an ONNX file), the greater the better; the loss is its share that goes. Empty:

@@ -11,6 +11,7 @@
 #include "quantise/hessians.h"
 #include "quantise/opset.h"
 #include "quantise/place.h"
+#include "quantise/scaling.h"
 
 namespace weft::quantise {
 namespace {
@@ -31,21 +32,45 @@ DType input_type(const Settings& settings) {
 Work::Work(const std::filesystem::path& model, const Settings& settings, Samples* samples)
     : settings_(settings),
       samples_(samples),
-      edit_(onnx::read_model(model), model.parent_path()),
+      original_(onnx::read_model(model), model.parent_path()),
+      edit_(original_),
       constants_(edit_),
       layers_(find_layers(edit_, constants_, settings.keep)) {
   if (settings_.to == Target::fp8) settings_.method = RangeMethod::minmax;
-  bool needs_data = needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::gptq);
-  if (needs_data && !samples)
-    refuse("E220", cat(name(settings_.to), is_blocked() ? " by gptq" : "", " needs data to learn from"),
-           "give examples of the model's inputs");
+  if (needs_data() && !samples)
+    refuse(
+        "E220",
+        cat(name(settings_.to), is_blocked() ? cat(" by ", name(settings_.weights)) : "", " needs data to learn from"),
+        "give examples of the model's inputs");
   drop_unfit();
-  if (needs_ranges()) observe_inputs();
+  if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
   if (layers_.chosen.empty())
     refuse("E219",
            cat("no layer can be quantised: '", printable(layers_.floats.back().name), "': ", layers_.floats.back().why),
            "see the report of another target");
+  if (needs_ranges() && settings_.smooth > 0) smooth_inputs();
+  if (is_blocked() && settings_.weights == WeightMethod::awq) protect_weights();
   prepare();
+}
+
+bool Work::needs_data() const {
+  bool is_taught = settings_.weights == WeightMethod::gptq || settings_.weights == WeightMethod::awq;
+  return needs_ranges() || (is_blocked() && is_taught);
+}
+
+BlockFormat Work::block_format() const {
+  return {
+      .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
+}
+
+/// Ranges are those of the scaled inputs afterwards.
+void Work::smooth_inputs() {
+  smooth(edit_, layers_.chosen, seen_, settings_.smooth);
+  observe_inputs();
+}
+
+void Work::protect_weights() {
+  protect(edit_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
 }
 
 /// Layers that the target has no form for.
@@ -103,10 +128,8 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
 
 Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
-  BlockFormat format{
-      .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  made.blocks = round_blocks(layer, format, settings_.weights, hessian, threads);
+  made.blocks = round_blocks(layer, block_format(), settings_.weights, hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
   return made;
 }

@@ -32,7 +32,7 @@ class Work {
   const std::vector<Float>& floats() const { return layers_.floats; }
   const std::vector<Prepared>& prepared() const { return prepared_; }
   const Observation& seen() const { return seen_; }
-  const ModelEdit& original() const { return edit_; }
+  const ModelEdit& original() const { return original_; }
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
@@ -44,6 +44,10 @@ class Work {
   bool is_blocked() const { return settings_.to == Target::int4 || settings_.to == Target::int8_weights; }
   void drop_unfit();
   void observe_inputs();
+  void smooth_inputs();
+  void protect_weights();
+  BlockFormat block_format() const;
+  bool needs_data() const;
   void prepare();
   Prepared prepared_channels(const Layer& layer) const;
   Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
@@ -53,7 +57,7 @@ class Work {
 
   Settings settings_;
   Samples* samples_;
-  ModelEdit edit_;
+  ModelEdit original_, edit_;  ///< the second with scaled channels
   Constants constants_;
   Layers layers_;
   Observation seen_;

@@ -74,6 +74,7 @@ def quantize(
     symmetric: bool = False,
     per_tensor: bool = False,
     keep_bias: bool = False,
+    smooth: float = 0,
     keep: Iterable[str] = (),
     budget: float | None = None,
     metric: Callable[[str], float] | None = None,
@@ -87,8 +88,9 @@ def quantize(
     It is read several times; what can be read only once is kept in memory.
     to: "int8", "fp8", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
     "percentile" (percentile: the share inside, 99.99), "entropy". weights: how "int4" and "int8-weights" round: "nearest",
-    "hqq", "gptq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
-    for each of its channels. keep_bias: biases stay as they are. keep: nodes (* and ? match) that stay in floats.
+    "hqq", "gptq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
+    for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers
+    of inputs into weights, 0.5 half of them (SmoothQuant). keep: nodes (* and ? match) that stay in floats.
     budget: the greatest loss; layers stay in floats until it is met. metric: a function of a model's path, the greater the
     better; the loss is the share of it that goes. Without one it is the relative error of the outputs.
     progress: called with (phase, done, total).
@@ -106,7 +108,7 @@ def quantize(
     q = _weft.Quantization()
     q.to, q.method, q.percentile, q.weights, q.block = to, method, percentile, weights, block
     q.symmetric, q.per_tensor, q.keep_bias, q.keep = symmetric, per_tensor, keep_bias, list(keep)
-    q.budget, q.threads, q.progress = budget or 0, threads, progress
+    q.budget, q.threads, q.progress, q.smooth = budget or 0, threads, progress, smooth
     calls = [_Items(data, convert) if data is not None else None, _Metric(metric) if metric else None]
     q.item, q.metric = calls
     out = os.fspath(output) if output is not None else f"{os.path.splitext(path)[0]}.{to}.onnx"

@@ -87,6 +87,7 @@ class Quantization:
     weights: str
     percentile: float
     budget: float
+    smooth: float
     block: int
     threads: int
     symmetric: bool

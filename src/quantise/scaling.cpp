@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/scaling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "quantise/weights.h"
+
+namespace weft::quantise {
+namespace {
+
+/// Layers that read one value must agree on its factors.
+using Readers = std::map<std::string, std::vector<size_t>>;
+
+Readers products_by_input(const std::vector<Layer>& layers, const Observation& seen) {
+  Readers readers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Observed& input = seen.at(layers[i].input);
+    if (!layers[i].is_convolution() && input.rows > 0) readers[layers[i].input].push_back(i);
+  }
+  return readers;
+}
+
+/// The weight times a factor for each channel of the input.
+Tensor times(const Layer& layer, std::span<const double> factors) {
+  ChannelOrder channel = order_of(layer.values, layer.inner);
+  std::vector<double> values = to_doubles(layer.values);
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[channel(i)];
+  return make_tensor(DType::f32, layer.values.dims, values);
+}
+
+void divide(ModelEdit& edit, std::vector<Layer>& layers, const std::string& input, const std::vector<size_t>& readers,
+            std::span<const double> factors) {
+  std::vector<double> inverse(factors.size());
+  std::ranges::transform(factors, inverse.begin(), [](double x) { return 1 / x; });
+  std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
+  edit.add_weight(divisor, make_tensor(DType::f32, {static_cast<int64_t>(inverse.size())}, inverse));
+  edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}, .outputs = {scaled}});
+  for (size_t i : readers) {
+    Layer& layer = layers[i];
+    layer.values = times(layer, factors);
+    layer.input = scaled;
+    layer.weight = edit.new_name(layer.weight + "_scaled");
+    edit.add_weight(layer.weight, layer.values);
+    edit.set_input(layer.node, 0, scaled);
+    edit.set_input(layer.node, 1, layer.weight);
+  }
+}
+
+/// The greatest weight that meets each channel, of all layers.
+std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers) {
+  std::vector<double> most;
+  for (size_t i : readers) {
+    ChannelOrder channel = order_of(layers[i].values, layers[i].inner);
+    most.resize(channel.count);
+    std::span<const float> values = layers[i].values.as<float>();
+    for (size_t k = 0; k < values.size(); ++k)
+      most[channel(k)] = std::max<double>(most[channel(k)], std::abs(values[k]));
+  }
+  return most;
+}
+
+/// Factors whose geometric mean is 1; 1 where one would be 0 or infinite.
+std::vector<double> centred(std::vector<double> factors) {
+  double sum = 0;
+  for (double& factor : factors) {
+    if (!std::isnormal(static_cast<float>(factor))) factor = 1;
+    sum += std::log(factor);
+  }
+  double mean = std::exp(sum / static_cast<double>(factors.size()));
+  for (double& factor : factors) factor = std::clamp(factor / mean, 1e-4, 1e4);
+  return factors;
+}
+
+/// What rounding changes in the products, if channels were independent.
+double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
+               const BlockFormat& format, size_t threads) {
+  Layer scaled = layer;
+  scaled.values = times(layer, factors);
+  BlockWeights rounded = round_blocks(scaled, format, WeightMethod::nearest, {}, threads);
+  std::vector<float> rows = rows_of(scaled);
+  double sum = 0;
+  for (int64_t row = 0, i = 0; row < rounded.n; ++row) {
+    for (int64_t k = 0; k < rounded.k; ++k, ++i) {
+      auto channel = static_cast<size_t>(k);
+      double error = (rows[static_cast<size_t>(i)] - rounded.value(row, k)) / factors[channel];
+      sum += error * error * squares[channel];
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+void smooth(ModelEdit& edit, std::vector<Layer>& layers, const Observation& seen, double strength) {
+  for (const auto& [input, readers] : products_by_input(layers, seen)) {
+    std::vector<double> weights = greatest_weights(layers, readers), factors(weights.size());
+    const std::vector<float>& inputs = seen.at(input).greatest;
+    for (size_t i = 0; i < factors.size(); ++i)
+      factors[i] = std::pow(inputs[i], strength) / std::pow(weights[i], 1 - strength);
+    divide(edit, layers, input, readers, centred(std::move(factors)));
+  }
+}
+
+void protect(ModelEdit& edit, std::vector<Layer>& layers, const Observation& seen, const BlockFormat& format,
+             size_t threads) {
+  constexpr int tries = 20;
+  for (const auto& [input, readers] : products_by_input(layers, seen)) {
+    const std::vector<double>& squares = seen.at(input).squares;
+    std::vector<double> best(squares.size(), 1);
+    double least = 0;
+    for (int i = 0; i < tries; ++i) {
+      std::vector<double> factors(squares.size());
+      std::ranges::transform(squares, factors.begin(), [&](double x) { return std::pow(x, 0.5 * i / tries); });
+      factors = centred(std::move(factors));
+      double now = 0;
+      for (size_t reader : readers) now += changed(layers[reader], factors, squares, format, threads);
+      if (i == 0 || now < least) least = now, best = std::move(factors);
+    }
+    divide(edit, layers, input, readers, best);
+  }
+}
+
+}  // namespace weft::quantise
