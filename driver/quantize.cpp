@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "driver/options.h"
+#include "driver/quantize_page.h"
 #include "driver/samples.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
@@ -17,7 +18,7 @@ namespace weft::driver {
 namespace {
 
 struct QuantizeSettings {
-  std::string model, output, to = "int8", method, weights, budget, metric, report;
+  std::string model, output, to = "int8", method, weights, budget, metric, report, table;
   std::vector<std::string> data;
   ImageOptions image;
   quantise::Settings choices;
@@ -62,7 +63,10 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.positional("MODEL", s.model, "a float model (.onnx)");
   line.group("Results");
   line.value("--output,-o", "FILE", s.output, "the quantised model; default: MODEL with .TO.onnx");
-  line.value("--report", "FILE", s.report, "each layer, what became of it and why, the loss, as JSON");
+  line.value("--report", "FILE", s.report,
+             "each layer, what became of it and why, the loss: .json, or .html with plots");
+  line.value("--table", "FILE", s.table,
+             "ranges of inputs as calibration tables hold them: .json, else TensorRT's text");
   line.group("What becomes of the model");
   line.value("--to", "KIND", s.to, "int8 (default), fp8, int8-dynamic, int8-weights, int4");
   line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
@@ -130,8 +134,11 @@ int quantize_verb(Words words) {
   s.choices.progress = [&](const Progress& p) { progress.show(p); };
   FileSamples samples(s.data, s.image);
   std::string json = quantise::quantise(s.model, s.output, s.choices, s.data.empty() ? nullptr : &samples);
-  if (!s.report.empty()) write_result_file(s.report, json);
-  summarise(nlohmann::ordered_json::parse(json), s);
+  auto report = nlohmann::ordered_json::parse(json);
+  if (!s.report.empty())
+    write_result_file(s.report, s.report.ends_with(".html") ? quantize_page(report, s.model) : json);
+  if (!s.table.empty()) write_result_file(s.table, calibration_table(report, s.table));
+  summarise(report, s);
   return exit_done;
 }
 

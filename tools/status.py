@@ -428,6 +428,19 @@ def file_sizes(rows, page):
     return table(["file", "MiB", "MiB of the model", "MiB of working memory"], lines) + sources(rows, page)
 
 
+def quantisation(rows, page):
+    rows = [row for row in rows if row["what"] == "quantisation"]
+    if not rows:
+        return "\n\nNot measured yet: `./x python bench/quantisation.py --out FILE`.\n\n"
+    found = best(rows, lambda row: (row["of"]["engine"], row["of"]["judge"]))
+    judges = list(dict.fromkeys(judge for _, judge in found))
+    def cell(engine, judge):
+        values = found[engine, judge]["values"] if (engine, judge) in found else {}
+        return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
+    lines = [[engine, *(cell(engine, judge) for judge in judges)] for engine in dict.fromkeys(engine for engine, _ in found)]
+    return table(["right, in percent", *judges], lines) + sources(rows, page)
+
+
 def machines(rows, page):
     found = collections.defaultdict(set)
     for row in rows:
@@ -457,7 +470,7 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, gpu_kernels,
-    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines)}
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation)}
 
 
 def main():

@@ -32,7 +32,7 @@ std::string name_of(const onnx::Node& node) {
 }
 
 [[noreturn]] void refuse(std::string what, std::string hint) {
-  throw Error({.kind = ErrorKind::usage, .code = "E219", .what = std::move(what), .hint = std::move(hint)});
+  throw Error({.kind = ErrorKind::usage, .code = "E222", .what = std::move(what), .hint = std::move(hint)});
 }
 
 void refuse_quantised(const onnx::Graph& graph) {

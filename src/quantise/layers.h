@@ -37,7 +37,7 @@ struct Layers {
   void give_up(size_t layer, std::string why);
 };
 
-/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E219 for a
+/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E222 for a
 /// model that is quantised already, or has no product by f32 weights.
 Layers find_layers(const ModelEdit& edit, const Constants& constants, const std::vector<std::string>& keep);
 

@@ -13,7 +13,7 @@ constexpr int64_t wanted = 19, ir_version = 9;
 
 [[noreturn]] void refuse(std::string what) {
   throw Error({.kind = ErrorKind::usage,
-               .code = "E219",
+               .code = "E222",
                .what = std::move(what),
                .hint = "fp8 needs operator set 19: convert the model with onnx.version_converter first"});
 }

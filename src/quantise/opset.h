@@ -5,7 +5,7 @@
 namespace weft::quantise {
 
 /// Makes a model of operator set 13 or newer one of 19, the first with 8-bit floats, by changing the nodes whose
-/// meaning would change. Throws E219 below 13 and for a node that would need more than that.
+/// meaning would change. Throws E222 below 13 and for a node that would need more than that.
 void raise_opset(ModelEdit& edit);
 
 }  // namespace weft::quantise

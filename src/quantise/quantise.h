@@ -58,7 +58,7 @@ struct Settings {
 };
 
 /// Writes the quantised model to `output`, whole or not at all, and gives the report (JSON). `samples` may be NULL for
-/// what needs no data. Throws E219 (a model that cannot be quantised), E220 (data that says nothing), E221 (a budget
+/// what needs no data. Throws E222 (a model that cannot be quantised), E220 (data that says nothing), E221 (a budget
 /// that cannot be met), and what compiling and running the model throws.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);

@@ -34,8 +34,10 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
   json["weight_db"] = decibels(made.weight_noise);
   json["share_of_loss"] = choice.shares[i];
   auto seen = work.seen().find(layer.input);
-  if (seen == work.seen().end()) return json;
+  bool has_grid = work.settings().to == Target::int8 || work.settings().to == Target::fp8;
+  if (seen == work.seen().end() || !has_grid) return json;
   json["input"] = {{"name", layer.input}, {"scale", made.input.scale}, {"zero", made.input.zero}};
+  json["input"]["range"] = {made.input.rounded(-HUGE_VAL), made.input.rounded(HUGE_VAL)};
   json["input_db"] = decibels(made.input_noise);
   json["histogram"] = histogram_json(seen->second.histogram);
   return json;

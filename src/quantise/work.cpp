@@ -45,7 +45,7 @@ Work::Work(const std::filesystem::path& model, const Settings& settings, Samples
   drop_unfit();
   if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
   if (layers_.chosen.empty())
-    refuse("E219",
+    refuse("E222",
            cat("no layer can be quantised: '", printable(layers_.floats.back().name), "': ", layers_.floats.back().why),
            "see the report of another target");
   if (needs_ranges() && settings_.smooth > 0) smooth_inputs();

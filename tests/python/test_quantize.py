@@ -236,6 +236,33 @@ def test_gptq_beats_rounding_to_nearest_where_inputs_go_together(tmp_path):
     assert losses["gptq"] < 0.7 * losses["nearest"], losses
 
 
+def outliers(count=8):
+    """Rows whose few large columns are the same ones each time, as in transformers."""
+    data = [rng(50 + i).standard_normal((16, 64)).astype("f") for i in range(count)]
+    for x in data:
+        x[:, ::16] *= 60
+    return data
+
+
+def test_awq_beats_rounding_to_nearest_where_few_channels_matter(tmp_path):
+    ways = ("nearest", "awq")
+    losses = {w: quantized(tmp_path, products(), outliers(), to="int4", weights=w)[1]["loss"] for w in ways}
+    assert losses["awq"] < 0.8 * losses["nearest"], losses
+
+
+def test_smoothing_moves_outliers_into_weights(tmp_path):
+    model = products()
+    w = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    w[::16] /= 60
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(w, "w1"))
+    losses = [quantized(tmp_path, model, outliers(), method="minmax", smooth=s)[1]["loss"] for s in (0.5, 0)]
+    assert losses[0] < losses[1] / 2, losses
+    assert operators(tmp_path / "out.onnx").count("Mul") == 0
+    out, _ = quantized(tmp_path, model, outliers(), smooth=0.5)
+    x = np.concatenate(outliers())
+    assert operators(out).count("Mul") == 2 and error(weft.compile(out, device="cpu")(x), peer(out, x)) < 5e-3
+
+
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
     """In the norm that it makes small, over weights with outliers."""
     model = products()
@@ -334,7 +361,7 @@ def test_a_model_that_is_quantised_already(tmp_path):
     out, _ = quantized(tmp_path, convolutional(), pictures())
     with pytest.raises(weft.UsageError, match="quantised already") as caught:
         weft.quantize(out, pictures(), tmp_path / "twice.onnx")
-    assert caught.value.code == "E219" and not (tmp_path / "twice.onnx").exists()
+    assert caught.value.code == "E222" and not (tmp_path / "twice.onnx").exists()
 
 
 def test_a_model_without_products(tmp_path):
@@ -353,7 +380,7 @@ def test_layers_that_are_always_zero(tmp_path):
 
 @pytest.mark.parametrize("option, words", [({"to": "int7"}, "int7"), ({"method": "guess"}, "guess"),
                                            ({"weights": "awful"}, "awful"), ({"block": 48}, "48"),
-                                           ({"percentile": 101.0}, "101")])  # fmt: skip
+                                           ({"percentile": 101.0}, "101"), ({"smooth": 1.5}, "1.5")])  # fmt: skip
 def test_choices_that_there_are_not(tmp_path, option, words):
     with pytest.raises(weft.UsageError, match=words) as caught:
         quantized(tmp_path, convolutional(), pictures(), **option)
@@ -388,6 +415,24 @@ def test_the_command_reads_folders_and_stacked_arrays(tmp_path, weft_command):
     assert files[0] == files[1]
     weft.quantize(source, pictures(), out)
     assert out.read_bytes() == files[0]
+
+
+def test_the_command_writes_a_page_and_calibration_tables(tmp_path, weft_command):
+    source = saved(tmp_path, convolutional())
+    np.savez(tmp_path / "all.npz", x=np.stack(pictures()))
+    files = {name: tmp_path / name for name in ("r.html", "t.json", "t.txt")}
+    for report, table in ("r.html", "t.json"), ("r.html", "t.txt"):
+        words = "-o", tmp_path / "out.onnx", "--data", tmp_path / "all.npz", "--method", "minmax", "--budget", "0.3%"
+        done = weft_command("quantize", source, *words, "--report", files[report], "--table", files[table])
+        assert done.returncode == 0, done.stderr
+    page = files["r.html"].read_text()
+    assert page.count("<svg") >= 7 and "second" in page and "What the search tried" in page and "<script" not in page
+    x = np.stack(pictures())
+    low, high = json.loads(files["t.json"].read_text())["x"]
+    assert low == pytest.approx(x.min(), abs=0.03) and high == pytest.approx(x.max(), abs=0.03)
+    (line,) = [text for text in files["t.txt"].read_text().splitlines() if text.startswith("x: ")]
+    scale = np.array([int(line[3:], 16)], np.uint32).view("f")[0]
+    assert scale == pytest.approx(max(-low, high) / 127)
 
 
 def test_the_command_says_what_the_data_lacks(tmp_path, weft_command):
