@@ -12,7 +12,15 @@
 
 namespace weft::driver {
 
-static bool is_program(const std::string& path) { return is_saved_program(map_file(path)); }
+static bool is_program(const std::string& path) {
+  return std::filesystem::is_regular_file(path) && is_saved_program(map_file(path));
+}
+
+/// m.onnx, m, m/ -> m.weft.
+static std::string default_output(const std::filesystem::path& model) {
+  std::filesystem::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
+  return name.replace_extension(".weft").string();
+}
 
 int compile_verb(Words words) {
   CommandLine line(
@@ -39,7 +47,7 @@ int compile_verb(Words words) {
   line.value_or("--tune", "SECONDS", model.compile.tune.seconds, 30,
                 "measure first which kernels are fastest here, for so long (30 without a number); see `weft tune`");
   if (!line.parse(words)) return exit_done;
-  if (output.empty()) output = std::filesystem::path(model.model).filename().replace_extension(".weft").string();
+  if (output.empty()) output = default_output(model.model);
 
   model.compile.vendor_libraries = false;  // other machines may not have them
   auto start = std::chrono::steady_clock::now();

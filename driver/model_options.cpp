@@ -40,7 +40,9 @@ void add_constant(std::string_view text, CompileOptions& compile) {
 
 void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model) {
   CompileOptions& compile = options.compile;
-  line.positional("MODEL", options.model, "a model (.onnx) or a compiled program (.weft)", needs_model);
+  line.positional("MODEL", options.model,
+                  "a model (.onnx, .pt2, .tflite, .pb, a SavedModel's folder) or a compiled program (.weft)",
+                  needs_model);
   line.group("Sizes, device, precision");
   line.value(
       "--shape,--shapes", "X=SIZES",
@@ -56,6 +58,12 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
       "fix an input: axes=0,1 or axes=file.npy; repeatable");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
              "an input that always keeps its default; * and ? match; repeatable");
+  line.value("--signature", "NAME", compile.signature, "what a SavedModel is to compute (serving_default)");
+  line.value("--tag", "NAMES", compile.tag, "which graph of a SavedModel: serve; serve,gpu");
+  line.flag("--channels-first", compile.channels_first,
+            "inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]");
+  line.value("--give", "NODE", compile.outputs,
+             "a value of a TensorFlow graph to give, not its own outputs; repeatable");
   line.value(
       "--donate", "INPUT=OUTPUT", [&](std::string_view text) { compile.donations.push_back(parse_donation(text)); },
       "write an output in the place of an input (past=present); `explain` says whether");

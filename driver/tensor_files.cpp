@@ -236,7 +236,7 @@ std::string npz_text(const NamedTensors& tensors, const std::string& where) {
 // --- .pb: an ONNX TensorProto ----------------------------------------------------------------------------------------
 
 NamedTensors read_proto(const Bytes& file, const std::filesystem::path& path) {
-  onnx::ExternalFiles external;  // test data holds its numbers itself
+  frontend::ExternalFiles external;  // test data holds its numbers itself
   onnx::TensorSource source{file, external};
   std::string name = path.string();
   onnx::TensorData data = onnx::read_tensor(onnx::Wire(file, file.data(), name), source);

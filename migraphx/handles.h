@@ -93,6 +93,9 @@ struct migraphx_compile_options {
   bool offload_copy = false, exhaustive_tune = false;
 };
 struct migraphx_tf_options {
+  bool is_nhwc = false;  ///< then parameters and results of 4 axes have the channels first
+  std::map<std::string, std::vector<size_t>> lengths = {};
+  size_t default_length = 1;
   std::vector<std::string> outputs = {};
 };
 struct migraphx_quantize_op_names {

@@ -157,15 +157,18 @@ migraphx_status migraphx_quantize_fp8_options_add_calibration_data(migraphx_quan
 
 // --- TensorFlow ----------------------------------------------------------------------------------------------------
 
-migraphx_status migraphx_tf_options_set_nhwc(migraphx_tf_options_t tf_options, bool) {
-  return guarded([&] { given(tf_options); });
+migraphx_status migraphx_tf_options_set_nhwc(migraphx_tf_options_t tf_options, bool is_nhwc) {
+  return guarded([&] { given(tf_options).is_nhwc = is_nhwc; });
 }
 migraphx_status migraphx_tf_options_set_input_parameter_shape(migraphx_tf_options_t tf_options, const char* name,
-                                                              size_t*, size_t) {
-  return guarded([&] { given(tf_options), given(name); });
+                                                              size_t* dims, size_t dims_size) {
+  return guarded([&] {
+    if (dims_size) given(dims);
+    given(tf_options).lengths[&given(name)] = {dims, dims + dims_size};
+  });
 }
-migraphx_status migraphx_tf_options_set_default_dim_value(migraphx_tf_options_t tf_options, size_t) {
-  return guarded([&] { given(tf_options); });
+migraphx_status migraphx_tf_options_set_default_dim_value(migraphx_tf_options_t tf_options, size_t value) {
+  return guarded([&] { given(tf_options).default_length = value; });
 }
 migraphx_status migraphx_tf_options_set_output_names(migraphx_tf_options_t tf_options, const char** names,
                                                      size_t names_size) {
@@ -173,10 +176,4 @@ migraphx_status migraphx_tf_options_set_output_names(migraphx_tf_options_t tf_op
     given(tf_options);
     for (size_t i = 0; i < names_size; ++i) tf_options->outputs.emplace_back(&given(given(names + i)));
   });
-}
-migraphx_status migraphx_parse_tf(migraphx_program_t*, const char*, migraphx_tf_options_t) {
-  return guarded([] { not_supported("TensorFlow graphs are not read", "convert the model to ONNX (tf2onnx)"); });
-}
-migraphx_status migraphx_parse_tf_buffer(migraphx_program_t*, const void*, size_t, migraphx_tf_options_t) {
-  return migraphx_parse_tf(nullptr, nullptr, nullptr);
 }

@@ -64,13 +64,19 @@ bool add(std::vector<std::string>& shapes, const std::string& shape) {
   return true;
 }
 
+/// Whether an error says that this input has no rank: E134 of ONNX models, E151 of TensorFlow's.
+bool is_about(const weft::Error& error, const std::string& name) {
+  return error.facts() == "input '" + name + "' has no rank" ||
+         error.facts() == "input '" + name + "' has no fixed number of axes";
+}
+
 /// The sizes that were asked for an input without a rank, if it is the error that there is one.
 std::optional<std::string> missing_rank(const weft::Error& error, const migraphx_onnx_options& options) {
-  if (error.code() != "E134") return std::nullopt;
+  if (error.code() != "E134" && error.code() != "E151") return std::nullopt;
   for (const auto& [name, lengths] : options.lengths)
-    if (error.facts() == "input '" + name + "' has no rank") return request(name, fixed(lengths));
+    if (is_about(error, name)) return request(name, fixed(lengths));
   for (const auto& [name, sizes] : options.ranges)
-    if (error.facts() == "input '" + name + "' has no rank") return request(name, sizes);
+    if (is_about(error, name)) return request(name, sizes);
   return std::nullopt;
 }
 
@@ -97,6 +103,14 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
+}
+
+/// The same of a graph of TensorFlow.
+std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_options* options) {
+  const migraphx_tf_options asked = options ? *options : migraphx_tf_options{};
+  source.options.channels_first = asked.is_nhwc;
+  source.options.outputs = asked.outputs;
+  return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
 }
 
 /// As `read`; what is wrong with a body of control flow is kept for its run.
@@ -152,6 +166,22 @@ migraphx_status migraphx_parse_onnx_buffer(migraphx_program_t* out, const void* 
     Source source{.bytes = std::make_shared<const std::string>(bytes, size)};
     if (options) source.options.folder = options->folder;
     *out = read_in_memory(std::move(source), options ? *options : migraphx_onnx_options{}).release();
+  });
+}
+
+migraphx_status migraphx_parse_tf(migraphx_program_t* out, const char* name, migraphx_tf_options_t options) {
+  return guarded([&] {
+    given(out);
+    *out = read_tf({.path = &given(name)}, options).release();
+  });
+}
+
+migraphx_status migraphx_parse_tf_buffer(migraphx_program_t* out, const void* data, size_t size,
+                                         migraphx_tf_options_t options) {
+  return guarded([&] {
+    given(out);
+    const char* bytes = &given(static_cast<const char*>(data));
+    *out = read_tf({.bytes = std::make_shared<const std::string>(bytes, size)}, options).release();
   });
 }
 

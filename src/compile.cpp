@@ -41,7 +41,8 @@ std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, co
   });
 }
 
-TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options) {
+TuneReport tune_file(const std::filesystem::path& given, const CompileOptions& options) {
+  const std::filesystem::path path = model_file(given);
   Place place = find_place(options);
   CompileOptions found = options;
   found.libraries = find_libraries(place, options);
@@ -81,23 +82,24 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
 }
 
 /// A model of another framework; null: it is none.
-std::shared_ptr<Executable> compile_other(const Bytes& file, const std::string& source, const CompileOptions& options) {
+std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options) {
   find_place(options);
   Timer timer;
-  auto program = import_other(file, source, options);
+  auto program = import_other(file, place, options);
   if (!program) return nullptr;
   return compile_program(std::move(program), options, {.phase_seconds = {{"import", timer.seconds()}}});
 }
 
 }  // namespace
 
-std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options) {
+std::shared_ptr<Executable> compile_file(const std::filesystem::path& given, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
+  const std::filesystem::path path = model_file(given);
   return reading_files([&] {
     Bytes file = map_file(path);
     if (is_saved_program(file)) return load_saved(std::move(file), options, path.string());
-    if (auto made = compile_other(file, path.string(), options)) return made;
+    if (auto made = compile_other(file, place_of(path), options)) return made;
     onnx::ReadOptions limits{.max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
     return compile_model([&] { return onnx::read_model(path, limits); }, options);
   });
@@ -109,7 +111,7 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
   WatchScope scope(&watch);
   return reading_files([&] {
     if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
-    if (auto made = compile_other(model, "the model", options)) return made;
+    if (auto made = compile_other(model, {"the model", folder}, options)) return made;
     onnx::ReadOptions limits{
         .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
     return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
@@ -135,11 +137,12 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
   return compile(Imported{.program = std::move(program)}, options);
 }
 
-std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options) {
+std::unique_ptr<Program> import_file(const std::filesystem::path& given, const CompileOptions& options) {
+  const std::filesystem::path path = model_file(given);
   return reading_files([&] {
     Bytes file = map_file(path);
     if (is_saved_program(file)) return read_source(SavedFile(file).source());
-    if (auto program = import_other(file, path.string(), options)) return program;
+    if (auto program = import_other(file, place_of(path), options)) return program;
     return import(onnx::read_model(path), options);
   });
 }
@@ -147,25 +150,26 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& path, const Co
 namespace {
 
 /// Whoever asks for a program wants one, if not that of a run.
-Imported import_likely(Bytes file, const std::string& source, const std::function<onnx::Model()>& read,
+Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                        CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};
-  if (auto program = import_other(file, source, options)) return {.program = std::move(program)};
+  if (auto program = import_other(file, place, options)) return {.program = std::move(program)};
   if (!options.static_inputs) options.static_inputs = {"*"};
   return import_static(std::make_shared<const onnx::Model>(read()), options);
 }
 
 }  // namespace
 
-Imported import_any(const std::filesystem::path& path, const CompileOptions& options) {
+Imported import_any(const std::filesystem::path& given, const CompileOptions& options) {
+  const std::filesystem::path path = model_file(given);
   return reading_files(
-      [&] { return import_likely(map_file(path), path.string(), [&] { return onnx::read_model(path); }, options); });
+      [&] { return import_likely(map_file(path), place_of(path), [&] { return onnx::read_model(path); }, options); });
 }
 
 Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
   return reading_files([&] {
     return import_likely(
-        model, "the model", [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
+        model, {"the model", folder}, [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
   });
 }
 

@@ -63,6 +63,9 @@ struct CompileOptions {
   std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
   std::vector<std::string> fixed_defaults = {};
+  std::string tag = {}, signature = {};   ///< of a SavedModel: which graph, and what it computes; empty: the usual ones
+  bool channels_first = false;            ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
+  std::vector<std::string> outputs = {};  ///< values of a TensorFlow graph to give ("node", "node:1"), not its own
   std::vector<DonationRequest> donations = {};  ///< outputs that are to be written in the place of inputs
   std::vector<CustomOperator> operators = {};   ///< that models may use besides ONNX's own
   std::function<void(const Progress&)> progress = {};
@@ -82,7 +85,8 @@ struct CompileOptions {
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 
-/// Reads a model (.onnx) and compiles it, or loads a saved program (.weft, told by its first bytes). A saved program
+/// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, told by its
+/// first bytes). A saved program
 /// takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and `progress`; what was settled when it was
 /// compiled is refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});

@@ -135,6 +135,10 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   }
   options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
   if (c.static_inputs) options.static_inputs = texts(c.static_inputs, c.static_input_count, "static_inputs");
+  if (c.tag) options.tag = c.tag;
+  if (c.signature) options.signature = c.signature;
+  options.channels_first = c.channels_first != 0;
+  options.outputs = texts(c.outputs, c.output_count, "outputs");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
   if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));

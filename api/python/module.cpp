@@ -357,10 +357,10 @@ struct Options {
   int threads = 0;
   std::string precision = "f32";
   std::vector<std::string> shapes, symbols, keep_f32;
-  std::string folder, dump;
-  bool cache = true;
+  std::string folder, dump, tag, signature;
+  bool cache = true, channels_first = false;
   std::optional<Progress> progress;
-  std::vector<std::string> fixed_defaults, donate;
+  std::vector<std::string> fixed_defaults, donate, outputs;
   std::vector<std::shared_ptr<Operator>> operators;
   int64_t memory_limit = 0;
   double tune = 0, deadline = 0;
@@ -370,6 +370,8 @@ struct Options {
     weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
     o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
     o.fixed_defaults = fixed_defaults, o.donations = donate;
+    o.tag = tag, o.signature = signature, o.outputs = outputs;
+    o.channels_first = channels_first;
     o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
     o.memory_limit = memory_limit, o.tune_seconds = tune;
     for (const auto& op : operators) o.operators.push_back(op->get());
@@ -543,6 +545,10 @@ NB_MODULE(_weft, m) {
       .def_rw("keep_f32", &Options::keep_f32)
       .def_rw("folder", &Options::folder)
       .def_rw("dump", &Options::dump)
+      .def_rw("tag", &Options::tag)
+      .def_rw("signature", &Options::signature)
+      .def_rw("outputs", &Options::outputs)
+      .def_rw("channels_first", &Options::channels_first)
       .def_rw("cache", &Options::cache)
       .def_rw("progress", &Options::progress, nb::arg().none())
       .def_rw("fixed_defaults", &Options::fixed_defaults)

@@ -255,15 +255,21 @@ typedef struct weft_compile_options {
    * model that no likely value of theirs makes a program of. NULL: any may, and the first run tells. */
   const char* const* static_inputs;
   size_t static_input_count;
+  const char* tag;            /* of a SavedModel: which graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
+  const char* signature;      /* of a SavedModel: what to compute; NULL: the only one, or "serving_default" */
+  const char* const* outputs; /* values of a TensorFlow graph to give ("node", "node:1"); none: its own outputs */
+  size_t output_count;
+  int32_t
+      channels_first; /* 1: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w], not [n, h, w, c] */
 } weft_compile_options;
 /* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \
-  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_compile_options), 0, 0, WEFT_PRECISION_F32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* clang-format on */
 
-/* Reads a model (.onnx) or a saved program (.weft) and compiles it for a device. Where the values of inputs decide what
- * there is to compile (weft_port.is_static), the first run with each value compiles; the last 32 used are kept. Such a
- * program cannot be saved (E406). */
+/* Reads a model (.onnx, .pt2, .tflite, .pb, the folder of a SavedModel) or a saved program (.weft) and compiles it for
+ * a device. Where the values of inputs decide what there is to compile (weft_port.is_static), the first run with each
+ * value compiles; the last 32 used are kept. Such a program cannot be saved (E406). */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
 /* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,

@@ -175,6 +175,9 @@ struct CompileOptions {
   double deadline_seconds = 0;
   std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
   std::vector<std::string> static_inputs{};  ///< whose values may decide what there is to compile; none: any
+  std::string tag{}, signature{};            ///< of a SavedModel: which graph, and what it computes
+  bool channels_first = false;               ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
+  std::vector<std::string> outputs{};        ///< values of a TensorFlow graph to give instead of its own outputs
 };
 
 namespace detail {
@@ -194,7 +197,8 @@ class CompileOptionsView {
         keep_(pointers(o.keep_f32)),
         fixed_(pointers(o.fixed_defaults)),
         donations_(pointers(o.donations)),
-        static_(pointers(o.static_inputs)) {
+        static_(pointers(o.static_inputs)),
+        outputs_(pointers(o.outputs)) {
     c_.device = o.device.c_str();
     c_.threads = o.threads;
     c_.precision = o.precision;
@@ -220,6 +224,10 @@ class CompileOptionsView {
       c_.stop = [](void* user) -> int32_t { return (*static_cast<const std::function<bool()>*>(user))(); };
     }
     if (!static_.empty()) c_.static_inputs = static_.data(), c_.static_input_count = static_.size();
+    c_.tag = o.tag.empty() ? nullptr : o.tag.c_str();
+    c_.signature = o.signature.empty() ? nullptr : o.signature.c_str();
+    c_.channels_first = o.channels_first;
+    c_.outputs = outputs_.data(), c_.output_count = outputs_.size();
     if (!o.progress) return;
     c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
     c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
@@ -229,7 +237,7 @@ class CompileOptionsView {
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, static_, constant_names_;
+  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, static_, outputs_, constant_names_;
   std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };

@@ -9,6 +9,7 @@
 #include "compile/stages.h"
 #include "frontends/onnx/file/model.h"
 #include "frontends/tensorflow/graph_import.h"
+#include "frontends/tensorflow/saved_model.h"
 #include "frontends/torch/exported.h"
 
 namespace weft {
@@ -122,46 +123,95 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-void add_nodes(std::vector<NodeSupport>& nodes, const tensorflow::Node& node, size_t index,
-               const std::vector<std::string>& faults) {
-  nodes.push_back(
-      {.node = tensorflow::describe(node), .op = node.op, .why = index < faults.size() ? faults[index] : ""});
-}
+/// What a frontend said to each node, for the caller.
+class Judged {
+ public:
+  Judged(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
+    if (nodes) options.judged = &judged_;
+  }
+  void give() {
+    if (!nodes_) return;
+    for (const auto& [node, why] : judged_)
+      nodes_->push_back({.node = tensorflow::describe(*node), .op = node->op, .why = why});
+  }
+
+ private:
+  std::vector<NodeSupport>* nodes_;
+  std::vector<tensorflow::JudgedNode> judged_;
+};
 
 std::unique_ptr<Program> import_lite(const Bytes& file, const std::string& source, const CompileOptions& options,
                                      std::vector<NodeSupport>* nodes) {
   tensorflow::LiteModel model = tensorflow::read_lite_model(file, source);
   tensorflow::ImportOptions wanted = asked_of(declared_inputs(model), options);
-  std::vector<std::string> faults;
-  if (nodes) wanted.faults = &faults;
+  Judged judged(wanted, nodes);
   auto program = tensorflow::import_lite(model, wanted);
-  for (size_t i = 0; nodes && i < model.graphs[0].operators.size(); ++i)
-    add_nodes(*nodes, model.graphs[0].operators[i].node, i, faults);
+  judged.give();
   return program;
 }
 
-std::unique_ptr<Program> import_graph(const Bytes& file, const std::string& source, const CompileOptions& options,
+std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes) {
-  tensorflow::GraphModel model = tensorflow::read_graph_model(file, source);
-  std::vector<tensorflow::GraphInput> inputs = tensorflow::inputs_of(model);
   onnx::Graph graph;
-  for (const auto& input : inputs) declare(graph, input.name, input.type, input.sizes.dims);
+  for (const auto& input : model.inputs) {
+    auto dims = input.sizes.dims;
+    if (options.channels_first && dims && dims->size() == 4) dims = {(*dims)[0], (*dims)[3], (*dims)[1], (*dims)[2]};
+    declare(graph, input.name, input.type, dims);
+  }
   tensorflow::ImportOptions wanted = asked_of(graph, options);
-  std::vector<std::string> faults;
-  if (nodes) wanted.faults = &faults;
+  wanted.outputs = options.outputs, wanted.channels_first = options.channels_first;
+  Judged judged(wanted, nodes);
   auto program = tensorflow::import_graph(model, wanted);
-  for (size_t i = 0; nodes && i < model.nodes.size(); ++i) add_nodes(*nodes, model.nodes[i].node, i, faults);
+  judged.give();
   return program;
+}
+
+/// What only some forms of models have.
+void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs) {
+  const char* given = !options.signature.empty()                 ? "a signature"
+                      : !options.tag.empty()                     ? "a tag"
+                      : !options.outputs.empty() && !has_outputs ? "outputs"
+                      : options.channels_first && !has_outputs   ? "the order of axes"
+                                                                 : nullptr;
+  if (!given) return;
+  throw Error(
+      {.kind = ErrorKind::usage,
+       .code = "E310",
+       .what = cat(given, " cannot be chosen of ", printable(source)),
+       .hint =
+           "a signature and a tag are parts of a SavedModel; outputs and axes can be chosen of TensorFlow's graphs"});
 }
 
 }  // namespace
 
-std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
+std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes) {
+  const std::string& source = place.source;
+  if (tensorflow::is_saved_model(file)) {
+    return import_graph(tensorflow::read_saved_model(file, place.folder, source, options.tag, options.signature),
+                        options, nodes);
+  }
+  bool is_graph = tensorflow::is_graph_model(file);
+  refuse_choices(options, source, is_graph);
+  if (is_graph) return import_graph(tensorflow::read_graph_model(file, source), options, nodes);
   if (torch::is_exported_program(file)) return import_exported(file, source, options, nodes);
   if (tensorflow::is_lite_model(file)) return import_lite(file, source, options, nodes);
-  if (tensorflow::is_graph_model(file)) return import_graph(file, source, options, nodes);
   return nullptr;
+}
+
+std::filesystem::path model_file(const std::filesystem::path& path) {
+  std::error_code problem;
+  if (!std::filesystem::is_directory(path, problem)) return path;
+  if (std::filesystem::exists(path / "saved_model.pb", problem)) return path / "saved_model.pb";
+  throw Error({.kind = ErrorKind::usage,
+               .code = "E106",
+               .what = cat(printable(path.string()), " is a folder without saved_model.pb"),
+               .hint = "give a model file, or the folder of a SavedModel"});
+}
+
+ModelPlace place_of(const std::filesystem::path& file) {
+  std::filesystem::path folder = file.parent_path();
+  return {.source = file.string(), .folder = folder.empty() ? "." : folder};
 }
 
 }  // namespace weft

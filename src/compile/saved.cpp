@@ -24,9 +24,11 @@ void refuse_late_options(const CompileOptions& options) {
                      : !options.keep_f32.empty()                         ? "nodes that stay in f32"
                      : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
                      : !options.donations.empty()                        ? "donations"
-                     : !options.constants.empty()                        ? "constants"
-                     : !options.dump_directory.empty()                   ? "dumps of passes"
-                                                                         : nullptr;
+                     : !options.tag.empty() || !options.signature.empty() || !options.outputs.empty()
+                         ? "signatures, tags and outputs"
+                     : !options.constants.empty()      ? "constants"
+                     : !options.dump_directory.empty() ? "dumps of passes"
+                                                       : nullptr;
   if (!late) return;
   throw Error({.kind = ErrorKind::usage,
                .code = "E502",

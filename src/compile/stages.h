@@ -24,9 +24,19 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
 
-/// The program of a model of another framework than ONNX, told by its first bytes; null for any other file. `source`
-/// names it in messages. With `nodes` nothing is thrown for a node that cannot be translated: they are listed there.
-std::unique_ptr<Program> import_other(const Bytes& file, const std::string& source, const CompileOptions& options,
+/// What messages call a model, and the folder with the files that belong to it; an empty one has none.
+struct ModelPlace {
+  std::string source;
+  std::filesystem::path folder = {};
+};
+ModelPlace place_of(const std::filesystem::path& file);
+/// The file of a model: that in the folder of a SavedModel, any other path as it is. E106 for another folder.
+std::filesystem::path model_file(const std::filesystem::path& path);
+
+/// The program of a model of another framework than ONNX, told by its first bytes; null for any other file. With
+/// `nodes` nothing is thrown for a node that cannot be translated: they are listed there. E310 for a signature, a tag
+/// or outputs that were chosen of a model that has none.
+std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
 /// The same for a program of torch.export. E310 for sizes, values and inputs that it does not have.

@@ -54,11 +54,12 @@ std::vector<NodeSupport> on_what_runs(const std::filesystem::path& path, const P
 
 }  // namespace
 
-std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& given) {
+std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, const CompileOptions& given) {
+  const std::filesystem::path path = model_file(model_path);
   Place place = find_place(given);
   FileReading reading;
   std::vector<NodeSupport> nodes;
-  if (auto other = import_other(map_file(path), path.string(), given, &nodes)) {
+  if (auto other = import_other(map_file(path), place_of(path), given, &nodes)) {
     judge_lowering(std::move(other), place, given, nodes);
     return on_what_runs(path, place, given, std::move(nodes), reading);
   }

@@ -7,6 +7,7 @@
 #include "frontends/onnx/file/reader.h"
 #include "frontends/onnx/import/import.h"
 #include "frontends/tensorflow/graph_import.h"
+#include "frontends/tensorflow/saved_model.h"
 #include "ir/verify.h"
 #include "lower/lower.h"
 #include "mutants/harness.h"
@@ -74,15 +75,17 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
   return inputs;
 }
 
-std::unique_ptr<Program> imported(std::string_view bytes) {
+std::unique_ptr<Program> imported(const test::Sound& sound, std::string_view bytes) {
   Bytes file = Bytes::copy(as_bytes(bytes));
   if (tensorflow::is_lite_model(file)) return tensorflow::import_lite(tensorflow::read_lite_model(file, "mutant"));
+  if (tensorflow::is_saved_model(file))
+    return tensorflow::import_graph(tensorflow::read_saved_model(file, sound.path.parent_path(), "mutant"));
   if (tensorflow::is_graph_model(file)) return tensorflow::import_graph(tensorflow::read_graph_model(file, "mutant"));
   return onnx::import_model(onnx::read_model(file, {.source = "mutant"}));
 }
 
-std::string take(const test::Sound&, std::string_view bytes) {
-  auto program = imported(bytes);
+std::string take(const test::Sound& sound, std::string_view bytes) {
+  auto program = imported(sound, bytes);
   verify(*program, "import");
   Pipeline run(*program, {}, {.chip = host_chip()});
   for (PassGroup group : {PassGroup::shared, PassGroup::for_chip}) run_passes(run, group);

@@ -67,9 +67,11 @@ def models(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-@pytest.fixture(scope="module", params=["lite", "full"])
+@pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request, tmp_path_factory):
-    """TensorFlow Lite or frozen graphs: a model of each operator, and those of several."""
+    """TensorFlow Lite or frozen graphs: a model of each operator, and those of several; SavedModels, whose variables are sound."""
+    if request.param == "saved":
+        return sorted(judge.folder_of("saved_models.py", tmp_path_factory).rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]
     found = [path for folder in folders for path in folder.iterdir() if path.suffix in (".tflite", ".pb")]
     return sorted(path for path in found if path.stem.endswith(("-0", "-1")) or path.parent == folders[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models of TensorFlow Lite beside LiteRT: faces, poses, birds, emotions, pitches, wake words."""
+"""Trained models of TensorFlow Lite (one of them as a SavedModel too) beside LiteRT: faces, poses, birds, emotions, pitches, wake words."""
 import sys
 from pathlib import Path
 
@@ -55,13 +55,15 @@ def test_wake_words(name, tmp_path):
 
 @small
 def test_pitches(tmp_path):
-    """One network as TensorFlow Lite and as ONNX, with a batch that the first file leaves open."""
+    """One network as TensorFlow Lite, as a SavedModel and as ONNX, with a batch that the first file leaves open."""
     for batch in (1, 2):
         model = against_lite(tmp_path, "basic-pitch", f"{PITCHES}.tflite", batch=batch)
     sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)
-    other = weft.compile(str(fetch.package("basic-pitch") / f"{PITCHES}.onnx"), device="cpu")(sound)
-    for y in model(sound):
-        assert min(np.abs(y - z).max() for z in other if z.shape == y.shape) < 1e-4
+    saved = weft.compile(fetch.package("basic-pitch") / PITCHES, device="cpu")
+    assert [port.name for port in saved.outputs] == ["contour", "note", "onset"]
+    for other in (weft.compile(str(fetch.package("basic-pitch") / f"{PITCHES}.onnx"), device="cpu"), saved):
+        for y in model(sound):
+            assert min(np.abs(y - z).max() for z in other(sound) if z.shape == y.shape) < 1e-4
 
 
 @small

@@ -30,8 +30,11 @@ for name in ["Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Tanh
     case(name, [SPECIAL], open_sizes=False)
 for name in ["Neg", "Abs", "Sign", "Square", "Relu"]:
     case(name, [ints(3, 4)])
-for x in [f(3), f(2, 2).astype(D)]:
-    case("IsNan", [x])
+for x in [f(3), f(2, 2).astype(D), SPECIAL]:
+    for name in ["IsNan", "IsInf", "IsFinite"]:
+        case(name, [x])
+for x, y in [(f(3, 4), f(4).round()), (SPECIAL, np.zeros_like(SPECIAL)), (f(2, 1).astype(D), np.array([0, 2, -1], D)), (f(0, 3), f(3))]:
+    case("DivNoNan", [x, y])
 for x in [rng.random((3, 4)) > 0.5, np.array([True]), np.zeros((0,), B)]:
     case("LogicalNot", [x])
 for x in [ints(3, 4), ints(5, dtype=S), ints(1, dtype=U, low=0)]:

@@ -105,7 +105,8 @@ def main():
     keep("if", branch, spec(None, 3), [np.abs(floats(2, 3)), -np.abs(floats(4, 3))])
     keep("calls", calls, spec(None, 4), [floats(2, 4), floats(5, 4)])
     keep("network", network(), spec(None, 24, 32, 3), [floats(2, 24, 32, 3), floats(1, 24, 32, 3)])
-    keep("switch_and_merge", branch, spec(None, 3), [], lower=True)
+    keep("switch_and_merge", branch, spec(None, 3), [np.abs(floats(2, 3)), -np.abs(floats(4, 3))], lower=True)
+    keep("enter_and_exit", grow, spec(None, 3), [np.abs(floats(2, 3)), np.full((1, 3), 90, np.float32)], lower=True)
     for name in sys.argv[2:]:
         size = 64
         model = with_norms(getattr(tf.keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10, classifier_activation=None))

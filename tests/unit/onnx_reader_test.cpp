@@ -185,7 +185,7 @@ TEST_CASE("onnx reader: files of other frameworks: what they are, and how they b
       {weights, "is a safetensors file, weights without a model", "optimum-cli export onnx"},
       {"\x08" + weights.substr(1), "is a safetensors file", "optimum-cli"},  // as ONNX begins
       {Message().number(1, 1).message(2, Message().message(1, Message().text(4, "serve"))).data,
-       "is a TensorFlow SavedModel", "--saved-model"},
+       "is a TensorFlow SavedModel", "this reads ONNX models only"},
       {"GGUF\x03", "is a GGUF file", "onnxruntime_genai.models.builder"},
       {"\x89HDF\r\n", "is an HDF5 file", "format='onnx'"},
   };

@@ -68,7 +68,7 @@ def _pairs(given: Mapping[str, Any]) -> list[str]:
 
 #: Options of `compile` that the library takes in another form.
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list,
+    "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list, "outputs": list,
     "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
     "constants": lambda constants: [(name, _constant(value)) for name, value in constants.items()],
 }  # fmt: skip
@@ -378,8 +378,13 @@ def compile(
     tune: float = 0,
     deadline: float | None = None,
     constants: Mapping[str, Any] | None = None,
+    tag: str | None = None,
+    signature: str | None = None,
+    outputs: Iterable[str] = (),
+    channels_first: bool = False,
 ) -> Model:
-    """Compiles a model (.onnx; a path or its bytes) or takes a saved program (.weft).
+    """Compiles a model (.onnx, .pt2, .tflite, .pb; a path or its bytes; the folder of a SavedModel) or takes a saved program
+    (.weft).
 
     device: "auto", "cpu" or "ref"; one that is named is used or refused. threads: 0 takes all that the process may use.
     shapes: sizes of inputs, {"x": (1, 3, 224, 224)}; (1, 8) or "1..8" is a range, None leaves what the model says.
@@ -394,6 +399,9 @@ def compile(
     are fastest on this machine; what was measured is kept and used by later compiles.
     deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
     constants: inputs fixed to arrays, {"axes": np.array([0])}; they are no inputs of the result.
+    tag, signature: which graph of a SavedModel and what it computes; the only ones, or "serve" and "serving_default".
+    outputs: values of a TensorFlow graph to give ("node", "node:1") instead of its own outputs. channels_first: its
+    inputs and outputs with 4 axes are [n, c, h, w], not [n, h, w, c].
     """
     given = {name: value for name, value in locals().items() if name != "model"}
     given["operators"] = operators = tuple(operators)

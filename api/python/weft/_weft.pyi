@@ -31,6 +31,10 @@ class Options:
     keep_f32: list[str]
     folder: str
     dump: str
+    tag: str
+    signature: str
+    outputs: list[str]
+    channels_first: bool
     cache: bool
     progress: Callable[[str, int, int], None] | None
     fixed_defaults: list[str]

@@ -490,8 +490,18 @@ def parse_onnx_buffer(buffer, default_dim_value=0, default_dyn_dim_value=None, m
     return program(_address=made("parse_onnx_buffer", ctypes.c_char_p(bytes(buffer)), len(buffer), options))
 
 
-def parse_tf(filename, **options):
-    return program(_address=made("parse_tf", filename, None))
+def parse_tf(filename, is_nhwc=True, batch_size=1, map_input_dims=None, output_names=()):
+    """A program of a frozen graph or a SavedModel. Where it has NHWC, parameters and results of four axes are NCHW."""
+    options = Handle(made("tf_options_create"))
+    options.kind = "tf_options"
+    call("tf_options_set_nhwc", options, is_nhwc)
+    call("tf_options_set_default_dim_value", options, batch_size)
+    for name, dims in (map_input_dims or {}).items():
+        call("tf_options_set_input_parameter_shape", options, name, *size_list(dims))
+    if output_names:
+        names = (ctypes.c_char_p * len(output_names))(*(name.encode() for name in output_names))
+        call("tf_options_set_output_names", options, names, len(output_names))
+    return program(_address=made("parse_tf", filename, options))
 
 
 def _file_options(format):

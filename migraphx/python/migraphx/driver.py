@@ -19,6 +19,11 @@ MEANINGLESS = ("--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--
 def add_model(parser):
     parser.add_argument("file", help="a model (.onnx) or a saved program")
     parser.add_argument("--onnx", action="store_true", help="the file is ONNX, whatever its name")
+    parser.add_argument("--tf", action="store_true", help="the file is a graph of TensorFlow, whatever its name")
+    parser.add_argument("--nhwc", dest="nhwc", action="store_true", default=True,
+                        help="a graph of TensorFlow has NHWC; parameters and results are NCHW (the default)")
+    parser.add_argument("--nchw", dest="nhwc", action="store_false", help="parameters and results are as the graph has them")
+    parser.add_argument("--output-names", nargs="+", default=[], metavar="NODE", help="what a graph of TensorFlow is to give")
     parser.add_argument("--migraphx", action="store_true", help="the file is a saved program, whatever its name")
     parser.add_argument("--batch", type=int, default=0, metavar="N", help="the size of axes that the model leaves open")
     parser.add_argument("--input-dim", nargs="+", default=[], metavar="@NAME SIZES",
@@ -80,6 +85,9 @@ def read(options):
     if options.migraphx or options.file.endswith((".mxr", ".weft")) and not options.onnx:
         return migraphx.load(options.file)
     fixed = {name: [int(n) for n in sizes] for name, sizes in by_name(options.input_dim, "--input-dim").items()}
+    if options.tf or options.file.endswith(".pb") and not options.onnx:
+        return migraphx.parse_tf(options.file, is_nhwc=options.nhwc, batch_size=options.batch or 1, map_input_dims=fixed,
+                                 output_names=options.output_names)
     ranges = {name: parse_ranges(words) for name, words in by_name(options.dyn_input_dim, "--dyn-input-dim").items()}
     return migraphx.parse_onnx(options.file, default_dim_value=options.batch, map_input_dims=fixed,
                                map_dyn_input_dims=ranges,

@@ -148,6 +148,12 @@ std::vector<int64_t> Call::integers(std::string_view name) const {
   auto* value = get<std::vector<int64_t>>(name);
   return value ? *value : std::vector<int64_t>();
 }
+std::optional<DType> Call::type(std::string_view name) const {
+  const AttributeValue* value = find(name);
+  if (!value) fail("E142", cat("needs attribute '", name, "'"));
+  auto* known = std::get_if<DType>(value);
+  return known ? std::optional(*known) : std::nullopt;
+}
 int64_t Call::mode(std::string_view name, std::initializer_list<std::string_view> names) const {
   const AttributeValue* value = find(name);
   if (!value || std::holds_alternative<int64_t>(*value)) return integer(name, 0);
@@ -172,8 +178,9 @@ void Call::check_attributes() const {
 
 std::vector<Operator> all_operators() {
   std::vector<Operator> all;
-  for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
-                    reduction_operators(), control_operators(), complex_operators(), full_operators()}) {
+  for (auto part :
+       {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(), reduction_operators(),
+        control_operators(), complex_operators(), full_operators(), list_operators()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -34,6 +34,12 @@ struct Node {
 /// "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
+/// A list of tensors without sizes yet.
+struct OpenList {
+  DType type;
+  Dim count;
+};
+
 /// What operators ask of the model around them.
 class Graphs {
  public:
@@ -43,6 +49,11 @@ class Graphs {
   /// What the variable called `name` holds now, and another value for it.
   virtual Value variable(const Builder& at, const std::string& name) = 0;
   virtual void assign(const Builder& at, const std::string& name, Value value) = 0;
+  /// Whether result `k` of graph `graph` is its argument `k`, so that a loop need not carry it.
+  virtual bool hands_on(int64_t graph, size_t k) const = 0;
+  /// Keeps a list, and gives the text that stands for it; null: no list is called so.
+  virtual std::string add_list(OpenList list) = 0;
+  virtual const OpenList* find_list(const std::string& name) const = 0;
 };
 
 /// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
@@ -87,6 +98,8 @@ class Call : public Builder {
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute, std::string_view fallback = {}) const;
   std::vector<int64_t> integers(std::string_view attribute) const;
+  /// A type; nothing where Weft does not know it. E142 when it is not given.
+  std::optional<DType> type(std::string_view attribute) const;
   /// A choice: its number, or its place among these names (E145).
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
@@ -141,6 +154,7 @@ std::span<const Operator> reduction_operators();
 std::span<const Operator> control_operators();
 std::span<const Operator> complex_operators();
 std::span<const Operator> full_operators();
+std::span<const Operator> list_operators();
 
 /// Every operator of both tables.
 std::vector<Operator> all_operators();

@@ -6,48 +6,48 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/glob.h"
+#include "base/text.h"
 #include "frontends/tensorflow/fault.h"
+#include "frontends/tensorflow/flow.h"
+#include "frontends/tensorflow/graph_index.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 
 namespace weft::tensorflow {
 namespace {
 
-constexpr std::string_view placeholders[] = {"Placeholder", "PlaceholderV2"};
 constexpr std::string_view without_result[] = {"NoOp", "Assert"};
+/// Of version 1: the importer raises them.
+constexpr std::string_view control_flow[] = {"Switch",        "RefSwitch",        "Merge",   "RefMerge",
+                                             "Enter",         "RefEnter",         "Exit",    "RefExit",
+                                             "NextIteration", "RefNextIteration", "LoopCond"};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {
   return std::ranges::find(ops, op) != ops.end();
 }
 
-/// A value as nodes name it: "node", "node:1", "node:output:0".
-struct Reference {
-  std::string_view node, output;
-  size_t number = 0;
-};
-
-Reference parse(std::string_view text) {
-  Reference reference{.node = text.substr(0, text.find(':')), .output = {}};
-  text.remove_prefix(std::min(reference.node.size() + 1, text.size()));
-  size_t colon = text.find(':');
-  if (colon != text.npos) reference.output = text.substr(0, colon), text.remove_prefix(colon + 1);
-  for (char digit : text) {
-    if (digit < '0' || digit > '9' || reference.number > 100'000)
-      fail("E108", cat("a node reads '", printable(text), "', which is no number of an output"));
-    reference.number = reference.number * 10 + static_cast<size_t>(digit - '0');
-  }
-  return reference;
-}
-
 /// Operators whose results have names of their own; all others have one result or one list.
 size_t first_of(std::string_view op, std::string_view output) {
-  constexpr std::pair<std::string_view, std::string_view> second[] = {{"TopKV2", "indices"},
-                                                                      {"TopK", "indices"},
-                                                                      {"FusedBatchNorm", "batch_mean"},
-                                                                      {"FusedBatchNormV2", "batch_mean"},
-                                                                      {"FusedBatchNormV3", "batch_mean"}};
-  return std::ranges::find(second, std::pair(op, output)) != std::end(second) ? 1 : 0;
+  struct Named {
+    std::string_view op, output;
+    size_t at;
+  };
+  constexpr Named names[] = {{"TopKV2", "indices", 1},
+                             {"TopK", "indices", 1},
+                             {"FusedBatchNorm", "batch_mean", 1},
+                             {"FusedBatchNormV2", "batch_mean", 1},
+                             {"FusedBatchNormV3", "batch_mean", 1},
+                             {"Switch", "output_true", 1},
+                             {"Merge", "value_index", 1},
+                             {"TensorArrayV3", "flow", 1},
+                             {"TensorListPopBack", "tensor", 1},
+                             {"TensorListConcatV2", "lengths", 1}};
+  for (const Named& known : names) {
+    if (known.op == op && known.output == output) return known.at;
+  }
+  return 0;
 }
 
 std::vector<std::optional<DType>> result_types(const Node& node) {
@@ -65,29 +65,91 @@ std::vector<std::optional<DType>> result_types(const Node& node) {
   return types;
 }
 
+/// Attributes that name functions, and what operators ask for them by.
+constexpr std::pair<std::string_view, std::string_view> function_names[] = {{"then_branch", "then_subgraph_index"},
+                                                                            {"else_branch", "else_subgraph_index"},
+                                                                            {"cond", "cond_subgraph_index"},
+                                                                            {"body", "body_subgraph_index"},
+                                                                            {"branches", "branches"},
+                                                                            {"f", "function"}};
+std::string_view asked_name(std::string_view attribute) {
+  auto found = std::ranges::find(function_names, attribute, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(function_names) ? std::string_view() : found->second;
+}
+
+/// The functions of a model that nodes call.
+class Functions {
+ public:
+  explicit Functions(const GraphModel& model) : model_(model), effects_(model.functions.size()) {}
+
+  std::vector<int64_t> numbers(const Node& node, const std::string& text) const {
+    std::vector<int64_t> numbers;
+    for (std::string_view name : split(text, ',')) {
+      auto found = model_.function_numbers.find(name);
+      if (found == model_.function_numbers.end())
+        fail("E132", cat("function '", printable(name), "' is not in the model"), describe(node));
+      numbers.push_back(found->second);
+    }
+    return numbers;
+  }
+
+  std::vector<int64_t> called_by(const Node& node) const {
+    std::vector<int64_t> all;
+    for (const auto& [name, value] : node.attributes) {
+      const auto* text = std::get_if<std::string>(&value);
+      if (!text || asked_name(name).empty()) continue;
+      for (int64_t number : numbers(node, *text)) all.push_back(number);
+    }
+    return all;
+  }
+
+  /// Whether a function writes a variable, so that the order of its nodes counts.
+  bool has_effects(int64_t number) {
+    Effects& known = effects_[at(number)];
+    if (known != Effects::unknown) return known == Effects::some;
+    known = Effects::none;  // for one that calls itself
+    if (++depth_ > most_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
+    if (has_effects(model_.functions[at(number)].nodes)) known = Effects::some;
+    --depth_;
+    return effects_[at(number)] == Effects::some;
+  }
+  bool has_effects(std::span<const GraphNode> nodes) {
+    return std::ranges::any_of(nodes, [&](const GraphNode& n) {
+      auto called = called_by(n.node);
+      return n.node.op.starts_with("Assign") ||
+             std::ranges::any_of(called, [&](int64_t number) { return has_effects(number); });
+    });
+  }
+
+ private:
+  enum class Effects : uint8_t { unknown, none, some };
+  const GraphModel& model_;
+  std::vector<Effects> effects_;
+  int64_t depth_ = 0;
+};
+
 class Importer final : public Graphs {
  public:
-  Importer(const GraphModel& model, const ImportOptions& options)
-      : model_(model), options_(options), program_(std::make_unique<Program>()) {}
+  Importer(const GraphModel& model, const ImportOptions& options, std::set<std::string>& written)
+      : model_(model),
+        options_(options),
+        program_(std::make_unique<Program>()),
+        functions_(model),
+        written_(written),
+        indexes_(model.functions.size()) {}
 
   std::unique_ptr<Program> run() {
-    if (!options_.faults) check_operators(), check_reachable();
-    program_->name = model_.source;
-    Frame frame = frame_of(model_.nodes, program_->main());
-    frame.is_main = true;
+    if (model_.nodes.empty()) fail("E110", cat(printable(model_.source), " has no nodes"));
+    std::vector<GraphPort> outputs = wanted_outputs();
+    if (outputs.empty()) fail("E110", cat(printable(model_.source), " has no output: every value is read by a node"));
+    std::vector<std::string_view> wanted;
+    for (const GraphPort& port : outputs) wanted.push_back(port.value);
+    check_operators(wanted);
+    Frame frame{.index = main_index_, .module = program_->main()};
     add_parameters(frame);
-    std::vector<std::string> names = output_names();
-    if (names.empty()) fail("E110", cat(printable(model_.source), " has no output: every value is read by a node"));
-    std::vector<std::string_view> wanted(names.begin(), names.end());
     make(frame, wanted);
-    std::vector<Result> results;
-    for (const std::string& name : names) {
-      Values& values = frame.values[parse(name).node];
-      for (size_t k = 0; k < values.size(); ++k) {
-        if (values[k]) results.push_back({k ? cat(name, ":", k) : name, values[k]});
-      }
-    }
-    program_->main().set_results(std::move(results));
+    program_->name = model_.source;
+    program_->main().set_results(results_of(frame, outputs));
     return std::move(program_);
   }
 
@@ -97,59 +159,224 @@ class Importer final : public Graphs {
       fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
     if (inputs.size() != function.inputs.size())
       fail("E158", cat("a function has ", function.inputs.size(), " inputs and gets ", inputs.size()));
-    Frame frame = frame_of(function.nodes, module);
+    if (!indexes_[at(number)]) indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
+    Frame frame{.index = indexes_[at(number)], .module = module, .is_ordered = functions_.has_effects(number)};
     for (size_t i = 0; i < inputs.size(); ++i) frame.values[function.inputs[i]] = {inputs[i]};
     std::vector<std::string_view> wanted;
-    for (auto output : function.outputs) {
-      auto found = function.returned.find(output);
-      if (found == function.returned.end())
-        fail("E133", cat("output '", printable(output), "' of a function has no producer"));
-      wanted.push_back(found->second);
-    }
+    for (auto output : function.outputs) wanted.push_back(returned(function, output));
+    size_t results = wanted.size();
+    if (frame.is_ordered) wanted.insert(wanted.end(), function.effects.begin(), function.effects.end());
     make(frame, wanted);
     --depth_;
-    Values results;
-    for (auto name : wanted) results.push_back(value_of(frame, name));
-    return results;
+    Values values;
+    for (size_t i = 0; i < results; ++i) values.push_back(value_of(frame, wanted[i]));
+    return values;
   }
 
-  Value variable(const Builder& builder, const std::string&) override {
-    builder.unsupported("is not supported in a frozen graph");
-    return {};  // g++ does not see that a virtual function never returns
+  Value variable(const Builder& builder, const std::string& name) override {
+    if (auto now = assigned_.find(name); now != assigned_.end()) return in_main(builder, now->second);
+    if (!model_.checkpoint)
+      builder.unsupported(cat("reads variable '", printable(name), "', which a frozen graph has no value for"));
+    bool is_state = written_.contains(name) && !matches_any(name, options_.fixed_defaults);
+    auto [known, is_new] = states_.try_emplace(name);
+    if (is_new) first_values_[name] = first_value(name);
+    if (!is_state) return constant(builder.module(), first_values_[name]);
+    if (!known->second) {
+      program_->defaults[name] = first_values_[name];
+      known->second = program_->main().parameter(name, first_values_[name].shape());
+    }
+    return in_main(builder, known->second);
   }
-  void assign(const Builder& builder, const std::string&, Value) override {
-    builder.unsupported("is not supported in a frozen graph");
+
+  void assign(const Builder& builder, const std::string& name, Value value) override {
+    written_.insert(name);
+    variable(builder, name);  // the input that goes with the output
+    assigned_[name] = in_main(builder, value);
+  }
+
+  bool hands_on(int64_t number, size_t k) const override {
+    const GraphFunction& function = model_.functions.at(at(number));
+    if (k >= function.outputs.size() || k >= function.inputs.size()) return false;
+    std::string_view value = returned(function, function.outputs[k]);
+    for (size_t steps = 0; steps <= function.nodes.size(); ++steps) {
+      std::string_view name = parse(value).node;
+      if (name == function.inputs[k]) return true;
+      auto node = std::ranges::find(function.nodes, name, [](const GraphNode& n) { return n.node.name; });
+      if (node == function.nodes.end() || node->node.op != "Identity" || node->inputs.empty()) return false;
+      value = node->inputs[0];
+    }
+    return false;
+  }
+
+  std::string add_list(OpenList list) override {
+    std::string name = cat("list ", lists_.size());
+    lists_.emplace(name, std::move(list));
+    return name;
+  }
+  const OpenList* find_list(const std::string& name) const override {
+    auto found = lists_.find(name);
+    return found == lists_.end() ? nullptr : &found->second;
   }
 
  private:
   struct Frame {
-    std::span<const GraphNode> nodes;
+    std::shared_ptr<GraphIndex> index;
     Module& module;
-    std::unordered_map<std::string_view, const GraphNode*> by_name;
     std::unordered_map<std::string_view, Values> values = {};
-    bool is_main = false;
+    bool is_ordered = false;
   };
 
-  static Frame frame_of(std::span<const GraphNode> nodes, Module& module) {
-    Frame frame{.nodes = nodes, .module = module, .by_name = {}};
-    for (const GraphNode& node : nodes) {
-      if (!frame.by_name.emplace(node.node.name, &node).second)
-        fail("E131", cat("two nodes are called '", printable(node.node.name), "'"));
-    }
-    return frame;
+  static std::string_view returned(const GraphFunction& function, std::string_view output) {
+    auto found = function.returned.find(output);
+    if (found == function.returned.end())
+      fail("E133", cat("output '", printable(output), "' of a function has no producer"));
+    return found->second;
   }
 
-  void check_operators() const {
+  // --- inputs, outputs, variables ------------------------------------------------------------------------------------
+
+  /// Of the signature, those that were asked for, or the nodes whose results no node reads.
+  std::vector<GraphPort> wanted_outputs() const {
+    std::vector<GraphPort> ports;
+    for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
+    if (!ports.empty()) return ports;
+    if (!model_.outputs.empty()) return model_.outputs;
+    std::set<std::string_view> read;
+    for (const GraphNode& n : model_.nodes) {
+      for (auto input : n.inputs) read.insert(parse(input).node);
+    }
+    for (const GraphNode& n : model_.nodes) {
+      bool is_other = is_placeholder(n.node) || is_one_of(n.node.op, without_result) || n.node.op == "Const";
+      if (!is_other && !read.contains(n.node.name)) ports.push_back({.name = n.node.name, .value = n.node.name});
+    }
+    return ports;
+  }
+
+  std::vector<Result> results_of(Frame& frame, const std::vector<GraphPort>& outputs) {
+    std::vector<Result> results;
+    bool is_chosen = !options_.outputs.empty() || !model_.outputs.empty();
+    for (const GraphPort& port : outputs) {
+      if (is_chosen) {
+        Value value = value_of(frame, port.value);
+        if (!value && !options_.judged)
+          fail("E133", cat("output '", printable(port.name), "' (", printable(port.value), ") is made by no node"));
+        if (value) results.push_back({port.name, value});
+        continue;
+      }
+      Values& values = frame.values[port.value];
+      for (size_t k = 0; k < values.size(); ++k) {
+        if (values[k]) results.push_back({k ? cat(port.name, ":", k) : port.name, values[k]});
+      }
+    }
+    for (auto& [name, value] : results) {
+      if (options_.channels_first && value.type().is_tensor() && value.rank() == 4)
+        value = transpose(program_->main(), value, {0, 3, 1, 2});
+    }
+    for (const auto& [name, value] : assigned_) {
+      if (states_[name]) results.push_back({name, value});
+    }
+    return results;
+  }
+
+  void add_parameters(Frame& frame) {
+    for (const GraphPort& input : model_.inputs) {
+      Reference reference = parse(input.value);
+      const GraphNode* node = frame.index->find(reference.node);
+      if (!node)
+        fail("E132",
+             cat("input '", printable(input.name), "' stands for '", printable(input.value), "', which is no node"));
+      Values& values = frame.values[node->node.name];
+      auto fixed = options_.constants.find(input.name);
+      bool is_needed = !model_.outputs.empty() || needed_.contains(input.value) ||
+                       options_.shapes.contains(input.name) || fixed != options_.constants.end();
+      if (!is_needed) {  // TensorFlow leaves such behind
+        frame.values.erase(node->node.name);
+        continue;
+      }
+      values.resize(std::max(values.size(), reference.number + 1));
+      values[reference.number] =
+          fixed != options_.constants.end() ? constant(program_->main(), fixed->second) : parameter(input);
+    }
+  }
+
+  Value parameter(const GraphPort& input) {
+    if (!input.type || *input.type == DType::string)
+      fail("E149", cat("input '", printable(input.name), "' is of a type that Weft does not read from TensorFlow"));
+    auto wanted = options_.shapes.find(input.name);
+    Dims dims;
+    if (wanted != options_.shapes.end()) {
+      dims = wanted->second;
+    } else if (!input.sizes.dims) {
+      fail("E151", cat("input '", printable(input.name), "' has no fixed number of axes"), {},
+           "give its sizes with --shape or shapes=");
+    } else {
+      for (int64_t size : *input.sizes.dims) dims.push_back(size < 0 ? program_->fresh_symbol("d") : Dim(size));
+    }
+    bool is_turned = options_.channels_first && dims.size() == 4;
+    if (is_turned && wanted == options_.shapes.end()) dims = {dims[0], dims[3], dims[1], dims[2]};
+    for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
+    Value value = program_->main().parameter(input.name, Shape{*input.type, std::move(dims)});
+    return is_turned ? transpose(program_->main(), value, {0, 2, 3, 1}) : value;
+  }
+
+  Value in_main(const Builder& builder, Value value) const {
+    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
+    return value;
+  }
+
+  Tensor first_value(const std::string& name) {
+    auto key = model_.keys.find(name);
+    if (key != model_.keys.end()) return model_.checkpoint->read(key->second);
+    std::string of_object = model_.checkpoint->key_of(name);  // for what TensorFlow restores by its objects
+    return model_.checkpoint->read(of_object.empty() ? name : of_object);
+  }
+
+  // --- what the graph needs ------------------------------------------------------------------------------------------
+
+  static bool is_known(const Node& node) {
+    return is_placeholder(node) || is_one_of(node.op, without_result) || is_one_of(node.op, control_flow) ||
+           find_full(node.op);
+  }
+
+  /// Names every operator that the outputs need and that Weft lacks, before anything is translated.
+  void check_operators(const std::vector<std::string_view>& wanted) {
     std::set<std::string> missing;
-    auto check = [&](const std::vector<GraphNode>& nodes) {
-      for (const GraphNode& n : nodes) {
-        bool is_known =
-            is_one_of(n.node.op, placeholders) || is_one_of(n.node.op, without_result) || find_full(n.node.op);
-        if (!is_known) missing.insert(printable(n.node.op));
+    std::set<int64_t> seen;
+    std::vector<int64_t> calls;
+    auto check = [&](const GraphIndex& index, std::vector<std::string_view> pending, bool is_ordered) {
+      std::set<std::string_view> done;
+      for (const GraphPort& port : model_.outputs.empty() ? std::vector<GraphPort>() : model_.inputs) {
+        if (&index == main_index_.get()) done.insert(parse(port.value).node);
+      }
+      while (!pending.empty()) {
+        std::string_view name = parse(pending.back()).node;
+        pending.pop_back();
+        const GraphNode* n = done.insert(name).second ? index.find(name) : nullptr;
+        if (!n) continue;
+        if (&index == main_index_.get() && is_placeholder(n->node)) needed_.insert(name);
+        if (!is_known(n->node)) missing.insert(printable(n->node.op));
+        for (int64_t number : functions_.called_by(n->node)) calls.push_back(number);
+        if (is_one_of(n->node.op, without_result) && !is_ordered) continue;
+        for (auto input : n->inputs) {
+          if (is_ordered || !parse(input).is_order_only) pending.push_back(input);
+        }
       }
     };
-    check(model_.nodes);
-    for (const GraphFunction& function : model_.functions) check(function.nodes);
+    main_index_ = std::make_shared<GraphIndex>(model_.nodes);
+    check(*main_index_, wanted, false);
+    while (!calls.empty()) {
+      int64_t number = calls.back();
+      calls.pop_back();
+      if (!seen.insert(number).second) continue;
+      const GraphFunction& function = model_.functions[at(number)];
+      std::vector<std::string_view> results;
+      for (auto output : function.outputs) results.push_back(returned(function, output));
+      bool is_ordered = functions_.has_effects(number);
+      if (is_ordered) results.insert(results.end(), function.effects.begin(), function.effects.end());
+      indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
+      check(*indexes_[at(number)], std::move(results), is_ordered);
+    }
+    if (options_.judged) return;  // which tells them one by one
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);
     if (!list.empty())
@@ -157,114 +384,82 @@ class Importer final : public Graphs {
            "docs/tensorflow.md lists those that there are");
   }
 
-  void check_reachable() const {
-    if (model_.nodes.empty()) fail("E110", cat(printable(model_.source), " has no nodes"));
-  }
-
-  /// Nodes whose results no node reads.
-  std::vector<std::string> output_names() const {
-    std::set<std::string_view> read;
-    for (const GraphNode& n : model_.nodes) {
-      for (auto input : n.inputs) read.insert(parse(input).node);
-    }
-    std::vector<std::string> names;
-    for (const GraphNode& n : model_.nodes) {
-      bool is_other =
-          is_one_of(n.node.op, placeholders) || is_one_of(n.node.op, without_result) || n.node.op == "Const";
-      if (!is_other && !read.contains(n.node.name)) names.push_back(n.node.name);
-    }
-    return names;
-  }
-
-  void add_parameters(Frame& frame) {
-    for (const GraphInput& input : inputs_of(model_)) {
-      Value& value = frame.values[frame.by_name.at(input.name)->node.name].emplace_back();
-      if (auto fixed = options_.constants.find(input.name); fixed != options_.constants.end()) {
-        value = constant(program_->main(), fixed->second);
-        continue;
-      }
-      if (!input.type || *input.type == DType::string)
-        fail("E149", cat("input '", printable(input.name), "' is of a type that Weft does not read from TensorFlow"));
-      auto wanted = options_.shapes.find(input.name);
-      Dims dims;
-      if (wanted != options_.shapes.end()) {
-        dims = wanted->second;
-      } else if (!input.sizes.dims) {
-        fail("E151", cat("input '", printable(input.name), "' has no fixed number of axes"), {},
-             "give its sizes with --shape or shapes=");
-      } else {
-        for (int64_t size : *input.sizes.dims) dims.push_back(size < 0 ? program_->fresh_symbol("d") : Dim(size));
-      }
-      for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
-      value = program_->main().parameter(input.name, Shape{*input.type, std::move(dims)});
-    }
-  }
-
-  static bool is_order_only(std::string_view input) { return input.starts_with('^'); }
-
   const GraphNode* maker(const Frame& frame, std::string_view name, const std::string& reader) const {
-    auto found = frame.by_name.find(name);
-    if (found == frame.by_name.end()) fail("E132", cat("'", printable(name), "' is made by no node"), reader);
-    return found->second;
+    const GraphNode* found = frame.index->find(name);
+    if (!found) fail("E132", cat("'", printable(name), "' is made by no node"), reader);
+    return found;
   }
+
+  /// A node whose operands are being made.
+  struct Open {
+    const GraphNode* node;
+    std::vector<std::string_view> needs;
+    size_t next = 0;
+  };
 
   /// Makes the values that are wanted, and before them what they need. Deep graphs take no stack.
   void make(Frame& frame, const std::vector<std::string_view>& wanted) {
-    enum class State : uint8_t { open, done };
-    std::unordered_map<const GraphNode*, State> states;
-    std::vector<const GraphNode*> pending;
-    for (auto name : wanted) {
-      if (!frame.values.contains(parse(name).node)) pending.push_back(maker(frame, parse(name).node, "the outputs"));
-    }
-    std::ranges::reverse(pending);
-    while (!pending.empty()) {
-      const GraphNode* next = pending.back();
-      auto [state, is_new] = states.try_emplace(next, State::open);
-      if (state->second == State::done) {
+    std::set<const GraphNode*> seen;
+    std::vector<Open> pending;
+    auto open = [&](std::string_view value, const std::string& reader) {
+      const GraphNode* node = maker(frame, parse(value).node, reader);
+      if (!seen.insert(node).second)
+        fail("E130", cat("cycle: ", describe(node->node), " needs its own result"), reader);
+      pending.push_back({node, needs(frame, *node)});
+    };
+    for (auto value : wanted) {
+      if (!frame.values.contains(parse(value).node)) open(value, "the outputs");
+      while (!pending.empty()) {
+        Open& top = pending.back();
+        while (top.next < top.needs.size() && frame.values.contains(parse(top.needs[top.next]).node)) ++top.next;
+        if (top.next < top.needs.size()) {
+          open(top.needs[top.next], describe(top.node->node));
+          continue;
+        }
+        const GraphNode* node = top.node;
         pending.pop_back();
-        continue;
+        run_node(frame, *node);
       }
-      bool is_ready = true;
-      for (auto input : next->inputs) {
-        auto name = parse(input).node;
-        if (is_order_only(input) || frame.values.contains(name)) continue;
-        const GraphNode* needed = maker(frame, name, describe(next->node));
-        if (states.contains(needed))
-          fail("E130", cat("cycle: ", describe(needed->node), " needs its own result"), describe(next->node));
-        pending.push_back(needed);
-        is_ready = false;
-        break;
-      }
-      if (!is_ready) continue;
-      pending.pop_back();
-      state->second = State::done;
-      run_node(frame, *next);
+    }
+  }
+
+  std::vector<std::string_view> needs(Frame& frame, const GraphNode& node) {
+    if (!options_.judged) return frame.index->needs(node, frame.is_ordered);
+    try {
+      return frame.index->needs(node, frame.is_ordered);
+    } catch (const Error&) {
+      return {};  // told when the node is run
     }
   }
 
   Value value_of(Frame& frame, std::string_view input) {
     Reference reference = parse(input);
     Values& values = frame.values[reference.node];
-    auto node = frame.by_name.find(reference.node);
-    size_t number =
-        reference.number + (node == frame.by_name.end() ? 0 : first_of(node->second->node.op, reference.output));
+    const GraphNode* node = frame.index->find(reference.node);
+    size_t number = reference.number + (node ? first_of(node->node.op, reference.output) : 0);
     return number < values.size() ? values[number] : Value{};
   }
 
+  // --- one node ------------------------------------------------------------------------------------------------------
+
   void run_node(Frame& frame, const GraphNode& n) {
-    if (!options_.faults || !frame.is_main) return translate(frame, n);
+    if (is_one_of(n.node.op, without_result)) {
+      frame.values[n.node.name] = {};
+      return;
+    }
+    if (!options_.judged || &frame.module != &program_->main()) return translate(frame, n);
     std::string why;
+    int64_t depth = depth_;
     try {
       translate(frame, n);
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal) throw;
-      depth_ = 0;
-      bool is_blind = error.info().code == "E132";
-      why = is_blind ? "not judged: it reads what a node before it cannot make" : error.info().what;
+      depth_ = depth;
+      why = error.info().code == "E132" ? "not judged: it reads what a node before it cannot make" : error.info().what;
       frame.values[n.node.name] = {};
     }
-    options_.faults->resize(model_.nodes.size());
-    (*options_.faults)[at(n.node.index)] = why;
+    bool is_call = std::ranges::any_of(n.node.attributes, [](const auto& a) { return a.first == "f"; });
+    if (!is_call || !why.empty()) options_.judged->push_back({&n.node, why});
   }
 
   void translate(Frame& frame, const GraphNode& n) {
@@ -272,29 +467,136 @@ class Importer final : public Graphs {
       fail("E153", cat("functions come to more than ", nodes_ - 1, " nodes"));
     SourceScope source(frame.module, describe(n.node));
     const Operator* known = find_full(n.node.op);
-    if (!known) fail("E120", cat("op ", printable(n.node.op), " is unknown to Weft"), describe(n.node));
-    Values inputs;
-    for (auto input : n.inputs) {
-      if (is_order_only(input)) continue;
-      inputs.push_back(value_of(frame, input));
-      if (!inputs.back())
-        fail("E132", cat(printable(n.node.op), " reads '", printable(input), "', which Weft does not have"),
-             describe(n.node));
-    }
+    bool is_flow = is_one_of(n.node.op, control_flow);
+    if (!known && !is_flow) fail("E120", cat("op ", printable(n.node.op), " is unknown to Weft"), describe(n.node));
     Node node = with_numbers(n.node);
-    Call call(frame.module, node, std::move(inputs), result_types(node), *this);
+    Call call(frame.module, node, is_flow ? Values() : operands(frame, n), result_types(node), *this);
     call.forget_outputs();
+    if (is_flow) return raise(frame, n, call);
     frame.values[n.node.name] = known->translate(call);
     call.check_attributes();
   }
 
+  Values operands(Frame& frame, const GraphNode& n) {
+    Values inputs;
+    for (auto input : n.inputs) {
+      if (!parse(input).is_order_only) inputs.push_back(operand(frame, n, input));
+    }
+    return inputs;
+  }
+
+  Value operand(Frame& frame, const GraphNode& n, std::string_view input) {
+    Value value = value_of(frame, input);
+    if (!value)
+      fail("E132", cat(printable(n.node.op), " reads '", printable(input), "', which Weft does not have"),
+           describe(n.node));
+    return value;
+  }
+
+  // --- control flow of version 1 -------------------------------------------------------------------------------------
+
+  void raise(Frame& frame, const GraphNode& n, Call& call) {
+    std::string_view op = n.node.op;
+    if (op.starts_with("Ref")) op.remove_prefix(3);
+    if (op == "Exit") return raise_loop(frame, frame.index->loop_of(n), call);
+    if (op == "Merge") return raise_branch(frame, n, call);
+    if (op != "Switch" || n.inputs.size() != 2) fail("E108", cat(op, " stands outside of a loop"), describe(n.node));
+    Value value = operand(frame, n, n.inputs[0]);
+    if (!frontend::known_condition(operand(frame, n, n.inputs[1])))
+      call.unsupported("without a Merge behind it is not supported");
+    frame.values[n.node.name] = {value, value};
+  }
+
+  void raise_loop(Frame& frame, const LoopNodes& nodes, Call& call) {
+    FlowLoop loop;
+    for (const auto& carried : nodes.carried) {
+      loop.carried.push_back(operand(frame, *carried.enter, carried.enter->inputs[0]));
+      loop.stays.push_back(!carried.next || stays(frame, carried));
+    }
+    Values entries;
+    for (const GraphNode* entry : nodes.entries) entries.push_back(operand(frame, *entry, entry->inputs[0]));
+    auto inner = [&](const Builder& body, const Values& carried) {
+      Frame trip{.index = frame.index, .module = body.module()};
+      for (size_t k = 0; k < carried.size(); ++k) {
+        trip.values[nodes.carried[k].merge->node.name] = {carried[k]};
+        for (const GraphNode* node : nodes.carried[k].switches) trip.values[node->node.name] = {carried[k], carried[k]};
+      }
+      for (size_t k = 0; k < entries.size(); ++k)
+        trip.values[nodes.entries[k]->node.name] = {frontend::inside(body, entries[k])};
+      return trip;
+    };
+    loop.holds = [&](const Builder& body, const Values& carried) {
+      Frame trip = inner(body, carried);
+      return Value(reshape(body.module(), made(trip, nodes.condition->inputs[0], *nodes.condition), {}));
+    };
+    loop.step = [&](const Builder& body, const Values& carried) {
+      Frame trip = inner(body, carried);
+      Values next;
+      for (size_t k = 0; k < carried.size(); ++k) {
+        const GraphNode* node = nodes.carried[k].next;
+        next.push_back(node ? made(trip, node->inputs[0], *node) : carried[k]);
+      }
+      return next;
+    };
+    Values results = run_loop(call, loop);
+    for (size_t k = 0; k < results.size(); ++k) {
+      for (const GraphNode* exit : nodes.carried[k].exits) frame.values[exit->node.name] = {results[k]};
+    }
+  }
+
+  Value made(Frame& frame, std::string_view value, const GraphNode& reader) {
+    make(frame, {value});
+    return operand(frame, reader, value);
+  }
+
+  /// Whether a loop hands a value on as it is.
+  static bool stays(Frame& frame, const LoopNodes::Carried& carried) {
+    std::string_view value = carried.next->inputs[0];
+    for (size_t steps = 0; steps <= frame.index->nodes().size(); ++steps) {
+      const GraphNode* node = frame.index->find(parse(value).node);
+      if (std::ranges::find(carried.switches, node) != carried.switches.end()) return true;
+      if (!node || node->node.op != "Identity" || node->inputs.empty()) return false;
+      value = node->inputs[0];
+    }
+    return false;
+  }
+
+  /// What one side of a Merge gives, in the module of `body`.
+  Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
+    Frame own{.index = frame.index, .module = body.module()};
+    for (auto [name, value] : nodes.switches[side]) {
+      Value outer = frontend::inside(body, operand(frame, merge, value));
+      own.values[name] = {outer, outer};
+    }
+    for (auto value : nodes.outside[side]) {
+      Values inner;
+      for (Value outer : frame.values[parse(value).node])
+        inner.push_back(outer ? frontend::inside(body, outer).value : outer);
+      own.values[parse(value).node] = inner;
+    }
+    Value place = constant(body.module(), DType::i32, static_cast<double>(nodes.places[side]));
+    return {made(own, nodes.sides[side], merge), place};
+  }
+
+  void raise_branch(Frame& frame, const GraphNode& n, Call& call) {
+    const BranchNodes& nodes = frame.index->branch_of(n);
+    Value condition = operand(frame, n, nodes.predicate);
+    auto build = [&](int side) {
+      return frontend::build_branch(call, side ? "true" : "false",
+                                    [&](const Builder& body) { return side_of(frame, nodes, side, n, body); });
+    };
+    if (auto known = frontend::known_condition(condition)) {
+      frame.values[n.node.name] = side_of(frame, nodes, *known, n, call);
+      return;
+    }
+    frontend::Branch yes = build(1), no = build(0);
+    frame.values[n.node.name] = frontend::choose(call, condition, yes, no);
+  }
+
+  // --- attributes ----------------------------------------------------------------------------------------------------
+
   /// Attributes that name functions give their numbers; what says the same as the operands goes.
   Node with_numbers(const Node& node) const {
-    constexpr std::pair<std::string_view, std::string_view> functions[] = {{"then_branch", "then_subgraph_index"},
-                                                                           {"else_branch", "else_subgraph_index"},
-                                                                           {"cond", "cond_subgraph_index"},
-                                                                           {"body", "body_subgraph_index"},
-                                                                           {"f", "function"}};
     constexpr std::string_view hints[] = {"N",
                                           "num",
                                           "Tin",
@@ -308,18 +610,18 @@ class Importer final : public Graphs {
                                           "use_cudnn_on_gpu",
                                           "class",
                                           "incompatible_shape_error",
+                                          "is_constant",
+                                          "frame_name",
                                           "validate_indices"};
     Node out{.op = node.op, .name = node.name, .index = node.index};
     for (const auto& [name, value] : node.attributes) {
-      auto function = std::ranges::find(functions, name, &std::pair<std::string_view, std::string_view>::first);
       const auto* text = std::get_if<std::string>(&value);
-      if (function != std::end(functions) && text) {
-        auto found = model_.function_numbers.find(*text);
-        if (found == model_.function_numbers.end())
-          fail("E132", cat("function '", printable(*text), "' is not in the model"), describe(node));
-        out.attributes.emplace_back(function->second, found->second);
-      } else if (name == "T" && std::holds_alternative<std::vector<int64_t>>(value)) {
-        continue;  // types of several operands
+      if (text && !asked_name(name).empty()) {
+        std::vector<int64_t> numbers = functions_.numbers(node, *text);
+        if (name == "branches") out.attributes.emplace_back(name, std::move(numbers));
+        else out.attributes.emplace_back(asked_name(name), numbers[0]);
+      } else if (name == "T" && (text || std::holds_alternative<std::vector<int64_t>>(value))) {
+        continue;  // types of several operands, and of handles
       } else if (!is_one_of(name, hints) || (name == "num" && node.op == "Unpack")) {
         out.attributes.emplace_back(name, value);
       }
@@ -330,26 +632,27 @@ class Importer final : public Graphs {
   const GraphModel& model_;
   const ImportOptions& options_;
   std::unique_ptr<Program> program_;
+  Functions functions_;
+  std::set<std::string>& written_;
+  std::vector<std::shared_ptr<GraphIndex>> indexes_;
+  std::shared_ptr<GraphIndex> main_index_;
+  std::set<std::string_view> needed_;  ///< placeholders
+  std::map<std::string, Tensor> first_values_;
+  std::map<std::string, Value> states_, assigned_;  ///< of variables: what they hold at first and at the end
+  std::map<std::string, OpenList> lists_;
   int64_t depth_ = 0, nodes_ = 0;
 };
 
 }  // namespace
 
-std::vector<GraphInput> inputs_of(const GraphModel& model) {
-  std::vector<GraphInput> inputs;
-  for (const GraphNode& n : model.nodes) {
-    if (!is_one_of(n.node.op, placeholders)) continue;
-    GraphInput& input = inputs.emplace_back(GraphInput{.name = n.node.name, .type = {}, .sizes = {}});
-    for (const auto& [name, value] : n.node.attributes) {
-      if (name == "dtype" && std::holds_alternative<DType>(value)) input.type = std::get<DType>(value);
-      if (name == "shape" && std::holds_alternative<Sizes>(value)) input.sizes = std::get<Sizes>(value);
-    }
-  }
-  return inputs;
-}
-
 std::unique_ptr<Program> import_graph(const GraphModel& model, const ImportOptions& options) {
-  return Importer(model, options).run();
+  std::set<std::string> written;
+  for (;;) {  // again where a variable turns out to be written that was read as a constant before
+    size_t known = written.size();
+    if (options.judged) options.judged->clear();
+    auto program = Importer(model, options, written).run();
+    if (written.size() == known) return program;
+  }
 }
 
 }  // namespace weft::tensorflow

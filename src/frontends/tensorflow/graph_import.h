@@ -7,16 +7,10 @@
 
 namespace weft::tensorflow {
 
-/// An input of a frozen graph: a placeholder.
-struct GraphInput {
-  std::string name;
-  std::optional<DType> type;
-  Sizes sizes;
-};
-std::vector<GraphInput> inputs_of(const GraphModel& model);
-
-/// Translates a frozen graph. Its placeholders are the inputs; nodes whose results no node reads are the outputs, by
-/// their names ("name:1" for further results). Functions that are called become part of the graph.
+/// Translates a graph. Its inputs and outputs are those of its signature. Without one its placeholders are the inputs;
+/// nodes whose results no node reads are the outputs, by their names ("name:1" for further results). Functions that are
+/// called become part of the graph, and control flow of version 1 becomes loops and branches. Variables that the graph
+/// writes are inputs with their stored value as the default, and outputs.
 ///
 /// Throws E120 naming every operator that Weft lacks, E130 for a cycle, E132 for a value that no node makes, and what
 /// operators refuse.

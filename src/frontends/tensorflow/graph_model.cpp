@@ -13,54 +13,9 @@ namespace {
 
 using frontend::Wire;
 
-/// The element type with number `code` of TensorFlow; nothing when Weft does not know it.
-std::optional<DType> full_type(int64_t code) {
-  using enum DType;
-  switch (code) {
-    case 1: return f32;
-    case 2: return f64;
-    case 3: return i32;
-    case 4: return u8;
-    case 5: return i16;
-    case 6: return i8;
-    case 7: return string;
-    case 9: return i64;
-    case 10: return boolean;
-    case 14: return bf16;
-    case 17: return u16;
-    case 19: return f16;
-    case 22: return u32;
-    case 23: return u64;
-    default: return std::nullopt;
-  }
-}
-
 AttributeValue type_value(int64_t code) {
   auto type = full_type(code);
   return type ? AttributeValue(*type) : AttributeValue(cat("type ", code));
-}
-
-/// Sizes, -1 for an open one; nothing where the rank is unknown.
-Sizes read_sizes(Wire wire) {
-  Sizes sizes{.dims = std::vector<int64_t>()};
-  bool is_unknown = false;
-  while (wire.next()) switch (wire.field()) {
-      case 2: {
-        Wire dim = wire.message("dim");
-        int64_t size = 0;
-        while (dim.next()) {
-          if (dim.field() == 1) size = dim.integer("size");
-          else dim.skip();
-        }
-        if (size < -1) fail("E150", cat(dim.path(), " is a size of ", size));
-        sizes.dims->push_back(size);
-        break;
-      }
-      case 3: is_unknown = wire.number("unknown_rank") != 0; break;
-      default: wire.skip();
-    }
-  if (is_unknown) sizes.dims.reset();
-  return sizes;
 }
 
 /// The elements of a tensor that are given one by one; the last stands for those that are left out.
@@ -141,6 +96,15 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
   return {.dtype = *type, .dims = *sizes.dims, .data = data};
 }
 
+std::string_view function_name(Wire wire) {
+  std::string_view name;
+  while (wire.next()) {
+    if (wire.field() == 1) name = wire.text("name");
+    else wire.skip();
+  }
+  return name;
+}
+
 AttributeValue read_list(Wire wire) {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;
@@ -152,6 +116,7 @@ AttributeValue read_list(Wire wire) {
       case 4: wire.fixed("f", 4, raw), has_numbers = true; break;
       case 5: wire.integers("b", integers); break;
       case 6: wire.integers("type", integers); break;
+      case 9: texts += cat(has_texts ? "," : "", function_name(wire.message("func"))), has_texts = true; break;
       default: wire.skip();
     }
   if (has_texts) return texts;
@@ -189,15 +154,6 @@ class Reader {
     }
   }
 
-  static std::string_view argument(Wire wire) {
-    std::string_view name;
-    while (wire.next()) {
-      if (wire.field() == 1) name = wire.text("name");
-      else wire.skip();
-    }
-    return name;
-  }
-
   static std::pair<std::string_view, std::string_view> pair(Wire wire) {
     std::pair<std::string_view, std::string_view> entry;
     while (wire.next()) switch (wire.field()) {
@@ -216,14 +172,15 @@ class Reader {
           Wire signature = wire.message("signature");
           while (signature.next()) switch (signature.field()) {
               case 1: name = signature.text("name"); break;
-              case 2: f.inputs.push_back(argument(signature.message("input_arg"))); break;
-              case 3: f.outputs.push_back(argument(signature.message("output_arg"))); break;
+              case 2: f.inputs.push_back(function_name(signature.message("input_arg"))); break;
+              case 3: f.outputs.push_back(function_name(signature.message("output_arg"))); break;
               default: signature.skip();
             }
           break;
         }
         case 3: f.nodes.push_back(node(wire.message("node_def", std::ssize(f.nodes)), std::ssize(f.nodes))); break;
         case 4: f.returned.insert(pair(wire.message("ret"))); break;
+        case 6: f.effects.push_back(pair(wire.message("control_ret")).second); break;
         default: wire.skip();
       }
     model_.function_numbers[name] = std::ssize(model_.functions);
@@ -266,7 +223,7 @@ class Reader {
         case 6: value = type_value(wire.integer("type")); break;
         case 7: value = read_sizes(wire.message("shape")); break;
         case 8: value = read_tensor(wire.message("tensor"), model_.file); break;
-        case 10: value = std::string(argument(wire.message("func"))); break;
+        case 10: value = std::string(function_name(wire.message("func"))); break;
         default: wire.skip();
       }
     return value;
@@ -283,6 +240,52 @@ size_t after_length(std::string_view file, size_t at) {
 
 }  // namespace
 
+Reference parse(std::string_view text) {
+  Reference reference{.node = {}, .output = {}, .is_order_only = text.starts_with('^')};
+  if (reference.is_order_only) text.remove_prefix(1);
+  reference.node = text.substr(0, text.find(':'));
+  text.remove_prefix(std::min(reference.node.size() + 1, text.size()));
+  size_t colon = text.find(':');
+  if (colon != text.npos) reference.output = text.substr(0, colon), text.remove_prefix(colon + 1);
+  for (char digit : text) {
+    if (digit < '0' || digit > '9' || reference.number > 100'000)
+      fail("E108", cat("a node reads '", printable(text), "', which is no number of an output"));
+    reference.number = reference.number * 10 + static_cast<size_t>(digit - '0');
+  }
+  return reference;
+}
+
+bool is_placeholder(const Node& node) { return node.op == "Placeholder" || node.op == "PlaceholderV2"; }
+
+std::string variable_of(const Node& node) {
+  const auto* shared = attribute_of<std::string>(node, "shared_name");
+  return shared && !shared->empty() ? *shared : node.name;
+}
+
+Sizes read_sizes(Wire wire) {
+  Sizes sizes{.dims = std::vector<int64_t>()};
+  bool is_unknown = false;
+  while (wire.next()) switch (wire.field()) {
+      case 2: {
+        Wire dim = wire.message("dim");
+        int64_t size = 0;
+        while (dim.next()) {
+          if (dim.field() == 1) size = dim.integer("size");
+          else dim.skip();
+        }
+        if (size < -1) fail("E150", cat(dim.path(), " is a size of ", size));
+        sizes.dims->push_back(size);
+        break;
+      }
+      case 3: is_unknown = wire.number("unknown_rank") != 0; break;
+      default: wire.skip();
+    }
+  if (is_unknown) sizes.dims.reset();
+  return sizes;
+}
+
+void read_graph(Wire& wire, GraphModel& model) { Reader(model).read(wire); }
+
 bool is_graph_model(std::span<const std::byte> bytes) {
   std::string_view file = as_text(bytes);
   if (!file.starts_with('\n')) return false;
@@ -292,9 +295,19 @@ bool is_graph_model(std::span<const std::byte> bytes) {
 }
 
 GraphModel read_graph_model(Bytes file, const std::string& source) {
-  GraphModel model{.source = source, .nodes = {}, .function_numbers = {}, .functions = {}, .file = std::move(file)};
+  GraphModel model;
+  model.source = source, model.file = std::move(file);
   Wire wire(model.file, model.file.data(), "graph");
-  Reader(model).read(wire);
+  read_graph(wire, model);
+  for (const GraphNode& n : model.nodes) {
+    if (!is_placeholder(n.node)) continue;
+    const auto* type = attribute_of<DType>(n.node, "dtype");
+    const auto* sizes = attribute_of<Sizes>(n.node, "shape");
+    model.inputs.push_back({.name = n.node.name,
+                            .value = n.node.name,
+                            .type = type ? std::optional(*type) : std::nullopt,
+                            .sizes = sizes ? *sizes : Sizes()});
+  }
   return model;
 }
 

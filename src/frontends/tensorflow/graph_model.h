@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
+#include "frontends/common/wire.h"
 #include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/checkpoint.h"
 
-/// A GraphDef of TensorFlow, which a frozen .pb file holds, as plain data. Weights are views into the file.
+/// A GraphDef of TensorFlow, which a frozen .pb file or a SavedModel holds, as plain data. Weights are views into
+/// files.
 namespace weft::tensorflow {
 
 struct GraphNode {
@@ -20,7 +24,16 @@ struct GraphFunction {
   std::vector<std::string_view> inputs;                   ///< names of the arguments
   std::vector<std::string_view> outputs;                  ///< names of the results, in order
   std::map<std::string_view, std::string_view> returned;  ///< the value of each result: "node:output:0"
+  std::vector<std::string_view> effects;                  ///< nodes that run although no result needs them
   std::vector<GraphNode> nodes;
+};
+
+/// An input or output of a graph, and the value that it stands for: "node", "node:1".
+struct GraphPort {
+  std::string name;
+  std::string_view value;
+  std::optional<DType> type = {};
+  Sizes sizes = {};
 };
 
 struct GraphModel {
@@ -28,8 +41,38 @@ struct GraphModel {
   std::vector<GraphNode> nodes;
   std::map<std::string_view, int64_t> function_numbers;  ///< by name, into `functions`
   std::vector<GraphFunction> functions;
+  std::vector<GraphPort> inputs;                     ///< placeholders, or what the signature says
+  std::vector<GraphPort> outputs;                    ///< of the signature; none in a frozen graph
+  std::map<std::string, std::string> keys = {};      ///< in the checkpoint, of variables by the names of their handles
+  std::shared_ptr<Checkpoint> checkpoint = nullptr;  ///< null: a frozen graph
   Bytes file;
 };
+
+/// A value as nodes name it: "node", "node:1", "node:output:0", "^node". E108 for any other text.
+struct Reference {
+  std::string_view node, output = {};
+  size_t number = 0;
+  bool is_order_only = false;
+};
+Reference parse(std::string_view text);
+
+/// An attribute of a node; null where it has none of this name and type.
+template <class T>
+const T* attribute_of(const Node& node, std::string_view name) {
+  for (const auto& [own, value] : node.attributes) {
+    if (own == name) return std::get_if<T>(&value);
+  }
+  return nullptr;
+}
+
+bool is_placeholder(const Node& node);
+/// What a variable is called: its shared name or, without one, its node's.
+std::string variable_of(const Node& node);
+
+/// Sizes of a TensorShapeProto, -1 for an open one; nothing where the rank is unknown.
+Sizes read_sizes(frontend::Wire wire);
+/// Adds the nodes and functions of a GraphDef.
+void read_graph(frontend::Wire& wire, GraphModel& model);
 
 /// Whether a file looks like a GraphDef.
 bool is_graph_model(std::span<const std::byte> file);

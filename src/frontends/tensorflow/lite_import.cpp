@@ -42,7 +42,7 @@ class Importer final : public Graphs {
       : model_(model), options_(options), program_(std::make_unique<Program>()) {}
 
   std::unique_ptr<Program> run() {
-    if (!options_.faults) check_operators();
+    if (!options_.judged) check_operators();
     find_assigned();
     program_->name = model_.source;
     if (!model_.description.empty()) program_->metadata["description"] = model_.description;
@@ -104,6 +104,13 @@ class Importer final : public Graphs {
     if (!first) builder.unsupported(cat("gives variable '", printable(name), "' a first value that is not constant"));
     first_values_[name] = first->tensor;
   }
+
+  bool hands_on(int64_t number, size_t k) const override {
+    const LiteGraph& graph = model_.graphs.at(at(number));
+    return k < graph.inputs.size() && k < graph.outputs.size() && graph.inputs[k] == graph.outputs[k];
+  }
+  std::string add_list(OpenList) override { return {}; }  // there are none in this format
+  const OpenList* find_list(const std::string&) const override { return nullptr; }
 
  private:
   struct Frame {
@@ -213,7 +220,7 @@ class Importer final : public Graphs {
     if (is_complex(frame.graph.tensors[at(t)]))
       fail("E149", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is of complex numbers"));
     Value value = frame.failed.contains(t) ? Value{} : stored(frame, t);
-    if (!value && !options_.faults)
+    if (!value && !options_.judged)
       fail("E133", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is made by no operator"));
     return value;
   }
@@ -264,7 +271,7 @@ class Importer final : public Graphs {
   }
 
   void run_node(const LiteOperator& op, Frame& frame) {
-    if (!options_.faults || !frame.is_main) return translate(op, frame);
+    if (!options_.judged || !frame.is_main) return translate(op, frame);
     std::string why;
     try {
       bool is_blind = std::ranges::any_of(op.inputs, [&](int64_t t) { return frame.failed.contains(t); });
@@ -276,7 +283,7 @@ class Importer final : public Graphs {
       why = error.info().what;
     }
     if (!why.empty()) frame.failed.insert(op.outputs.begin(), op.outputs.end());
-    options_.faults->push_back(why);
+    options_.judged->push_back({&op.node, why});
   }
 
   void translate(const LiteOperator& op, Frame& frame) {

@@ -10,6 +10,12 @@
 
 namespace weft::tensorflow {
 
+/// A node that was translated, and why it could not be ("": it could).
+struct JudgedNode {
+  const Node* node;
+  std::string why;
+};
+
 /// What the caller knows of the inputs.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
@@ -18,8 +24,11 @@ struct ImportOptions {
   std::vector<std::string> fixed_defaults = {};  ///< patterns of variables that have their first value in every run
   int64_t max_nodes = 0;                         ///< that graphs called by others may come to; 0: 1,000,000
   int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
-  /// Receives why each operator of the first graph cannot be translated ("" if it can), and then nothing is thrown.
-  std::vector<std::string>* faults = nullptr;
+  bool channels_first = false;  ///< a GraphDef's inputs and outputs of 4 axes are [n, c, h, w], it has [n, h, w, c]
+  std::vector<std::string> outputs = {};  ///< values of a GraphDef to give ("node", "node:1"), instead of its own
+  /// Receives the operators of the first graph (of a GraphDef also those of called functions), and then nothing is
+  /// thrown for one that cannot be translated.
+  std::vector<JudgedNode>* judged = nullptr;
 };
 
 /// Translates the first graph of a model. An open size of an input is the symbol INPUT_AXIS. Quantised values are

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches, loops and variables.
-#include "frontends/common/control.h"
-#include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/flow.h"
+#include "frontends/tensorflow/graph_model.h"
 #include "ops/build.h"
 
 namespace weft::tensorflow {
@@ -30,20 +30,44 @@ Values if_then_else(Call& c) {
 }
 
 Values while_loop(Call& c) {
-  auto holds = [&](const Builder& at, const Values& values) {
-    Values result = graph_of(c, "cond_subgraph_index", at, values);
+  constexpr std::string_view test = "cond_subgraph_index", trip = "body_subgraph_index";
+  FlowLoop loop{.carried = c.inputs(), .stays = {}, .holds = {}, .step = {}};
+  for (size_t k = 0; k < c.input_count(); ++k) loop.stays.push_back(c.graphs().hands_on(c.integer(trip), k));
+  loop.holds = [&](const Builder& at, const Values& values) {
+    Values result = graph_of(c, test, at, values);
     if (result.size() != 1 || !result[0].type().is_tensor() || result[0].dtype() != DType::boolean)
       c.fail("E158", "has a condition that is not one truth value");
     return reshape(at.module(), result[0], {});
   };
-  return build_loop(c, {.condition = holds(c, c.inputs()),
-                        .gives_condition = true,
-                        .carried = c.inputs(),
-                        .body = [&](const Builder& body, const Dim&, const Values& carried) {
-                          Values next = graph_of(c, "body_subgraph_index", body, carried);
-                          next.insert(next.begin(), holds(body, next));
-                          return next;
-                        }});
+  loop.step = [&](const Builder& at, const Values& values) {
+    Values next = graph_of(c, trip, at, values);
+    if (next.size() != values.size())
+      c.fail("E158", cat("has a body with ", next.size(), " results where ", values.size(), " belong"));
+    return next;
+  };
+  return run_loop(c, loop);
+}
+
+/// One of several graphs, by its number; any other number means the last.
+Values one_of(Call& c) {
+  Values arguments(c.inputs().begin() + 1, c.inputs().end());
+  std::vector<int64_t> graphs = c.integers("branches");
+  if (graphs.empty()) c.fail("E142", "needs branches");
+  Expr number = convert(reshape(c.input(0), {}), DType::i64);
+  auto build = [&](const Builder& body, size_t k) {
+    Values own;
+    for (const Value& value : arguments) own.push_back(inside(body, value));
+    return c.graphs().inlined(graphs[k], body.module(), own);
+  };
+  std::function<Values(const Builder&, size_t)> from = [&](const Builder& at, size_t k) -> Values {
+    if (k + 1 == graphs.size()) return build(at, k);
+    Expr here = equal(inside(at, number), static_cast<double>(k));
+    if (auto known = known_condition(here)) return *known ? build(at, k) : from(at, k + 1);
+    Branch yes = build_branch(at, "case", [&](const Builder& body) { return build(body, k); });
+    Branch no = build_branch(at, "otherwise", [&](const Builder& body) { return from(body, k + 1); });
+    return choose(at, here, yes, no);
+  };
+  return from(c, 0);
 }
 
 /// A variable is known by its name: its handle is a text.
@@ -58,16 +82,42 @@ std::string variable_name(Call& c) {
   return handle->strings->at(0);
 }
 
+Values full_var_handle(Call& c) {
+  for (auto hint : {"container", "shared_name", "shape", "allowed_devices", "debug_name"}) c.ignore(hint);
+  return {constant(c.module(), make_text_tensor({}, {variable_of(c.node())}))};
+}
+
+/// A variable of version 1, which is its own value.
+Values own_variable(Call& c) {
+  for (auto hint : {"container", "shared_name", "shape"}) c.ignore(hint);
+  return {c.graphs().variable(c, variable_of(c.node()))};
+}
+
 Values read_variable(Call& c) { return {c.graphs().variable(c, variable_name(c))}; }
 
 Values assign_variable(Call& c) {
+  c.ignore("validate_shape");
   c.graphs().assign(c, variable_name(c), c.input(1));
+  return {};
+}
+
+Values add_to_variable(Call& c, Fn fn) {
+  std::string name = variable_name(c);
+  c.graphs().assign(c, name, apply(fn, {&c, c.graphs().variable(c, name)}, c.input(1)));
   return {};
 }
 
 constexpr Operator table[] = {
     {"", "StatelessIf", if_then_else, "branches that give other ranks or types"},
     {"", "StatelessWhile", while_loop},
+    {"", "Case", one_of, "branches that give other ranks or types"},
+    {"", "StatelessCase", one_of, "branches that give other ranks or types"},
+    {"", "VarHandleOp", full_var_handle},
+    {"", "VariableV2", own_variable, "inside of branches and loops, if the model writes it"},
+    {"", "ReadVariableOp", read_variable, "inside of branches and loops, if the model writes it"},
+    {"", "AssignVariableOp", assign_variable, "inside of branches and loops"},
+    {"", "AssignAddVariableOp", [](Call& c) { return add_to_variable(c, Fn::add); }, "inside of branches and loops"},
+    {"", "AssignSubVariableOp", [](Call& c) { return add_to_variable(c, Fn::sub); }, "inside of branches and loops"},
     {"IF", "If", if_then_else, "branches that give other ranks or types", Steps::kept},
     {"WHILE", "While", while_loop, "", Steps::kept},
     {"CALL_ONCE", "", [](Call&) { return Values(); }},

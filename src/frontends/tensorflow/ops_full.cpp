@@ -21,11 +21,24 @@ Values handed_on(Call& c) {
   return c.inputs();
 }
 
+/// An input that a signature does not name, and so nobody gives.
+Values by_default(Call& c) {
+  c.ignore("shape");
+  return {c.input(0)};
+}
+
 Values constant_value(Call& c) { return {constant(c.module(), c.tensor("value"))}; }
 
 Values one_input(Call& c, Expr (*formula)(Expr)) {
   c.expect_inputs(1, 1);
   return {formula(c.input(0))};
+}
+
+/// 0 where y is.
+Values div_no_nan(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0), y = c.input(1), is_zero = equal(y, 0);
+  return {select(is_zero, 0, x / select(is_zero, 1, y))};
 }
 
 Expr selu(Expr x) {
@@ -210,9 +223,13 @@ constexpr Operator table[] = {
     {"", "Identity", handed_on},
     {"", "IdentityN", handed_on},
     {"", "StopGradient", handed_on},
+    {"", "PlaceholderWithDefault", by_default},
     {"", "PreventGradient", handed_on},
     {"", "Snapshot", handed_on},
     {"", "Relu6", [](Call& c) { return one_input(c, [](Expr x) { return min(relu(x), 6); }); }},
+    {"", "DivNoNan", div_no_nan},
+    {"", "IsFinite", [](Call& c) { return one_input(c, [](Expr x) { return equal(x - x, 0); }); }},
+    {"", "IsInf", [](Call& c) { return one_input(c, [](Expr x) { return !equal(x - x, 0) & equal(x, x); }); }},
     {"", "Selu", [](Call& c) { return one_input(c, selu); }},
     {"", "Softplus", [](Call& c) { return one_input(c, [](Expr x) { return softplus(x); }); }},
     {"", "Softsign", [](Call& c) { return one_input(c, [](Expr x) { return x / (abs(x) + 1); }); }},

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "frontends/common/external.h"
 #include "frontends/common/wire.h"
-#include "frontends/onnx/file/external.h"
 #include "frontends/onnx/file/sniff.h"
 #include "frontends/onnx/file/tensor_reader.h"
 
@@ -70,7 +70,7 @@ struct PendingGraph {
 
 class ModelReader {
  public:
-  ModelReader(Model& model, ExternalFiles& external, const ReadOptions& options)
+  ModelReader(Model& model, frontend::ExternalFiles& external, const ReadOptions& options)
       : model_(model), source_{model.file, external}, options_(options) {}
 
   void read(Wire wire);
@@ -420,7 +420,7 @@ bool starts_like_a_model(std::span<const std::byte> file) {
          std::ranges::any_of(messages, is_message);
 }
 
-Model read(Bytes file, std::string name, ExternalFiles external, const ReadOptions& options) {
+Model read(Bytes file, std::string name, frontend::ExternalFiles external, const ReadOptions& options) {
   refuse_other_files(file, name);
   if (!starts_like_a_model(file)) fail_not_a_model(file, name);
   Model model;
@@ -441,13 +441,14 @@ Model read(Bytes file, std::string name, ExternalFiles external, const ReadOptio
 Model read_model(const std::filesystem::path& path, const ReadOptions& options) {
   Bytes file = map_file(path);
   bool beside = options.external_data_dir.empty();
-  auto external = beside ? ExternalFiles::beside(path) : ExternalFiles::within(options.external_data_dir);
+  auto external =
+      beside ? frontend::ExternalFiles::beside(path) : frontend::ExternalFiles::within(options.external_data_dir);
   return read(std::move(file), path.string(), std::move(external), options);
 }
 
 Model read_model(Bytes file, const ReadOptions& options) {
-  auto external =
-      options.external_data_dir.empty() ? ExternalFiles() : ExternalFiles::within(options.external_data_dir);
+  auto external = options.external_data_dir.empty() ? frontend::ExternalFiles()
+                                                    : frontend::ExternalFiles::within(options.external_data_dir);
   std::string name = options.source.empty() ? "the model" : options.source;
   return read(std::move(file), std::move(name), std::move(external), options);
 }

@@ -119,9 +119,7 @@ static void refuse_frameworks(std::string_view file, const std::string& name) {
          "export the model that they belong to: torch.export, or optimum-cli export onnx --model FOLDER OUT");
   if (is_saved_model(file))
     fail("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
-         "freeze it (docs/tensorflow.md says how), or convert its folder: python -m tf2onnx.convert --saved-model "
-         "FOLDER "
-         "--output m.onnx");
+         "weft run, compile, inspect, verify and perf read it; this reads ONNX models only");
 }
 
 void refuse_other_files(std::span<const std::byte> file, const std::string& source) {

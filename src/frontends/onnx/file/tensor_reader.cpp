@@ -106,7 +106,7 @@ uint64_t external_number(const Fields& f, std::string_view key, std::string_view
   fail(f, "E161", cat("has external ", key, " '", printable(text.substr(0, 40)), "', not a number of bytes"));
 }
 
-Bytes external_bytes(const Fields& f, DType type, uint64_t need, ExternalFiles& files) {
+Bytes external_bytes(const Fields& f, DType type, uint64_t need, frontend::ExternalFiles& files) {
   std::string_view location;
   uint64_t offset = 0;
   uint64_t length = need;

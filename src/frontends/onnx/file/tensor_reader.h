@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "frontends/common/external.h"
 #include "frontends/common/wire.h"
-#include "frontends/onnx/file/external.h"
 #include "frontends/onnx/file/model.h"
 
 namespace weft::onnx {
@@ -11,7 +11,7 @@ using frontend::Wire;
 /// What tensors are read from: the model's bytes, and files beside it.
 struct TensorSource {
   const Bytes& file;
-  ExternalFiles& external;
+  frontend::ExternalFiles& external;
 };
 
 /// Reads a TensorProto. Its bytes stay where they are, in the model or in an external file, except that numbers in

@@ -98,7 +98,7 @@ class ValueReader {
     return make_tensor(element.shape.dtype, dims, std::span<const double>(numbers));
   }
 
-  ExternalFiles none_;  // test data holds its numbers itself
+  frontend::ExternalFiles none_;  // test data holds its numbers itself
   TensorSource source_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontends/onnx/file/external.h"
+#include "frontends/common/external.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace weft::onnx {
+namespace weft::frontend {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,4 +114,4 @@ Bytes ExternalFiles::map(const std::string& location, std::string_view tensor) c
   internal_error("external data without a folder");
 }
 
-}  // namespace weft::onnx
+}  // namespace weft::frontend

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-namespace weft::onnx {
+namespace weft::frontend {
 
 /// The files that hold a model's external weights. A model is not trusted: a location is accepted only if the file that
 /// it leads to, links followed, lies in the folder of the model or in the folder of the model's own real path (the
@@ -34,4 +34,4 @@ class ExternalFiles {
   std::map<std::string, Bytes, std::less<>> open_;
 };
 
-}  // namespace weft::onnx
+}  // namespace weft::frontend

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/tensorflow/checkpoint.h"
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "base/numeric.h"
+#include "frontends/common/wire.h"
+#include "frontends/tensorflow/fault.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using frontend::Wire;
+
+constexpr std::string_view index_name = "variables/variables.index";
+constexpr uint64_t magic = 0xdb4775248b80fb57;
+constexpr size_t footer_size = 48, trailer_size = 5;
+
+[[noreturn]] void damaged(std::string_view what) { fail("E108", cat(index_name, " is damaged: ", what)); }
+
+template <class T>
+T number_at(std::span<const std::byte> bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof(T));
+  return value;
+}
+
+/// The checksum of blocks: the polynomial of Castagnoli.
+uint32_t crc32c(std::span<const std::byte> bytes) {
+  static constexpr auto table = [] {
+    std::array<uint32_t, 256> entries{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82f63b78u : 0u);
+      entries[i] = value;
+    }
+    return entries;
+  }();
+  uint32_t crc = ~0u;
+  for (auto byte : bytes) crc = table[(crc ^ static_cast<uint32_t>(byte)) & 255] ^ (crc >> 8);
+  return ~crc;
+}
+
+/// LevelDB stores a checksum in another form, since the bytes may hold checksums themselves.
+uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+
+/// Reads numbers of seven bits a byte and counted bytes from a part of the table.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  bool at_end() const { return bytes_.empty(); }
+
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      auto byte = static_cast<uint64_t>(take(1)[0]);
+      value |= (byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+    damaged("a number is longer than 64 bits");
+  }
+
+  std::span<const std::byte> take(uint64_t count) {
+    if (count > bytes_.size()) damaged(cat("it claims ", count, " bytes where ", bytes_.size(), " are left"));
+    auto taken = bytes_.first(static_cast<size_t>(count));
+    bytes_ = bytes_.subspan(static_cast<size_t>(count));
+    return taken;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+struct Block {
+  uint64_t offset = 0, size = 0;
+};
+
+Block block_at(Cursor& cursor) {
+  Block block;
+  block.offset = cursor.varint(), block.size = cursor.varint();
+  return block;
+}
+
+/// The entries of a block; each key is told by what it shares with the one before.
+using OnEntry = std::function<void(std::string_view key, std::span<const std::byte> value)>;
+void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_entry) {
+  uint64_t room = file.size() - footer_size;
+  if (block.offset > room || block.size > room - block.offset || room - block.offset - block.size < trailer_size)
+    damaged(cat("a block of ", block.size, " bytes at ", block.offset, " leaves the file of ", file.size()));
+  auto whole = file.subspan(static_cast<size_t>(block.offset), static_cast<size_t>(block.size) + trailer_size);
+  auto bytes = whole.first(static_cast<size_t>(block.size));
+  if (masked(crc32c(whole.first(bytes.size() + 1))) != number_at<uint32_t>(whole, bytes.size() + 1))
+    damaged(cat("the checksum of the block at ", block.offset, " is another"));
+  if (auto kind = static_cast<int>(whole[bytes.size()]); kind != 0)
+    fail("E108", cat(index_name, " is compressed (kind ", kind, "), which Weft does not read"), {},
+         "save the model again: TensorFlow writes this file uncompressed");
+  if (bytes.size() < 4) damaged("a block has no end");
+  uint64_t restarts = number_at<uint32_t>(bytes, bytes.size() - 4);
+  if (restarts > (bytes.size() - 4) / 4)
+    damaged(cat("a block of ", bytes.size(), " bytes has ", restarts, " restarts"));
+  Cursor cursor(bytes.first(bytes.size() - 4 - 4 * static_cast<size_t>(restarts)));
+  std::string key;
+  while (!cursor.at_end()) {
+    uint64_t shared = cursor.varint(), own = cursor.varint(), length = cursor.varint();
+    if (shared > key.size()) damaged(cat("a key shares ", shared, " bytes with one of ", key.size()));
+    key.resize(static_cast<size_t>(shared));
+    key += as_text(cursor.take(own));
+    on_entry(key, cursor.take(length));
+  }
+}
+
+/// All entries of the table, in the order of their keys.
+void read_table(std::span<const std::byte> file, const OnEntry& on_entry) {
+  if (file.size() < footer_size) damaged(cat("it has ", file.size(), " bytes"));
+  auto footer = file.last(footer_size);
+  if (number_at<uint64_t>(footer, footer_size - 8) != magic) damaged("it does not end as a table does");
+  Cursor cursor(footer);
+  block_at(cursor);  // of statistics, which TensorFlow leaves empty
+  Block index = block_at(cursor);
+  read_block(file, index, [&](std::string_view, std::span<const std::byte> value) {
+    Cursor place(value);
+    read_block(file, block_at(place), on_entry);
+  });
+}
+
+std::vector<int64_t> read_dims(Wire wire) {
+  std::vector<int64_t> dims;
+  while (wire.next()) {
+    if (wire.field() != 2) {
+      wire.skip();
+      continue;
+    }
+    Wire dim = wire.message("dim");
+    int64_t size = 0;
+    while (dim.next()) {
+      if (dim.field() == 1) size = dim.integer("size");
+      else dim.skip();
+    }
+    if (size < 0) fail("E150", cat(dim.path(), " is a size of ", size));
+    dims.push_back(size);
+  }
+  return dims;
+}
+
+std::string shard_name(int64_t shard, int64_t shards) {
+  char name[64];
+  std::snprintf(name, sizeof name, "variables/variables.data-%05lld-of-%05lld", static_cast<long long>(shard),
+                static_cast<long long>(shards));
+  return name;
+}
+
+}  // namespace
+
+std::optional<DType> full_type(int64_t code) {
+  using enum DType;
+  switch (code) {
+    case 1: return f32;
+    case 2: return f64;
+    case 3: return i32;
+    case 4: return u8;
+    case 5: return i16;
+    case 6: return i8;
+    case 7: return string;
+    case 9: return i64;
+    case 10: return boolean;
+    case 14: return bf16;
+    case 17: return u16;
+    case 19: return f16;
+    case 22: return u32;
+    case 23: return u64;
+    default: return std::nullopt;
+  }
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& folder) : files_(frontend::ExternalFiles::within(folder)) {
+  std::error_code problem;
+  if (!std::filesystem::exists(folder / index_name, problem)) return;  // a model without variables has no such file
+  Bytes file = files_.open(index_name, "the index of variables");
+  read_table(file, [&](std::string_view key, std::span<const std::byte> value) { add(key, value, file.data()); });
+}
+
+void Checkpoint::add(std::string_view key, std::span<const std::byte> value, const std::byte* origin) {
+  Wire wire(value, origin, "variables");
+  if (key.empty()) {  // the header
+    int64_t endianness = 0;
+    while (wire.next()) switch (wire.field()) {
+        case 1: shards_ = wire.integer("num_shards"); break;
+        case 2: endianness = wire.integer("endianness"); break;
+        default: wire.skip();
+      }
+    if (endianness != 0) fail("E108", cat(index_name, " is of a big-endian machine, which Weft does not read"));
+    return;
+  }
+  Entry entry;
+  while (wire.next()) switch (wire.field()) {
+      case 1: entry.type = wire.integer("dtype"); break;
+      case 2: entry.dims = read_dims(wire.message("shape")); break;
+      case 3: entry.shard = wire.integer("shard_id"); break;
+      case 4: entry.offset = wire.integer("offset"); break;
+      case 5: entry.size = wire.integer("size"); break;
+      case 7: entry.is_sliced = true, wire.skip(); break;
+      default: wire.skip();
+    }
+  entries_.insert_or_assign(std::string(key), std::move(entry));
+}
+
+Tensor Checkpoint::read(const std::string& key) {
+  auto found = entries_.find(key);
+  std::string name = cat("variable '", printable(key), "'");
+  if (found == entries_.end())
+    fail("E161", cat(name, " is not in ", index_name), {},
+         "a model folder needs its folder 'variables' beside saved_model.pb: copy it too");
+  const Entry& entry = found->second;
+  auto type = full_type(entry.type);
+  if (!type || *type == DType::string)
+    fail("E149", cat(name, " has element type ", entry.type, " of TensorFlow, which Weft does not read"));
+  int64_t need = byte_size(*type, element_count(entry.dims));
+  Bytes data = bytes_of(key, entry, need);
+  auto width = static_cast<uintptr_t>(bits(*type)) / 8;
+  if (reinterpret_cast<uintptr_t>(data.data()) % width) data = Bytes::copy(data);
+  return {.dtype = *type, .dims = entry.dims, .data = data};
+}
+
+Bytes Checkpoint::bytes_of(const std::string& key, const Entry& entry, int64_t need) {
+  std::string name = cat("variable '", printable(key), "'");
+  if (entry.is_sliced)
+    fail("E122", cat(name, " is stored in slices"), {}, "save the model without partitioned variables");
+  if (entry.shard < 0 || entry.shard >= shards_)
+    fail("E108", cat(name, " lies in shard ", entry.shard, " of ", shards_));
+  std::string file_name = shard_name(entry.shard, shards_);
+  Bytes file = files_.open(file_name, key);
+  auto have = static_cast<int64_t>(file.size());
+  if (entry.size != need) fail("E148", cat(name, " needs ", need, " bytes, and the index gives it ", entry.size));
+  if (entry.offset < 0 || entry.offset > have || need > have - entry.offset)
+    fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
+         "the file is cut short: copy it again");
+  return file.part(static_cast<size_t>(entry.offset), static_cast<size_t>(need));
+}
+
+std::string Checkpoint::key_of(const std::string& full_name) {
+  if (!has_objects_) read_objects();
+  has_objects_ = true;
+  auto found = keys_.find(full_name);
+  return found == keys_.end() ? std::string() : found->second;
+}
+
+/// A TrackableObjectGraph, stored as one text: its length, a checksum of that, and the text.
+void Checkpoint::read_objects() {
+  constexpr const char* name = "_CHECKPOINTABLE_OBJECT_GRAPH";
+  auto entry = entries_.find(name);
+  if (entry == entries_.end() || entry->second.type != 7) return;
+  Bytes bytes = bytes_of(name, entry->second, entry->second.size);
+  Cursor cursor(bytes);
+  uint64_t length = cursor.varint();
+  cursor.take(4);
+  Wire graph(cursor.take(length), bytes.data(), "objects");
+  while (graph.next()) {
+    if (graph.field() != 1) {
+      graph.skip();
+      continue;
+    }
+    Wire node = graph.message("nodes");
+    while (node.next()) {
+      if (node.field() != 2) {
+        node.skip();
+        continue;
+      }
+      Wire attribute = node.message("attributes");
+      std::string full_name, key;
+      while (attribute.next()) switch (attribute.field()) {
+          case 2: full_name = attribute.text("full_name"); break;
+          case 3: key = attribute.text("checkpoint_key"); break;
+          default: attribute.skip();
+        }
+      auto [known, is_new] = keys_.emplace(full_name, key);
+      if (!is_new && known->second != key) known->second.clear();
+    }
+  }
+}
+
+}  // namespace weft::tensorflow

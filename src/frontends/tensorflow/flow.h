@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+
+#include "frontends/common/control.h"
+#include "frontends/tensorflow/call.h"
+
+/// Loops, and the lists of tensors that they fill. A list of n elements of one size is one tensor [n, sizes...]. One
+/// that was only reserved has no sizes yet: it is a handle (a constant text) until the first element tells them.
+namespace weft::tensorflow {
+
+/// A loop as TensorFlow has them.
+struct FlowLoop {
+  Values carried;           ///< before the first trip
+  std::vector<bool> stays;  ///< what the body hands on as it is: the body sees the value outside
+  std::function<Value(const Builder&, const Values&)> holds;  ///< whether there is another trip
+  std::function<Values(const Builder&, const Values&)> step;  ///< what a trip makes of the carried values
+};
+/// The carried values after the last trip. E158 for a body that does not fit.
+Values run_loop(Call& c, const FlowLoop& loop);
+
+/// The list that a handle stands for; null: the value is a tensor, or another handle.
+const OpenList* reserved(Call& c, Value value);
+/// A list of zeros whose elements have these sizes.
+frontend::Expr filled(const Builder& b, const OpenList& list, const Dims& element);
+
+}  // namespace weft::tensorflow

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "frontends/tensorflow/graph_model.h"
+
+namespace weft::tensorflow {
+
+/// A loop of control flow of version 1: Enter gives each carried value to its Merge; LoopCond asks; Switch hands on to
+/// the body, which ends in NextIteration, or to Exit.
+struct LoopNodes {
+  struct Carried {
+    const GraphNode* merge;
+    const GraphNode* enter;
+    const GraphNode* next;                        ///< null: the loop never comes back here
+    std::vector<const GraphNode*> switches = {};  ///< and the Exits behind them
+    std::vector<const GraphNode*> exits = {};
+  };
+  std::vector<Carried> carried;
+  std::vector<const GraphNode*> entries;  ///< Enters of what does not change
+  const GraphNode* condition = nullptr;   ///< LoopCond
+};
+
+/// A branch of version 1: Merge takes what comes of the side that the predicate of its Switches chose.
+struct BranchNodes {
+  std::string_view predicate;  ///< a value
+  std::string_view sides[2];   ///< what Merge reads if it is false, true
+  size_t places[2] = {0, 0};   ///< among Merge's operands
+  std::map<std::string_view, std::string_view> switches[2] =
+      {};                                         ///< that each side reads: name -> the value they hand on
+  std::vector<std::string_view> outside[2] = {};  ///< values that each side reads past the Switches
+};
+
+/// The nodes of one graph or function by name, and the loops and branches among them.
+class GraphIndex {
+ public:
+  /// E131 for two nodes of one name.
+  explicit GraphIndex(std::span<const GraphNode> nodes);
+
+  std::span<const GraphNode> nodes() const { return nodes_; }
+  const GraphNode* find(std::string_view name) const;
+  /// The loop that an Exit leaves; E108 for one that is no loop.
+  const LoopNodes& loop_of(const GraphNode& exit);
+  /// The branch that a Merge ends; E122 for one that ends none.
+  const BranchNodes& branch_of(const GraphNode& merge);
+  /// What must be there before a node is made: its operands, or those of the loop or branch that it ends.
+  std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
+
+ private:
+  using Sides = std::map<std::string_view, int>;  // predicate -> which side of it; 2: after both
+
+  const GraphNode* maker(std::string_view value) const { return find(parse(value).node); }
+  const GraphNode* maker_of(const GraphNode& node, size_t input) const;
+  void find_loops();
+  std::string_view root_of(std::string_view value) const;
+  bool comes_back(const GraphNode& node, const GraphNode& from) const;
+  const Sides& sides_of(const GraphNode& node);
+  Sides computed_sides(const GraphNode& node);
+  void collect(BranchNodes& branch, int side);
+
+  std::span<const GraphNode> nodes_;
+  std::unordered_map<std::string_view, const GraphNode*> by_name_;
+  std::map<std::string_view, LoopNodes> loops_;                      // by the name of their frame
+  std::unordered_map<const GraphNode*, std::string_view> frame_of_;  // Exits and Merges of loops
+  std::unordered_map<const GraphNode*, Sides> sides_;
+  std::unordered_map<const GraphNode*, BranchNodes> branches_;
+};
+
+}  // namespace weft::tensorflow

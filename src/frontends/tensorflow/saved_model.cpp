@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/tensorflow/saved_model.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "frontends/tensorflow/fault.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using frontend::Wire;
+
+struct Signature {
+  std::vector<GraphPort> inputs, outputs;
+  bool is_sparse = false;  ///< a value is of several tensors
+};
+
+/// What a MetaGraphDef says beside its graph.
+struct MetaGraph {
+  std::set<std::string> tags;
+  std::map<std::string, Signature> signatures;
+  std::string_view restore;  ///< the node that reads the variables
+  std::span<const std::byte> graph;
+};
+
+void read_port(Wire wire, Signature& signature, std::vector<GraphPort>& ports) {
+  GraphPort port;
+  while (wire.next()) {
+    if (wire.field() == 1) {
+      port.name = wire.text("key");
+    } else if (wire.field() == 2) {
+      Wire info = wire.message("value");
+      while (info.next()) switch (info.field()) {
+          case 1: port.value = info.text("name"); break;
+          case 2: port.type = full_type(info.integer("dtype")); break;
+          case 3: port.sizes = read_sizes(info.message("tensor_shape")); break;
+          default: info.skip();
+        }
+    } else {
+      wire.skip();
+    }
+  }
+  signature.is_sparse |= port.value.empty();
+  ports.push_back(std::move(port));
+}
+
+void read_signature(Wire wire, MetaGraph& meta) {
+  std::string name;
+  Signature signature;
+  while (wire.next()) {
+    if (wire.field() == 1) {
+      name = wire.text("key");
+    } else if (wire.field() == 2) {
+      Wire value = wire.message("value");
+      while (value.next()) switch (value.field()) {
+          case 1: read_port(value.message("inputs"), signature, signature.inputs); break;
+          case 2: read_port(value.message("outputs"), signature, signature.outputs); break;
+          default: value.skip();
+        }
+    } else {
+      wire.skip();
+    }
+  }
+  std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file has them in no order
+  std::ranges::sort(signature.outputs, {}, &GraphPort::name);
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // those are for loading
+}
+
+MetaGraph read_meta_graph(Wire wire) {
+  MetaGraph meta;
+  while (wire.next()) switch (wire.field()) {
+      case 1: {
+        Wire info = wire.message("meta_info_def");
+        while (info.next()) {
+          if (info.field() == 4) meta.tags.emplace(info.text("tags"));
+          else info.skip();
+        }
+        break;
+      }
+      case 2: meta.graph = wire.bytes("graph_def"); break;
+      case 3: {
+        Wire saver = wire.message("saver_def");
+        while (saver.next()) {
+          if (saver.field() == 3) meta.restore = saver.text("restore_op_name");
+          else saver.skip();
+        }
+        break;
+      }
+      case 5: read_signature(wire.message("signature_def"), meta); break;
+      default: wire.skip();
+    }
+  return meta;
+}
+
+[[noreturn]] void not_there(std::string what, std::string hint) {
+  throw Error({.kind = ErrorKind::usage, .code = "E310", .what = std::move(what), .hint = std::move(hint)});
+}
+
+std::string list(const auto& names) {
+  std::string text;
+  for (const auto& name : names) text += cat(text.empty() ? "" : ", ", printable(name));
+  return text;
+}
+
+MetaGraph chosen_graph(std::vector<MetaGraph> all, const std::string& source, const std::string& tag) {
+  if (all.empty()) fail("E110", cat(printable(source), " has no graph"));
+  if (tag.empty() && all.size() == 1) return std::move(all[0]);
+  std::set<std::string> wanted;
+  for (std::string_view part : split(tag.empty() ? "serve" : tag, ',')) wanted.emplace(trim(part));
+  std::vector<std::string> there;
+  for (MetaGraph& meta : all) {
+    if (meta.tags == wanted) return std::move(meta);
+    there.push_back(list(meta.tags));
+  }
+  std::string choices;
+  for (const std::string& tags : there) choices += cat(choices.empty() ? "'" : ", '", tags, "'");
+  not_there(cat(printable(source), " has no graph with the tag '", list(wanted), "'"),
+            cat("its graphs have ", choices));
+}
+
+Signature chosen_signature(MetaGraph& meta, const std::string& source, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [own, signature] : meta.signatures) names.push_back(own);
+  if (names.empty())
+    fail("E110", cat(printable(source), " has no signature, so nothing says what it computes"), {},
+         "save it with one: tf.saved_model.save(model, FOLDER, signatures=function)");
+  bool has_default = meta.signatures.contains("serving_default");
+  if (name.empty() && names.size() > 1 && !has_default)
+    not_there(cat(printable(source), " has several signatures, and none is serving_default"),
+              cat("choose with --signature or signature=: ", list(names)));
+  auto found = meta.signatures.find(!name.empty() ? name : has_default ? "serving_default" : names[0]);
+  if (found == meta.signatures.end())
+    not_there(cat(printable(source), " has no signature '", printable(name), "'"), cat("it has ", list(names)));
+  if (found->second.is_sparse)
+    fail("E149",
+         cat("signature '", printable(found->first), "' has a value that is of several tensors (sparse or ragged)"));
+  return std::move(found->second);
+}
+
+/// Finds which variable is restored from which key: an assignment of what RestoreV2 reads, in the main graph or in the
+/// function that the restoring node calls.
+class Restored {
+ public:
+  explicit Restored(GraphModel& model) : model_(model) {}
+
+  void find(std::string_view restore) {
+    auto by_name = names_of(model_.nodes);
+    add(model_.nodes, by_name, [&](std::string_view name) { return variable(by_name, name); });
+    auto caller = by_name.find(restore.substr(0, restore.find(':')));
+    if (caller == by_name.end()) return;
+    const auto* called = attribute_of<std::string>(caller->second->node, "f");
+    auto number = called ? model_.function_numbers.find(*called) : model_.function_numbers.end();
+    if (number == model_.function_numbers.end()) return;
+    const GraphFunction& function = model_.functions[static_cast<size_t>(number->second)];
+    const auto& operands = caller->second->inputs;
+    add(function.nodes, names_of(function.nodes), [&](std::string_view name) -> std::string {
+      auto at = static_cast<size_t>(std::ranges::find(function.inputs, name) - function.inputs.begin());
+      return at < std::min(function.inputs.size(), operands.size()) ? variable(by_name, operands[at]) : "";
+    });
+  }
+
+ private:
+  using Names = std::unordered_map<std::string_view, const GraphNode*>;
+
+  static Names names_of(const std::vector<GraphNode>& nodes) {
+    Names names;
+    for (const GraphNode& node : nodes) names.emplace(node.node.name, &node);
+    return names;
+  }
+
+  static std::string variable(const Names& by_name, std::string_view value) {
+    auto found = by_name.find(parse(value).node);
+    return found == by_name.end() ? std::string() : variable_of(found->second->node);
+  }
+
+  /// The key that a value is read from.
+  static std::string key_of(const Names& by_name, std::string_view value) {
+    for (int steps = 0; steps < 8; ++steps) {
+      Reference reference = parse(value);
+      auto found = by_name.find(reference.node);
+      if (found == by_name.end() || found->second->inputs.size() < 2) {
+        bool hands_on = found != by_name.end() && found->second->inputs.size() == 1;
+        if (!hands_on) return {};
+        value = found->second->inputs[0];
+        continue;
+      }
+      if (found->second->node.op != "RestoreV2") return {};
+      auto names = by_name.find(parse(found->second->inputs[1]).node);
+      const auto* texts = names == by_name.end() ? nullptr : attribute_of<Tensor>(names->second->node, "value");
+      bool is_there = texts && texts->strings && reference.number < texts->strings->size();
+      return is_there ? (*texts->strings)[reference.number] : std::string();
+    }
+    return {};
+  }
+
+  void add(const std::vector<GraphNode>& nodes, const Names& by_name,
+           const std::function<std::string(std::string_view)>& variable_at) {
+    for (const GraphNode& n : nodes) {
+      bool assigns = n.node.op == "AssignVariableOp" || n.node.op == "Assign";
+      if (!assigns || n.inputs.size() < 2) continue;
+      std::string key = key_of(by_name, n.inputs[1]), name = variable_at(n.inputs[0]);
+      if (!key.empty() && !name.empty()) model_.keys.emplace(name, key);
+    }
+  }
+
+  GraphModel& model_;
+};
+
+/// Where a field's contents begin, whose length stands at `at`.
+size_t after_length(std::string_view file, size_t at) {
+  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
+  return std::min(at + 1, file.size());
+}
+
+}  // namespace
+
+bool is_saved_model(std::span<const std::byte> bytes) {
+  // Version 1 and a graph, where ONNX has the name of a program, which begins with no end of a line.
+  std::string_view file = as_text(bytes);
+  return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
+}
+
+GraphModel read_saved_model(Bytes file, const std::filesystem::path& folder, const std::string& source,
+                            const std::string& tag, const std::string& signature) {
+  GraphModel model;
+  model.source = source, model.file = std::move(file);
+  Wire wire(model.file, model.file.data(), "saved_model");
+  std::vector<MetaGraph> graphs;
+  while (wire.next()) {
+    if (wire.field() == 2) graphs.push_back(read_meta_graph(wire.message("meta_graphs", std::ssize(graphs))));
+    else wire.skip();
+  }
+  MetaGraph meta = chosen_graph(std::move(graphs), source, tag);
+  Signature chosen = chosen_signature(meta, source, signature);
+  model.inputs = std::move(chosen.inputs), model.outputs = std::move(chosen.outputs);
+  Wire graph(meta.graph, model.file.data(), "graph_def");
+  read_graph(graph, model);
+  Restored(model).find(meta.restore);
+  model.checkpoint = folder.empty() ? std::make_shared<Checkpoint>() : std::make_shared<Checkpoint>(folder);
+  return model;
+}
+
+}  // namespace weft::tensorflow

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
+TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all."""
+import inspect
+import os
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # the least, else 64
+
+
+def names():
+    found = tf.keras.applications
+    return sorted(name for name in dir(found) if inspect.isfunction(getattr(found, name)) and name[0].isupper())
+
+
+def spread(model, rng):
+    """Norms that are not the identity, so that outputs differ from input to input."""
+    for variable in model.variables:
+        end = variable.path.split("/")[-1]
+        if end in ("gamma", "beta", "moving_mean", "moving_variance"):
+            low, high = (0.5, 1.5) if end in ("gamma", "moving_variance") else (-0.3, 0.3)
+            variable.assign(rng.uniform(low, high, variable.shape).astype(np.float32))
+
+
+def keep(folder, name):
+    rng = np.random.default_rng(5)
+    tf.random.set_seed(5)
+    size = FIXED.get(name, 64)
+    model = getattr(tf.keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10, classifier_activation=None)
+    spread(model, rng)
+    spec = tf.TensorSpec([None, size, size, 3], tf.float32, "x")
+    function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
+    tf.saved_model.save(model, folder / name, signatures={"serving_default": function})
+    kept = {}
+    for number, batch in enumerate((1, 3)):
+        x = rng.uniform(-2, 2, (batch, size, size, 3)).astype(np.float32)
+        kept[f"{number} in x"], kept[f"{number} out y"] = x, function(x)["y"].numpy()
+    np.savez(folder / f"{name}.npz", **kept)
+
+
+def main():
+    if sys.argv[1] == "--all":
+        print(*names())
+        return
+    for name in sys.argv[2:]:
+        keep(Path(sys.argv[1]), name)
+
+
+main()

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""keras.applications with random weights from SavedModels: one program for all batches, beside TensorFlow. The plain run takes three
+small ones, `./x test --release` all forty."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+import judge  # noqa: E402
+from places import keep_count  # noqa: E402
+from test_lite_graphs import runs  # noqa: E402
+
+ALL = """ConvNeXtBase ConvNeXtLarge ConvNeXtSmall ConvNeXtTiny ConvNeXtXLarge DenseNet121 DenseNet169 DenseNet201 EfficientNetB0
+    EfficientNetB1 EfficientNetB2 EfficientNetB3 EfficientNetB4 EfficientNetB5 EfficientNetB6 EfficientNetB7 EfficientNetV2B0
+    EfficientNetV2B1 EfficientNetV2B2 EfficientNetV2B3 EfficientNetV2L EfficientNetV2M EfficientNetV2S InceptionResNetV2 InceptionV3
+    MobileNet MobileNetV2 MobileNetV3Large MobileNetV3Small NASNetLarge NASNetMobile ResNet101 ResNet101V2 ResNet152 ResNet152V2
+    ResNet50 ResNet50V2 VGG16 VGG19 Xception""".split()
+NAMES = ALL if os.environ.get("WEFT_TEST_FULL") == "1" else ["EfficientNetV2B0", "MobileNet", "MobileNetV3Small"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_application(name, tmp_path):
+    judge.run("applications.py", tmp_path, name)
+    model, right = weft.compile(tmp_path / name, device="cpu"), False
+    try:
+        for inputs, wanted in runs(tmp_path, name):
+            y, expected = model(inputs["x"]), wanted["y"]
+            assert y.shape == expected.shape
+            np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+        assert np.ptp(expected, axis=0).max() > 1e-3 * np.abs(expected).max()  # pictures differ, so the answer says something
+        right = True
+    finally:
+        keep_count("keras.applications from SavedModels", {"model": name}, right=int(right), wrong=int(not right))
+        subprocess.run(["rm", "-rf", str(tmp_path / name)], check=True)  # up to 1.4 GB

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SavedModels of both versions beside TensorFlow's answers: signatures, tags, variables and their files, control flow and lists of
+tensors of both versions, recurrent networks of Keras; what is refused, and how it is said."""
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+import judge  # noqa: E402
+from places import BUILD  # noqa: E402
+from test_lite_graphs import runs  # noqa: E402
+
+RECURRENT = ["LSTM", "GRU", "SimpleRNN", "both_ways", "masked"]
+SIGNED = {"several-affine": ("several", "affine"), "shards-affine": ("shards", "affine"), "flow-choose": ("flow", "choose"),
+          "flow-lists": ("flow", "lists"), "flow-raw": ("flow", "raw"), "several-pick": ("several", "pick"), "shards-pick": ("shards", "pick"), "flow-nested": ("flow", "nested")}  # fmt: skip
+LOWERED = ["lowered-lists", "lowered-raw", "lowered-nested"]
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    return judge.folder_of("saved_models.py", tmp_path_factory)
+
+
+def check(model, folder, name):
+    count = 0
+    for inputs, wanted in runs(folder, name):
+        found = model.run(inputs)
+        assert set(found) == set(wanted)
+        for key, expected in wanted.items():
+            assert found[key].shape == expected.shape and found[key].dtype == expected.dtype, key
+            np.testing.assert_allclose(found[key], expected, rtol=1e-4, atol=1e-5 * max(1, np.abs(expected).max(initial=0)), err_msg=key)
+        count += 1
+    assert count > 1
+
+
+@pytest.mark.parametrize("name", ["network", "first", *RECURRENT, *SIGNED, *LOWERED])
+def test_answers(name, saved):
+    """One program for all sizes."""
+    folder, signature = SIGNED.get(name, (f"{name}.pb" if name in LOWERED else name, None))
+    check(weft.compile(saved / folder, device="cpu", signature=signature), saved, name)
+
+
+def test_state(saved):
+    """A variable that a run writes is given to the next; one that is left out has the saved value."""
+    model, state = weft.compile(saved / "several", device="cpu", signature="add"), {}
+    for inputs, wanted in runs(saved, "several-add"):
+        found = model.run(inputs | state)
+        state = {name: value for name, value in found.items() if name not in wanted}
+        for key, expected in wanted.items():
+            np.testing.assert_allclose(found[key], expected, rtol=1e-6)
+    assert len(state) == 1
+    (name,) = state
+    fixed = weft.compile(saved / "several", device="cpu", signature="add", fixed_defaults=[name])
+    assert [i.name for i in fixed.inputs] == ["x"] and fixed.run({"x": np.float32(1)})["after"] == 1.25
+
+
+def test_ways_in(saved, tmp_path):
+    """The command line, the file itself, a saved program and the list of what is supported."""
+    folder, (inputs, wanted) = saved / "network", next(runs(saved, "network"))
+    expected = weft.compile(folder, device="cpu")(inputs["x"])
+    np.testing.assert_array_equal(weft.compile(str(folder / "saved_model.pb"), device="cpu")(inputs["x"]), expected)
+    np.save(tmp_path / "x.npy", inputs["x"])
+    weft_command = [str(BUILD / "bin/weft")]
+    subprocess.run([*weft_command, "run", f"{folder}/", "--signature", "serving_default", "--tag", "serve", "--device", "cpu",
+                    "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz"], check=True)  # fmt: skip
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], expected)
+    subprocess.run([*weft_command, "compile", f"{folder}/"], check=True, cwd=tmp_path)
+    np.testing.assert_array_equal(weft.load(tmp_path / "network.weft")(inputs["x"]), expected)
+    support = weft.support(folder, device="cpu")
+    assert support["supported"] == support["total"] > 10
+    assert {"Conv2D", "ReadVariableOp"} <= {node["op"] for node in support["nodes"]}
+
+
+def test_channels_first(saved):
+    """Inputs and outputs with the channels in front, as MIGraphX has them."""
+    inputs, wanted = next(runs(saved, "network"))
+    model = weft.compile(saved / "network", device="cpu", channels_first=True)
+    np.testing.assert_allclose(model(inputs["x"].transpose(0, 3, 1, 2)), wanted["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_recurrent_networks_are_one_loop(saved):
+    """Weights are no carried values, and nothing but the state goes round."""
+    text = weft.print_model(saved / "LSTM", "final", device="cpu")
+    loops = [line for line in text.splitlines() if " = loop" in line]
+    assert len(loops) == 2, text
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"signature": "nothing"}, "E310.*no signature 'nothing'"), ({"tag": "gpu"}, "E310.*no graph with the tag 'gpu'"), ({}, "E310.*several signatures")])
+def test_choices(options, message, saved):
+    with pytest.raises(weft.Error, match=message) as error:
+        weft.compile(saved / "several", device="cpu", **options)
+    assert "affine" in str(error.value) or "serve" in str(error.value)
+
+
+def test_tags(saved):
+    """Two graphs for two sets of tags."""
+    inputs, _ = next(runs(saved, "first"))
+    model = weft.compile(saved / "first", device="cpu", tag="serve,gpu")
+    np.testing.assert_array_equal(model(inputs["x"]), inputs["x"] * 2)
+
+
+def damage(folder, how):
+    index, shard = (folder / "variables" / f"variables.{end}" for end in ("index", "data-00000-of-00001"))
+    if how == "shard cut":
+        shard.write_bytes(shard.read_bytes()[:40])
+    elif how == "shard gone":
+        shard.unlink()
+    elif how == "variables gone":
+        shutil.rmtree(folder / "variables")
+    elif how == "index changed":
+        data = bytearray(index.read_bytes())
+        data[20] ^= 1
+        index.write_bytes(data)
+    elif how == "index cut":
+        index.write_bytes(index.read_bytes()[:-9])
+    elif how == "shard outside":
+        shard.rename(folder.parent / "elsewhere")
+        shard.symlink_to(folder.parent / "elsewhere")
+    elif how == "model cut":
+        model = folder / "saved_model.pb"
+        model.write_bytes(model.read_bytes()[:-100])
+    else:
+        (folder / "saved_model.pb").unlink()
+
+
+@pytest.mark.parametrize("how, message", [
+    ("shard cut", "E161.*needs .* bytes at .* which has 40"), ("shard gone", "E161.*variables.data-00000-of-00001"),
+    ("variables gone", "E161.*is not in variables/variables.index"), ("index changed", "E108.*checksum"),
+    ("index cut", "E108.*does not end as a table does"), ("shard outside", "E160.*leaves the model's folder"),
+    ("model cut", "E103"), ("model gone", "E106.*without saved_model.pb")])  # fmt: skip
+def test_damaged(how, message, saved, tmp_path):
+    shutil.copytree(saved / "network", tmp_path / "m")
+    damage(tmp_path / "m", how)
+    with pytest.raises(weft.Error, match=message):
+        weft.compile(tmp_path / "m", device="cpu")
+
+
+def test_refused(saved):
+    with pytest.raises(weft.Error, match="E110.*no signature"):
+        weft.compile(saved / "nothing")
+    with pytest.raises(weft.Error, match="E161.*is not in variables"):  # bytes have no folder
+        weft.compile((saved / "network/saved_model.pb").read_bytes())
+    with pytest.raises(weft.Error, match="E310.*signature cannot be chosen"):
+        weft.compile(saved / "lowered-nested.pb", signature="x")
