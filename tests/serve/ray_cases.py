@@ -27,7 +27,7 @@ ROWS = 10_000
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     """Two nodes in network namespaces have a cluster already (two_nodes.py); else one of one node is started here."""
-    address = os.environ.get("WEFT_RAY_ADDRESS")
+    address = os.environ.get("RAY_HEAD_ADDRESS")
     here = os.path.dirname(os.path.abspath(__file__))  # what these cases define is looked for on every node
     environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([server.ENVIRONMENT["PYTHONPATH"], here])}}
     more = {"address": address} if address else {"num_cpus": 4, "include_dashboard": False}

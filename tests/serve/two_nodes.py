@@ -61,7 +61,7 @@ def main():
             within("weft-a", [sys.executable, "-c", wait], environment).wait()
             nodes.append(within("weft-b", [*RAY, *common, "--address", HEAD, "--node-ip-address", SPACES["weft-b"]], environment))
             cases = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--rootdir", HERE, HERE / "ray_cases.py", *sys.argv[1:]]
-            return within("weft-a", cases, environment | {"WEFT_RAY_ADDRESS": HEAD}).wait()
+            return within("weft-a", cases, environment | {"RAY_HEAD_ADDRESS": HEAD}).wait()
         finally:
             for name in SPACES:
                 end(name)
