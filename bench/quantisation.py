@@ -32,7 +32,7 @@ LEARN = 100  # items of data
 
 
 class Text:
-    """Lines of four words of the licence, from 13 to 20 pixels high."""
+    """Lines of four words of the licence, from 7 to 11 pixels high."""
 
     TEST = 120
 
@@ -50,9 +50,9 @@ class Text:
     def line(random, words):
         begin = random.integers(len(words) - 4)
         text = " ".join(words[begin : begin + 4])
-        picture, boxes = pictures.page(900, 60, [text], size=int(random.integers(13, 21)))
+        picture, boxes = pictures.page(900, 60, [text], size=int(random.integers(7, 12)))
         cut = pictures.cut(picture, pictures.grown(boxes[0], 0.15)).astype(float)
-        cut += random.normal(0, 30, cut.shape)
+        cut += random.normal(0, 40, cut.shape)
         line = pictures.scaled_to_height(np.clip(cut, 0, 255).astype(np.uint8), 48)
         return pictures.planes(line), text
 
@@ -135,7 +135,8 @@ def by_onnxruntime(method):
         ready = out + ".ready.onnx"
         q.shape_inference.quant_pre_process(judge.model, ready, skip_symbolic_shape=True)
         q.quantize_static(ready, out, Reader(), per_channel=True, calibrate_method=q.CalibrationMethod[method],
-                          op_types_to_quantize=["Conv", "MatMul", "Gemm"])  # fmt: skip
+                          op_types_to_quantize=["Conv", "MatMul", "Gemm"],
+                          extra_options={"QDQDisableWeightAdjustForInt32Bias": True})  # which fails for magika in 1.32.0
 
     return quantize
 
