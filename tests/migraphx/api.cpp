@@ -230,7 +230,12 @@ TEST_CASE("migraphx: errors say what is wrong, and have the status of their kind
   CHECK(migraphx_target_create(nullptr, "gpu") == migraphx_status_bad_param);
   migraphx_program_t program = nullptr;
   CHECK(migraphx_parse_onnx_buffer(&program, "no model", 8, nullptr) == migraphx_status_unknown_error);
-  CHECK(migraphx_parse_tf(&program, "graph.pb", nullptr) == migraphx_status_unknown_error);
+  CHECK(migraphx_parse_tf(&program, "graph.pb", nullptr) == migraphx_status_bad_param);
+  migraphx_tf_options_t options = nullptr;
+  REQUIRE(migraphx_tf_options_create(&options) == migraphx_status_success);
+  CHECK(migraphx_parse_tf(&program, "no graph.pb", options) == migraphx_status_bad_param);
+  CHECK(std::string(weft_migraphx_error()).find("no graph.pb") != std::string::npos);
+  migraphx_tf_options_destroy(options);
   CHECK(program == nullptr);
   CHECK(error_of([] { digits().eval({}); }).find("not compiled") != std::string::npos);
   CHECK(error_of([] { compiled(digits()).eval({}); }).find("'image' is missing") != std::string::npos);
