@@ -380,11 +380,20 @@ std::string ModelWriter::port_fault(const std::string& value, bool is_input) con
   return {};
 }
 
-bool ModelWriter::is_condition(const std::string& value) const {
+ONNXTensorElementDataType ModelWriter::element_of(const std::string& value) const {
   ONNXTensorElementDataType element{};
   const OrtTensorTypeAndShapeInfo* tensor = tensor_info(graph_.values.at(value));
   if (tensor) ok(api.ort->GetTensorElementType(tensor, &element));
-  return element == ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+  return element;
+}
+
+bool ModelWriter::is_condition(const std::string& value) const {
+  return element_of(value) == ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+}
+
+bool ModelWriter::is_of_host(const std::string& value) const {
+  ONNXTensorElementDataType element = element_of(value);
+  return element == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING || element == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }
 
 Boundary ModelWriter::boundary(std::span<const size_t> part) const {

@@ -27,6 +27,7 @@ class ProgramStore {
                std::shared_ptr<Memory> memory);
 
   const Quantization& quantization() const { return quantization_; }
+  bool is_on_gpu() const { return device_.is_gpu(); }
   /// Throws what the compiler threw, the second time as well.
   std::shared_ptr<Compiled> get(const ModelText& model);
   /// A program that was saved inside or beside an EPContext model.

@@ -42,8 +42,8 @@ versions from 7 on are taken (also the newest of an older one), up to opset {new
 ONNX or onnxruntime declare them; complex types are refused. Limits are refused with an error (E122) that names the node.
 
 Where they run: `ref` computes all of them. `cpu` does too, with no step on `ref`; strings, sequences, optionals, maps and pictures are
-host steps on both. GPUs run what needs no loop, no branch and no size that data decide. Their refusal (E402) names
-each node that they cannot run. Functions that a model defines, and [operators of the caller](c_api.md), come on top.
+host steps on both. A GPU leaves these host steps and operators of the caller to the
+processor, between two copies, and runs all else. Functions that a model defines, and [operators of the caller](c_api.md), come on top.
 """
 
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/plan.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace weft {
 
 std::span<const std::string_view> names(StepKind) {
-  static constexpr std::string_view list[] = {"kernel", "sizes", "branch", "jump", "swap", "grow", "host", "library"};
+  static constexpr std::string_view list[] = {"kernel", "sizes", "branch",   "jump",   "swap",
+                                              "grow",   "host",  "cpu_part", "library"};
   return list;
 }
 
@@ -56,6 +59,16 @@ std::string LibraryCall::text() const {
   }
   for_each_size(*this, [&](const Dim& size) { line += cat(" ", size); });
   return line;
+}
+
+bool is_led_by_host(const Plan& plan) {
+  auto is_decided = [&](const SizeSetting& setting) {
+    return setting.buffer >= 0 && plan.buffers[static_cast<size_t>(setting.buffer)].kind == BufferKind::input;
+  };
+  return !is_cpu(plan.chip.kind) && !std::ranges::all_of(plan.steps, [&](const PlanStep& step) {
+    return step.kind == StepKind::kernel || step.kind == StepKind::library ||
+           (step.kind == StepKind::sizes && std::ranges::all_of(step.settings, is_decided));
+  });
 }
 
 static DType type_of(const LibraryCall& call) {

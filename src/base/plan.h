@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,7 +44,7 @@ enum class BufferKind : uint8_t {
   persistent,  ///< computed once when the program is loaded (packed weights), shared by all contexts
   arena,       ///< working memory of a context, placed before the run starts
   dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
-  value,       ///< a sequence, optional or map between steps of the host: no memory to place
+  value,       ///< a sequence, optional or map between steps of the host, on GPUs texts too: no memory to place
 };
 
 struct PlanBuffer {
@@ -139,6 +140,7 @@ enum class StepKind : uint8_t {
   swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
   grow,     ///< buffers[0] gets room for `amount` bytes and keeps what is in it
   host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
+  part,     ///< GPUs: number `kernel` of Plan::parts, by the processor: operands and sizes as of `host`
   library,  ///< GPUs: `call`, of the buffers before the last, which is its working memory; such a plan cannot be saved
 };
 
@@ -199,6 +201,16 @@ struct Donation {
   std::string why_not = {};  ///< empty: granted
 };
 
+struct Plan;
+
+/// A program of its own, for the processor. Its symbols `names` have values in the plan around it: the first sizes
+/// of the step that runs it.
+struct PlanPart {
+  std::shared_ptr<Plan> plan = {};
+  std::vector<std::string> names = {};
+  Tensor image = {};  ///< of u8: the machine code of its kernels
+};
+
 struct Plan {
   Chip chip = {};
   std::string program = {};
@@ -212,12 +224,16 @@ struct Plan {
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers
   std::vector<PlanStep> steps = {};
+  std::vector<PlanPart> parts = {};  ///< GPUs: what the processor runs (lower/cpu_parts.h)
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
   std::string compiler = {};             ///< build of the code generator: by it, equal kernels are known to do the same
   std::vector<Decision> decisions = {};  ///< what lowering chose among kernels; a saved program does not tell
   std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program tells them
 };
+
+/// True for a plan of a GPU in which the host decides something between two steps: it runs step by step.
+bool is_led_by_host(const Plan& plan);
 
 /// What profiles and reports call a step: its kernel's name, or its kind.
 std::string step_name(const Plan& plan, const PlanStep& step);

@@ -46,6 +46,18 @@ void leave_files(Program& program) {
   throw error;
 }
 
+/// In one line; `weft explain` has all of it.
+void warn_of_parts(const Executable& executable, const std::string& device) {
+  std::string first;
+  size_t count = 0;
+  for (const StepInfo& step : executable.steps()) {
+    if (step.device == "cpu" && ++count == 1) first = step.reason;
+  }
+  if (count > 0)
+    log(LogLevel::warning, "device ", device, ": ", count, count == 1 ? " part" : " parts",
+        " of the model on the cpu, between copies: ", first, count > 1 ? " ..." : "");
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
@@ -85,8 +97,15 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
     blame(plan, error);
   }
   report.phase_seconds.emplace_back("kernels", timer.seconds());
+  int64_t in_parts = 0;
+  for (PlanPart& part : plan.parts) {
+    CompileReport inner;
+    Bytes image = build_image(*part.plan, options, inner);
+    part.image = {.dtype = DType::u8, .dims = {static_cast<int64_t>(image.size())}, .data = image};
+    in_parts += inner.kernels;
+  }
   BuildCounts after = build_counts();
-  report.kernels = static_cast<int64_t>(plan.kernels.size());
+  report.kernels = static_cast<int64_t>(plan.kernels.size()) + in_parts;
   report.kernels_compiled = after.compiles - before.compiles;
   report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
   show_plan(plan, built.image);
@@ -105,6 +124,7 @@ std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Or
   auto executable =
       make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host);
   log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
+  warn_of_parts(*executable, runner.gpu->name());
   return executable;
 }
 

@@ -28,8 +28,7 @@ Host host_of(const CompileOptions& options) {
 }
 
 Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions& options) {
-  Host host{.allocator = options.allocator, .memory_limit = options.memory_limit};
-  return {.chip = device->info().chip, .runner = {.host = std::move(host), .gpu = device}};
+  return {.chip = device->info().chip, .runner = {.host = host_of(options), .gpu = device}};
 }
 
 /// "amd:gfx942": a chip that need not be here. Nothing for the name of a device: "amd:0".
@@ -81,18 +80,12 @@ Place find_place(const CompileOptions& options) {
 
 namespace {
 
-/// Not what the caller asked for (options, limits, an end) or what the model lacks: the CPU meets that as well.
+/// Not what the caller asked for (options, limits, an end), what the model lacks or what has no kernel anywhere: the
+/// CPU meets that as well.
 bool is_of_the_gpu(const ErrorInfo& error) {
+  if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||
          error.kind == ErrorKind::internal;
-}
-
-/// In a line; the first of a list, and how many there are more.
-std::string short_reason(const ErrorInfo& error) {
-  std::string_view list = error.why;
-  if (error.code != "E402" || list.empty()) return cat(error.what, error.where.empty() ? "" : " at ", error.where);
-  auto more = std::ranges::count(list, '\n');
-  return cat("there is no kernel for ", list.substr(0, list.find('\n')), more ? cat(", and ", more, " more") : "");
 }
 
 }  // namespace
@@ -105,7 +98,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
   } catch (const Error& error) {
     if (!is_of_the_gpu(error.info())) throw;
     log(LogLevel::warning, "device auto: the model runs on the cpu, as it cannot on ", place.runner.gpu->name(), ": ",
-        short_reason(error.info()));
+        error.info().what, error.info().where.empty() ? "" : " at ", error.info().where);
   }
   return make(cpu_place(options));
 }

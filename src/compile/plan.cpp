@@ -9,6 +9,7 @@
 #include "compile/timer.h"
 #include "ir/core_ops.h"
 #include "ir/text.h"
+#include "lower/cpu_parts.h"
 #include "lower/lower.h"
 #include "passes/fold_constants.h"
 #include "passes/passes.h"
@@ -94,8 +95,22 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
+/// What a program of a GPU leaves to this machine's processor, in f32: none of it is a large product.
+static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
+  std::vector<PlanPart> parts;
+  for (TakenPart& part : take_cpu_parts(program)) {
+    check_can_compile_for(host_chip());
+    CompileReport report;
+    Plan plan = make_plan(*part.program, host_chip(), {}, {.threads = options.threads}, report);
+    parts.push_back({.plan = std::make_shared<Plan>(std::move(plan)), .names = std::move(part.names)});
+  }
+  return parts;
+}
+
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report) {
+  std::vector<PlanPart> parts;
+  if (!is_cpu(chip.kind)) parts = plan_parts(program, options);
   run_chip_passes(program, {.chip = chip, .precision = asked.precision, .keep_f32 = asked.keep_f32}, options, report);
   LowerOptions lowering;
   bool narrows_memory = !is_cpu(chip.kind) || multiplies(asked.precision, chip);
@@ -105,6 +120,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   lowering.compute_units = options.compute_units;
   Timer timer;
   Plan plan = lower(program, chip, lowering);
+  plan.parts = std::move(parts);
   plan_lifetimes(plan);
   plan_in_place(plan, asked.donations);
   share_working_memory(plan);

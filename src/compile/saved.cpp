@@ -74,6 +74,11 @@ void check_can_recompile(const std::vector<Chip>& chips, const Chip& here, const
                .hint = "compile the model again on this machine, or name this chip with --target"});
 }
 
+bool runs_parts_of(const Plan& plan) {
+  return std::ranges::all_of(plan.parts,
+                             [](const PlanPart& part) { return runs_code_for(host_chip(), part.plan->chip); });
+}
+
 std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options) {
   refuse_late_options(options);
   auto begin = std::chrono::steady_clock::now();
@@ -86,7 +91,9 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
     report.kernels = static_cast<int64_t>(program.plan.kernels.size());
     std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     report.phase_seconds = {{"load", taken.count()}};
-    return run_on(place.runner, std::move(program), {.source = {}, .file = std::move(bytes)}, std::move(report));
+    Origin origin{.source = {}, .file = bytes};
+    if (runs_parts_of(program.plan))
+      return run_on(place.runner, std::move(program), std::move(origin), std::move(report));
   }
   check_can_recompile(file.chips(), place.chip, options);
   check_can_compile_for(place.chip);

@@ -34,22 +34,9 @@ void judge_lowering(std::unique_ptr<Program> program, const Place& place, const 
   CompileReport report;
   run_shared_passes(*program, options, report);
   run_chip_passes(*program, context_of(place.chip, options), options, report);
-  for (const Unsupported& refused : unsupported(*program, place.chip)) {
+  for (const Unsupported& refused : unsupported(*program)) {
     refuse(nodes, numbers, refused.node, refused.why);
   }
-}
-
-/// The nodes as they were judged, or by the processor where the device `auto` falls back to it.
-std::vector<NodeSupport> on_what_runs(const std::filesystem::path& path, const Place& place,
-                                      const CompileOptions& options, std::vector<NodeSupport> nodes,
-                                      FileReading& reading) {
-  reading.check();
-  bool falls_back = options.device == "auto" && place.runner.gpu &&
-                    std::ranges::any_of(nodes, [](const NodeSupport& node) { return !node.why.empty(); });
-  if (!falls_back) return nodes;
-  CompileOptions on_cpu = options;
-  on_cpu.device = "cpu";
-  return find_support(path, on_cpu);
 }
 
 }  // namespace
@@ -61,7 +48,8 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   std::vector<NodeSupport> nodes;
   if (auto other = import_other(map_file(path), place_of(path), given, &nodes)) {
     judge_lowering(std::move(other), place, given, nodes);
-    return on_what_runs(path, place, given, std::move(nodes), reading);
+    reading.check();
+    return nodes;
   }
   auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
   CompileOptions options = given;
@@ -81,7 +69,8 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   std::unique_ptr<Program> program = import(*model, options, &faults);
   for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
   judge_lowering(std::move(program), place, options, nodes);
-  return on_what_runs(path, place, options, std::move(nodes), reading);
+  reading.check();
+  return nodes;
 }
 
 }  // namespace weft

@@ -65,6 +65,11 @@ Types Loop::infer(Operands in) const {
   return types;
 }
 
+Types CpuPart::infer(Operands) const {
+  check_symbols(name, sets);
+  return types;
+}
+
 void check_nesting(const Program& program) {
   std::unordered_map<const Module*, int> depth = {{&program.main(), 0}};
   std::vector<const Module*> pending = {&program.main()};
@@ -97,6 +102,7 @@ const Dims& symbols_set_by(const Instruction& i) {
   if (const auto* op = i.as<Bind>()) return op->symbols;
   if (const auto* op = i.as<If>()) return op->sets;
   if (const auto* op = i.as<Loop>()) return op->sets;
+  if (const auto* op = i.as<CpuPart>()) return op->sets;
   return none;
 }
 

@@ -64,6 +64,24 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
+/// Instructions that the processor runs in a program of a GPU (lower/cpu_parts.h): number `part` of the programs that
+/// were taken out. Operands are its parameters; results are its results, the last of which holds the sizes `sets` if
+/// there are any. `sizes` are the values of the symbols that it does not set.
+struct CpuPart {
+  static constexpr std::string_view name = "cpu_part";
+  int64_t part = 0;
+  std::string why = {};
+  Dims sizes = {};
+  Types types = {};
+  Dims sets = {};
+  static auto fields() {
+    return std::tuple{Field{"part", &CpuPart::part}, Field{"why", &CpuPart::why}, Field{"sizes", &CpuPart::sizes},
+                      Field{"types", &CpuPart::types}, Field{"sets", &CpuPart::sets}};
+  }
+  Types infer(Operands in) const;
+  bool operator==(const CpuPart&) const = default;
+};
+
 /// Deeper nesting of bodies is refused (E152): what walks over them may recurse.
 constexpr int max_body_depth = 64;
 
@@ -77,7 +95,7 @@ std::span<const Value> body_operands(const Instruction& instruction, size_t body
 const Dims& symbols_set_by(const Instruction& instruction);
 /// The symbols that have a value inside its bodies only.
 Dims symbols_of_bodies(const Instruction& instruction);
-inline bool sets_symbols(const Instruction& i) { return i.is<Bind>() || i.is<If>() || i.is<Loop>(); }
+inline bool sets_symbols(const Instruction& i) { return i.is<Bind>() || i.is<If>() || i.is<Loop>() || i.is<CpuPart>(); }
 
 using VisitSymbol = std::function<void(const Symbol&)>;
 /// Calls `visit` for each symbol in the operator's fields, the types of the results and the bodies (with repetitions).

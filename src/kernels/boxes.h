@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Non-maximum suppression: one task for each batch and class.
+/// Non-maximum suppression: one task for each batch and class; on a GPU a block.
 #include "device.h"
 
-#ifdef WEFT_CPU
 namespace weft::kernel {
 
 struct BoxCorners {
   f32 y1, x1, y2, x2;
 };
 
-template <bool Centers>
-WEFT_INLINE BoxCorners corners_of(const f32* box) {
+template <bool Centers, class P>
+WEFT_INLINE BoxCorners corners_of(P box) {
   const f32 a = box[0], b = box[1], c = box[2], d = box[3];
   if constexpr (Centers) return {b - d / 2, a - c / 2, b + d / 2, a + c / 2};
   return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
@@ -34,6 +33,7 @@ WEFT_INLINE bool is_better(const ScoredBox& a, const ScoredBox& b) {
   return a.score > b.score || (a.score == b.score && a.index < b.index);
 }
 
+#ifdef WEFT_CPU
 /// Moves the box at `at` down until no child is better.
 WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   const ScoredBox moved = heap[at];
@@ -72,5 +72,49 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
   }
 }
 
-}  // namespace weft::kernel
+#else
+/// The same for a block a row. `left` [rows, n] holds the scores of boxes that may still be taken, -infinity for
+/// others: each pass drops those that overlap the last box taken and finds the best of the rest.
+template <bool Centers, class L, class P, class To>
+WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
+                                     f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {
+  constexpr int threads = L::threads;
+  constexpr f32 none = -__builtin_inff();
+  WEFT_SHARED f32 values[threads];
+  WEFT_SHARED i64 indices[threads];
+  const int me = thread_id();
+  for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {
+    const auto own = scores + row * n, box = boxes + row / classes * n * 4;
+    const auto rest = left + row * n;
+    const auto to = out + row * most;
+    WEFT_NO_UNROLL for (i64 i = me; i < n; i += threads) rest[i] = own[i] > least ? own[i] : none;
+    i64 taken = 0, last = -1;
+    WEFT_NO_UNROLL for (; taken < most; ++taken) {
+      const BoxCorners newest = corners_of<Centers>(box + (last < 0 ? 0 : last) * 4);
+      ScoredBox best{none, -1};
+      WEFT_NO_UNROLL for (i64 i = me; i < n; i += threads) {
+        const ScoredBox next{rest[i], i};
+        if (next.score == none) continue;
+        if (last >= 0 && (i == last || overlap(corners_of<Centers>(box + i * 4), newest) > greatest)) rest[i] = none;
+        else if (best.index < 0 || is_better(next, best)) best = next;
+      }
+      values[me] = best.score, indices[me] = best.index;
+      WEFT_NO_UNROLL for (int half = threads / 2; half > 0; half /= 2) {
+        barrier();
+        if (me >= half) continue;
+        const ScoredBox other{values[me + half], indices[me + half]};
+        if (other.index >= 0 && (best.index < 0 || is_better(other, best))) best = other;
+        values[me] = best.score, indices[me] = best.index;
+      }
+      barrier();
+      last = indices[0];
+      barrier();
+      if (last < 0) break;
+      if (me == 0) to[taken] = last;
+    }
+    WEFT_NO_UNROLL for (i64 i = taken + me; i < most; i += threads) to[i] = -1;
+  });
+}
 #endif
+
+}  // namespace weft::kernel

@@ -252,8 +252,8 @@ Value input_bound_by(const Instruction& i) {
 void lower_bind(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Bind>();
-  int buffer =
-      lowering.on_gpu() ? lowering.view_of(input_bound_by(i)).buffer : lowering.whole_view_of(i.inputs[0]).buffer;
+  Value input = lowering.on_gpu() ? input_bound_by(i) : Value{};
+  int buffer = input ? lowering.view_of(input).buffer : lowering.whole_view_of(i.inputs[0]).buffer;
   std::vector<SizeSetting> settings;
   for (size_t k = 0; k < op.symbols.size(); ++k) {
     settings.push_back({.symbol = *op.symbols[k].as_symbol(),

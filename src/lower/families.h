@@ -25,7 +25,6 @@ struct Family {
   bool takes_containers = false;  ///< values that are no tensors
   std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel does this one; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU does
-  const char* sets_sizes = "sizes that the run computes are on the cpu only";  ///< why no GPU does where it sets sizes
 };
 /// Of an instruction that is no leaf.
 const Family& family_of(const Instruction& instruction);

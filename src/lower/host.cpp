@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/host.h"
+
 #include "lower/lowering.h"
 
 namespace weft {
@@ -9,8 +10,28 @@ void lower_host(Lowering& lowering, const Region& region) {
   std::vector<View> operands, results;
   for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
   for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
-  lowering.add_host_step(i.as<HostOp>()->call(), operands, results,
-                         "texts, sequences, optionals and maps are the host's");
+  lowering.add_host_step({.reason = "texts, sequences, optionals and maps are the host's",
+                          .kind = StepKind::host,
+                          .host = i.as<HostOp>()->call()},
+                         operands, results);
+}
+
+void lower_cpu_part(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<CpuPart>();
+  std::vector<View> operands, results;
+  for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
+  lowering.set_known(op.sets);
+  for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
+  PlanStep step{.kernel = static_cast<int>(op.part), .reason = op.why, .kind = StepKind::part};
+  for (size_t k = 0; k < op.sets.size(); ++k) {
+    int buffer = results.back().buffer;
+    lowering.plan().buffers[static_cast<size_t>(buffer)].kind = BufferKind::value;
+    step.settings.push_back({.symbol = *op.sets[k].as_symbol(), .buffer = buffer, .element = static_cast<int>(k)});
+  }
+  for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_number(size));
+  lowering.add_host_step(std::move(step), operands, results);
+  lowering.set_sizes({}, lowering.guards().after(i));
 }
 
 }  // namespace weft

@@ -19,15 +19,14 @@ struct LowerOptions {
 /// by the runtime. Throws E402 naming every instruction that has no kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
-/// Something of a program that has no kernel on a chip.
+/// Something of a program that has no kernel on any chip.
 struct Unsupported {
   std::string what;    ///< "sort", "output 'y'"
   std::string source;  ///< the node of the model that it came from
   std::string node;    ///< of the main graph: the If around `source`, else the same
   std::string why;
-  bool is_everywhere = true;  ///< the cpu has no kernel either
 };
-std::vector<Unsupported> unsupported(const Program& program, const Chip& chip);
+std::vector<Unsupported> unsupported(const Program& program);
 /// Throws E402 with all of them, so that the user sees the whole list.
 void refuse_unsupported(const Program& program, const Chip& chip);
 

@@ -59,6 +59,15 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
+/// Whether the host decides something between two steps of a GPU: then not all sizes are known before the run.
+static bool needs_host(const Program& program) {
+  bool needs = false;
+  for (const auto& module : program.modules()) {
+    for (const Instruction& i : *module) needs |= sets_symbols(i) && !input_bound_by(i);
+  }
+  return needs;
+}
+
 static SizeCheck size_check(const Guard& g) { return {g.kind == Guard::Kind::equal, g.a, g.b, g.source, g.what}; }
 
 LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOptions wanted)
@@ -66,7 +75,7 @@ LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOpt
   plan.chip = chip;
   plan.program = from.name;
   plan.metadata = from.metadata;
-  if (is_cpu(chip.kind)) pending = run_time = symbols_set_in(from);  // on GPUs all sizes are known before the run
+  if (is_cpu(chip.kind) || needs_host(from)) pending = run_time = symbols_set_in(from);
   for (const Guard* guard : guards.on_entry(from.main())) plan.checks.push_back(size_check(*guard));
 }
 
@@ -162,7 +171,8 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
 void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
-    if (slots[i] < 0 || is_leaf(*value.def) || !value.type().is_tensor() || is_packed_type(value.dtype())) continue;
+    bool is_placed = value.type().is_tensor() ? !is_packed_type(value.dtype()) : on_gpu();
+    if (slots[i] < 0 || is_leaf(*value.def) || !is_placed) continue;
     auto& chosen = all_.slots[value.def];
     chosen.resize(value.def->types.size(), -1);
     if (chosen[value.index] < 0) chosen[value.index] = slots[i];
@@ -317,7 +327,8 @@ static bool is_same_place(const View& a, const View& b) {
 
 void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time,
                     double less) {
-  if (!value.type().is_tensor()) return add_host_step({.fn = HostFn::same}, {from}, {to}, reason);
+  if (!value.type().is_tensor() || (on_gpu() && is_text(value.type())))
+    return add_host_step({.reason = reason, .kind = StepKind::host, .host = {.fn = HostFn::same}}, {from}, {to});
   KernelBuilder kernel("pointwise.h");
   lower_copy(*this, from, to, value, kernel, less);
   PlanStep step = kernel.finish(all_.plan, "copy");
@@ -659,9 +670,7 @@ int Lowering::new_working_buffer(const Type& type, const std::string& name) {
                      .value = name});
 }
 
-void Lowering::add_host_step(HostCall call, const std::vector<View>& operands, const std::vector<View>& results,
-                             std::string reason) {
-  PlanStep step{.reason = std::move(reason), .kind = StepKind::host, .host = std::move(call)};
+void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results) {
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);

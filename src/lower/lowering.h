@@ -125,9 +125,12 @@ class Lowering {
   int next_step() const { return static_cast<int>(all_.plan.steps.size()); }
   /// Working memory for a tensor, or a place for a container.
   int new_working_buffer(const Type& type, const std::string& name);
-  /// Appends a call of the host; `operands` and `results` are views of whole buffers.
-  void add_host_step(HostCall call, const std::vector<View>& operands, const std::vector<View>& results,
-                     std::string reason);
+  /// Appends a step of kind `host` or `part`; `operands` and `results` are views of whole buffers.
+  void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
+  /// From now on these symbols have values.
+  void set_known(const Dims& symbols) {
+    for (const Dim& symbol : symbols) all_.pending.erase(symbol.as_symbol()->name);
+  }
   /// Sets symbols, as `settings` say, and looks at the guards that they decide.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
   const GuardPlaces& guards() const { return all_.guards; }

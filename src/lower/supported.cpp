@@ -53,50 +53,37 @@ std::string why_nowhere(const Instruction& i) {
   return family.why_not ? family.why_not(i) : std::string();
 }
 
-/// What the host must decide, or do itself, between two steps.
-std::string why_not_on_gpus(const Instruction& i) {
-  const Family& family = family_of(i);
-  if (family.only_on_cpus) return family.only_on_cpus;
-  auto is_of_host = [](const Type& type) { return !type.is_tensor() || is_text(type); };
-  if (std::ranges::any_of(i.types, is_of_host)) return "texts and containers are on the cpu only";
-  return sets_symbols(i) && !input_bound_by(i) ? family.sets_sizes : "";
-}
-
 }  // namespace
 
-std::vector<Unsupported> unsupported(const Program& program, const Chip& chip) {
+std::vector<Unsupported> unsupported(const Program& program) {
   auto owners = owners_of(program);
   std::vector<Unsupported> list;
   for (const auto& module : program.modules()) {
     for (const Instruction& i : *module) {
       std::string why = why_nowhere(i);
-      bool is_everywhere = !why.empty();
-      if (!is_everywhere && !is_cpu(chip.kind)) why = why_not_on_gpus(i);
       if (why.empty()) continue;
       const Instruction* outer = &i;
       for (auto owner = owners.find(outer->parent); owner != owners.end(); owner = owners.find(outer->parent))
         outer = owner->second;
-      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why, is_everywhere});
+      list.push_back({std::string(display_name(i.op)), i.source, outer->source, why});
     }
   }
   return list;
 }
 
 void refuse_unsupported(const Program& program, const Chip& chip) {
-  std::vector<Unsupported> all = unsupported(program, chip);
   std::set<std::string> named;
   std::string list;
-  for (const Unsupported& refused : all) {
+  for (const Unsupported& refused : unsupported(program)) {
     std::string place = refused.source.empty() ? cat(refused.what, " of the program") : refused.source;
     if (named.insert(place).second) list += cat(list.empty() ? "" : "\n   ", place, ": ", refused.why);
   }
   if (list.empty()) return;
-  bool cpu_does = std::ranges::none_of(all, &Unsupported::is_everywhere);
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E402",
                .what = cat("there is no kernel for some operators on ", chip.arch),
                .why = list,
-               .hint = cpu_does ? "--device cpu runs all of it" : "--device ref runs everything, slowly"});
+               .hint = "--device ref runs everything, slowly"});
 }
 
 }  // namespace weft

@@ -34,7 +34,7 @@ bool takes_texts(const Op& op) {
   if (elements || slices) return (elements ? elements->fn : slices->fn) == ScatterFn::replace;
   return op.is<HostOp>() || op.is<Parameter>() || op.is<Constant>() || op.is<Reshape>() || op.is<Transpose>() ||
          op.is<Broadcast>() || op.is<Slice>() || op.is<Concat>() || op.is<Gather>() || op.is<GatherElements>() ||
-         op.is<GatherNd>() || op.is<If>() || op.is<Loop>();
+         op.is<GatherNd>() || op.is<If>() || op.is<Loop>() || op.is<CpuPart>();
 }
 
 Values host_all(Module& module, HostOp op, Values inputs) {

@@ -37,10 +37,10 @@ std::span<const OpInfo* const> infos() {
 }  // namespace
 
 std::span<const OpInfo* const> all_ops() {
-  return infos<Parameter, Constant, Sizes, Bind, If, Loop, Elementwise, Convert, Bitcast, Reshape, Transpose, Broadcast,
-               Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot, QuantizeRows,
-               BlockDot, Convolution, Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements, ScatterNd,
-               Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp>();
+  return infos<Parameter, Constant, Sizes, Bind, If, Loop, CpuPart, Elementwise, Convert, Bitcast, Reshape, Transpose,
+               Broadcast, Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot,
+               QuantizeRows, BlockDot, Convolution, Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements,
+               ScatterNd, Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

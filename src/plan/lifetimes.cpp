@@ -16,10 +16,10 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// On GPUs such symbols are read from inputs before the run.
+/// On GPUs that nobody leads such symbols are read from inputs before the run.
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
-  if (names.empty() || !is_cpu(plan.chip.kind)) return;
+  if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
   for (PlanBuffer& buffer : plan.buffers) {
     if (buffer.kind != BufferKind::arena) continue;
     buffer.bytes.visit_symbols([&](const Symbol& symbol) {

@@ -176,9 +176,9 @@ std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const T
   return full;
 }
 
-SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs) {
+SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs, const SymbolValues* known) {
   check(ports.size() == inputs.size(), "every port has its input");
-  SymbolValues values;
+  SymbolValues values = known ? *known : SymbolValues();
   for (size_t i = 0; i < ports.size(); ++i) check_type_and_rank(ports[i], inputs[i]);
   while (bind_some(ports, inputs, values)) {
   }

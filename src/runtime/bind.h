@@ -38,7 +38,9 @@ std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const T
 
 /// Solves the sizes of the ports for their symbols. Throws E310 for a wrong type or rank, E311 for a size outside its
 /// range, E312 for sizes that contradict each other; each names the input.
-SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs);
+/// With `known`, these are the symbols' values, and the sizes only have to fit.
+SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs,
+                          const SymbolValues* known = nullptr);
 
 /// The sizes of an output for these inputs, as far as the inputs decide them; -1 where only the run does. Throws as
 /// bind_symbols does.

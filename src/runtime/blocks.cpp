@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 #include "runtime/memory_limit.h"
+#include "targets/cpu/memory.h"
+#include "targets/gpu/device.h"
 
 namespace weft {
 
@@ -17,10 +19,11 @@ static int64_t rounded(int64_t bytes) {
   return wanted > most ? bytes : static_cast<int64_t>((wanted + step - 1) / step * step);
 }
 
-AlignedMemory BlockPool::take(int64_t bytes, int64_t most) {
-  auto fits = std::ranges::lower_bound(free_, bytes, {}, &AlignedMemory::bytes);
+template <class Memory>
+Memory BlockPool<Memory>::take(int64_t bytes, int64_t most) {
+  auto fits = std::ranges::lower_bound(free_, bytes, {}, &Memory::bytes);
   if (fits != free_.end()) {
-    AlignedMemory block = std::move(*fits);
+    Memory block = std::move(*fits);
     free_.erase(fits);
     return block;
   }
@@ -34,14 +37,18 @@ AlignedMemory BlockPool::take(int64_t bytes, int64_t most) {
     refuse_memory(cat("tensors that grow while the model runs need ", (bytes_ + bytes) >> 20,
                       " MiB and more, the memory limit leaves ", most >> 20, " MiB for them"));
   }
-  AlignedMemory block(rounded(bytes), allocator_);
+  Memory block = make_(rounded(bytes));
   bytes_ += block.bytes();
   return block;
 }
 
-void BlockPool::give_back(AlignedMemory block) {
-  auto place = std::ranges::upper_bound(free_, block.bytes(), {}, &AlignedMemory::bytes);
+template <class Memory>
+void BlockPool<Memory>::give_back(Memory block) {
+  auto place = std::ranges::upper_bound(free_, block.bytes(), {}, &Memory::bytes);
   free_.insert(place, std::move(block));
 }
+
+template class BlockPool<AlignedMemory>;
+template class BlockPool<gpu::Memory>;
 
 }  // namespace weft

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <vector>
-
-#include "targets/cpu/memory.h"
 
 namespace weft {
 
-/// Blocks for tensors whose size is only known during the run. What is given back serves later requests, of this run
-/// and of the next ones, so that a steady state allocates nothing.
+/// Blocks of AlignedMemory or gpu::Memory for tensors whose size is only known during the run. What is given back
+/// serves later requests, of this run and of the next ones, so that a steady state allocates nothing.
+template <class Memory>
 class BlockPool {
  public:
-  explicit BlockPool(const HostAllocator& allocator = {}) : allocator_(allocator) {}
+  using Make = std::function<Memory(int64_t bytes)>;
+  explicit BlockPool(Make make) : make_(std::move(make)) {}
 
   /// At least `bytes`, and never empty: the smallest free block that fits, else a new one in place of free ones. E401
   /// when there is not so much, or when all blocks would come to more than `most` bytes.
-  AlignedMemory take(int64_t bytes, int64_t most = INT64_MAX);
-  void give_back(AlignedMemory block);
+  Memory take(int64_t bytes, int64_t most = INT64_MAX);
+  void give_back(Memory block);
   /// Bytes of all blocks, free and taken.
   int64_t bytes() const { return bytes_; }
 
  private:
-  HostAllocator allocator_;
-  std::vector<AlignedMemory> free_;  // by size
+  Make make_;
+  std::vector<Memory> free_;  // by size
   int64_t bytes_ = 0;
 };
 

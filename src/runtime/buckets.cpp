@@ -63,25 +63,31 @@ std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
   return work;
 }
 
-BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound) {
+ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes) {
   constexpr int64_t alignment = 256;
-  BucketPlan bucket;
   std::vector<ArenaRequest> requests;
   std::vector<size_t> owners;
   auto last = static_cast<int>(plan.steps.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
-    bucket.bytes.push_back(at_bound(buffer.bytes, values, bound));
     bool is_arena = buffer.kind == BufferKind::arena && buffer.last_step >= 0;
     bool is_outer = buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
     if (!is_arena && !is_outer) continue;
-    int64_t room = (std::max<int64_t>(bucket.bytes.back(), 1) + alignment - 1) / alignment * alignment;
+    int64_t room = (std::max<int64_t>(bytes[i], 1) + alignment - 1) / alignment * alignment;
     requests.push_back({room, is_outer ? 0 : buffer.first_step, is_outer ? last : buffer.last_step});
     owners.push_back(i);
   }
-  ArenaLayout layout = place(requests);
-  bucket.offsets.resize(plan.buffers.size());
-  for (size_t i = 0; i < owners.size(); ++i) bucket.offsets[owners[i]] = layout.offsets[i];
+  ArenaLayout placed = place(requests),
+              layout{.offsets = std::vector<int64_t>(plan.buffers.size()), .bytes = placed.bytes};
+  for (size_t i = 0; i < owners.size(); ++i) layout.offsets[owners[i]] = placed.offsets[i];
+  return layout;
+}
+
+BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound) {
+  BucketPlan bucket;
+  for (const PlanBuffer& buffer : plan.buffers) bucket.bytes.push_back(at_bound(buffer.bytes, values, bound));
+  ArenaLayout layout = place_on_device(plan, bucket.bytes);
+  bucket.offsets = std::move(layout.offsets);
   bucket.arena_bytes = layout.bytes;
   for (const PlanStep& step : plan.steps) {
     int chosen = -1;

@@ -29,6 +29,9 @@ std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
 /// PlanStep::work of every step at these sizes; 0 of those without variants.
 std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
 
+/// Where each buffer lies in one arena with the inputs and outputs, if they are of these bytes.
+ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes);
+
 /// `values` are the sizes at hand, `bound` the bucket's; expressions need not grow with the symbols, so the larger of
 /// both counts.
 BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound);

@@ -121,15 +121,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                workers_.width(), workers_.width() == 1 ? " thread" : " threads",
                workers_.are_the_hosts() ? " of the caller's" : "");
   }
-  SavedProgram saved() const override {
-    auto calls_host = [](const PlanKernel& kernel) { return kernel.kind == KernelKind::host_function; };
-    if (std::ranges::any_of(plan_.kernels, calls_host)) {
-      throw Error({.kind = ErrorKind::unsupported,
-                   .code = "E406",
-                   .what = "the program calls a function of this process, which cannot be saved"});
-    }
-    return saved_program(origin_, plan_, image_);
-  }
+  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
   void detach() override;
 
   std::vector<StepInfo> steps() const override {
@@ -359,13 +351,13 @@ class CpuContext final : public Context {
  public:
   explicit CpuContext(std::shared_ptr<const CpuExecutable> program)
       : program_(std::move(program)),
-        pool_(program_->allocator()),
+        pool_([this](int64_t bytes) { return AlignedMemory(bytes, program_->allocator()); }),
         blocks_(plan().buffers.size()),
         host_(plan(), program_->last_container_reads(), program_->texts(), program_->memory_limit()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
-    bind(inputs);
+    bind(inputs, options.sizes);
     host_.begin();
     given_ = given;
     inputs_ = std::move(inputs);
@@ -401,11 +393,12 @@ class CpuContext final : public Context {
   const Plan& plan() const { return program_->plan(); }
 
   /// Sizes as in the last run cost nothing.
-  void bind(std::span<const Tensor> inputs) {
+  void bind(std::span<const Tensor> inputs, const SymbolValues* known) {
     release_all();
     std::vector<std::vector<int64_t>> sizes;
     for (size_t i = 0; i < inputs.size(); ++i) sizes.push_back(inputs[i].dims);
-    if (is_bound_ && !program_->is_random() && sizes == input_sizes_) {
+    bool is_same = known ? known->all() == known_.all() : !program_->is_random();
+    if (is_bound_ && is_same && sizes == input_sizes_) {
       for (size_t i = 0; i < inputs.size(); ++i) {
         const Type& wanted = plan().inputs[i].type;
         if (!wanted.is_tensor() || !inputs[i].is_tensor() || inputs[i].dtype != wanted.shape.dtype) is_bound_ = false;
@@ -413,8 +406,9 @@ class CpuContext final : public Context {
       if (is_bound_) return;
     }
     is_bound_ = false;
-    values_ = bind_symbols(plan().inputs, inputs);
-    if (program_->is_random()) values_.set(std::string(run_seed), fresh_seed());
+    if (known) known_ = *known;
+    values_ = bind_symbols(plan().inputs, inputs, known);
+    if (program_->is_random() && !known) values_.set(std::string(run_seed), fresh_seed());
     check_sizes(plan().checks, values_);
     bound_ = program_->bind(values_);
     reserve();
@@ -568,7 +562,8 @@ class CpuContext final : public Context {
         host_.run(index, bound_.steps[index].sizes, memory_);
         if (launcher.checked) launcher.checked->written(step.outputs);
         break;
-      case StepKind::library: internal_error("a CPU has no library to call");
+      case StepKind::part:
+      case StepKind::library: internal_error("a CPU has no library to call, and runs all of a program");
     }
     return index + 1;
   }
@@ -674,10 +669,10 @@ class CpuContext final : public Context {
   std::shared_ptr<const CpuExecutable> program_;
   bool is_bound_ = false;
   std::vector<std::vector<int64_t>> input_sizes_;
-  SymbolValues values_;
+  SymbolValues values_, known_;
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
-  BlockPool pool_;
+  BlockPool<AlignedMemory> pool_;
   std::vector<AlignedMemory> blocks_;  // what each buffer has taken from the pool
   HostValues host_;
   std::vector<std::byte*> memory_;        // address of each buffer in this run

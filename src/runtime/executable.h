@@ -23,6 +23,7 @@
 namespace weft {
 
 struct SavedProgram;
+class SymbolValues;
 
 /// One step of the plan as `explain`, profiles and `verify --bisect` show it.
 struct StepInfo {
@@ -61,6 +62,8 @@ struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
   /// E404 as soon as it says true. Asked between steps and between pieces of them, from any thread of the run.
   std::function<bool()> stop = {};
+  /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs tell them.
+  const SymbolValues* sizes = nullptr;
   const HostExecutor* executor = nullptr;  ///< runs this run's kernels in place of the program's own threads
   std::vector<StepTime>* profile = nullptr;
   /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.

@@ -96,10 +96,14 @@ template <class A, Is<Donation> T>
 void fields(A& a, T& donation) {
   a(donation.input, donation.output, donation.why_not);
 }
+template <class A, Is<PlanPart> T>
+void fields(A& a, T& part) {
+  a(part.plan, part.names, part.image);
+}
 template <class A, Is<Plan> T>
 void fields(A& a, T& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
-    plan.texts, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.in_place, plan.donations,
+    plan.texts, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.parts, plan.in_place, plan.donations,
     plan.compiler);
 }
 template <class A, Is<PlacedConstant> T>
@@ -122,7 +126,7 @@ void fields(A& a, T& source) {
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::value; }
 constexpr auto last_of(KernelKind) { return KernelKind::host_function; }
-constexpr auto last_of(StepKind) { return StepKind::host; }  // no library: it is another machine's
+constexpr auto last_of(StepKind) { return StepKind::part; }  // no library: it is another machine's
 constexpr auto last_of(HostFn) { return HostFn::decode_image; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
@@ -167,6 +171,7 @@ class Encoder {
     put(entries.size());
     for (const auto& [key, value] : entries) (*this)(key, value);
   }
+  void put(const std::shared_ptr<Plan>& plan) { put(*plan); }
   template <class T>
   void put(const std::optional<T>& value) {
     put(value.has_value());
@@ -282,6 +287,11 @@ class Decoder {
       (*this)(key, value);
       expect(entries.emplace(std::move(key), std::move(value)).second, "a key of the metadata comes twice");
     }
+  }
+  void get(std::shared_ptr<Plan>& plan) {
+    expect(++depth_ == 1, "a part of a plan has parts");
+    get(*(plan = std::make_shared<Plan>()));
+    --depth_;
   }
   template <class T>
   void get(std::optional<T>& value) {
@@ -414,16 +424,29 @@ void check_pair(const Plan& plan, int input, int output) {
 }
 
 /// Rank and sizes of every operand and result follow each other.
-void check_host(const PlanStep& step, const Plan& plan) {
-  expect(takes_operands(step.host.fn, step.buffers.size() - step.outputs.size()),
-         "a function of the host does not have its operands");
-  size_t left = step.sizes.size();
+void check_host_sizes(const PlanStep& step, const Plan& plan, size_t left) {
   for (size_t i = 0; i < step.buffers.size(); ++i) {
     expect(left > 0, "a function of the host lacks sizes");
     auto rank = plan.sizes[static_cast<size_t>(step.sizes[step.sizes.size() - left])].constant();
     expect(rank && *rank >= 0 && static_cast<size_t>(*rank) < left, "a function of the host lacks sizes");
     left -= 1 + static_cast<size_t>(*rank);
   }
+}
+
+void check_host(const PlanStep& step, const Plan& plan) {
+  expect(takes_operands(step.host.fn, step.buffers.size() - step.outputs.size()),
+         "a function of the host does not have its operands");
+  check_host_sizes(step, plan, step.sizes.size());
+}
+
+void check_part(const PlanStep& step, const Plan& plan) {
+  expect(is_below(step.kernel, plan.parts.size()), "a step has no part of the plan");
+  const PlanPart& part = plan.parts[static_cast<size_t>(step.kernel)];
+  bool fits = step.outputs.size() == part.plan->outputs.size() &&
+              step.buffers.size() == step.outputs.size() + part.plan->inputs.size() &&
+              step.sizes.size() >= part.names.size() && (step.settings.empty() || !step.outputs.empty());
+  expect(fits, "a part of a plan does not have its operands");
+  check_host_sizes(step, plan, step.sizes.size() - part.names.size());
 }
 
 void check_kernels(const PlanStep& step, const Plan& plan) {
@@ -445,13 +468,17 @@ void check_kind(const PlanStep& step, const Plan& plan) {
     bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
     expect(is_there && setting.element >= 0, "a size is read where nothing is");
     if (setting.buffer < 0) continue;
-    auto bytes = plan.buffers[static_cast<size_t>(setting.buffer)].bytes.constant();
-    expect(bytes && *bytes / 8 > setting.element, "a size is read past the end of its buffer");
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(setting.buffer)];
+    expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is no integer");
+    auto bytes = buffer.bytes.constant();
+    expect(bytes && *bytes / byte_size(buffer.shape.dtype, 1) > setting.element,
+           "a size is read past the end of its buffer");
   }
   switch (step.kind) {
     case StepKind::kernel: return check_kernels(step, plan);
     case StepKind::sizes: return;
     case StepKind::host: return check_host(step, plan);
+    case StepKind::part: return check_part(step, plan);
     case StepKind::library: return expect(false, "a step calls a library");
     case StepKind::branch:
     case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
@@ -515,6 +542,10 @@ void check_plan(const Plan& plan) {
   for (const Donation& donation : plan.donations) check_pair(plan, donation.input, donation.output);
   for (const PlanStep& step : plan.load_steps) check_load_step(step, plan);
   for (size_t i = 0; i < plan.steps.size(); ++i) check_step(static_cast<int>(i), plan.steps[i], plan);
+  for (const PlanPart& part : plan.parts) {
+    expect(is_cpu(part.plan->chip.kind) && part.image.dtype == DType::u8, "a part of a plan is for no processor");
+    check_plan(*part.plan);
+  }
 }
 
 /// Symbols are known when all else is written, and must be known before it is read.
@@ -560,6 +591,7 @@ void find_hashes(Plan& plan, const ConstantPlaces& constants) {
     auto found = hashes.find({tensor.data.data(), tensor.data.size()});
     plan.constant_hashes.push_back(found == hashes.end() ? hash128(tensor.data) : found->second);
   }
+  for (const PlanPart& part : plan.parts) find_hashes(*part.plan, constants);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view magic = "WEFTPROG";
 /// Raised by every change of these structures, of Plan, of the text form, or of how kernels are called
 /// (kernels/launch.h).
-constexpr uint32_t format_version = 7;
+constexpr uint32_t format_version = 8;
 constexpr size_t most_chips = 64;
 
 /// The file starts with these, little endian: a header, then an entry for each section.
@@ -286,7 +286,18 @@ ChipProgram SavedFile::program(size_t chip) const {
 
 ProgramSource SavedFile::source() const { return decode_source(source_, {weights_, places_}); }
 
+static void refuse_host_functions(const Plan& plan) {
+  auto calls_host = [](const PlanKernel& kernel) { return kernel.kind == KernelKind::host_function; };
+  if (std::ranges::any_of(plan.kernels, calls_host)) {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E406",
+                 .what = "the program calls a function of this process, which cannot be saved"});
+  }
+  for (const PlanPart& part : plan.parts) refuse_host_functions(*part.plan);
+}
+
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image) {
+  refuse_host_functions(plan);
   if (!origin.source && origin.file.empty())
     throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of what it was made from"});
   if (origin.file.empty()) return {origin.source, {{plan, image}}};

@@ -34,6 +34,10 @@ SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
     if (plan.steps[i].kind != StepKind::kernel && plan.steps[i].kind != StepKind::host) continue;
     int last = before_run;
     for (int size : plan.steps[i].sizes) last = std::max(last, known[static_cast<size_t>(size)]);
+    if (!plan.steps[i].variants.empty()) last = std::max(last, known_after(plan.steps[i].work));
+    for (const StepVariant& variant : plan.steps[i].variants) {
+      for (int size : variant.sizes) last = std::max(last, known[static_cast<size_t>(size)]);
+    }
     due_[static_cast<size_t>(last + 1)].steps.push_back(static_cast<int>(i));
   }
 }

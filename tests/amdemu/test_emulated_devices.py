@@ -35,24 +35,54 @@ def loop(path):
     write(path, nodes, [("x", TensorProto.FLOAT, ["seq", 1, 4])], [("y", TensorProto.FLOAT, ["seq", 1, 1, 3])], weights)
 
 
-@pytest.mark.parametrize("model, node, why", [
-    (non_zero, "'find' (NonZero)", "sizes that the run computes are on the cpu only"),
-    (boxes, "'choose' (NonMaxSuppression)", "runs on the cpu only"),
-    (loop, "'rnn' (LSTM)", "loops are on the cpu only")])
-def test_auto_goes_to_the_cpu_where_the_gpu_cannot(model, node, why, tmp_path):
+def texts(path):
+    """A GPU has no texts: the processor looks them up, between two products."""
+    keys = helper.make_tensor("keys", TensorProto.STRING, [3], [b"1", b"2", b"3"])
+    node = helper.make_node("LabelEncoder", ["s"], ["found"], name="look", domain="ai.onnx.ml", keys_tensor=keys,
+                            values_tensor=helper.make_tensor("values", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]),
+                            default_tensor=helper.make_tensor("default", TensorProto.FLOAT, [1], [-1.0]))
+    cast = helper.make_node("Cast", ["t"], ["s"], to=TensorProto.STRING)
+    nodes = [cast, node, helper.make_node("MatMul", ["found", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    ports = [[helper.make_tensor_value_info("t", TensorProto.INT64, [2, 3])], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])]]
+    graph = helper.make_graph(nodes, "g", *ports, [onnx.numpy_helper.from_array(np.eye(3, 4, dtype=np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 4)], ir_version=9), path)
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+@pytest.mark.parametrize("model", [non_zero, boxes, loop])
+def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
+    """Sizes that data decide, boxes that overlap, a loop whose trips the input tells: all steps are the GPU's."""
     path = tmp_path / "model.onnx"
     model(path)
     sizes = ["--at", "seq=3"] if model is loop else []
-    run = lambda device: emulated.run("gfx1100", "weft", "run", path, "--fill", "rand", *sizes, "--device", device)
-    refused, there, here = run("amd:0"), run("auto"), run("cpu")
-    assert refused.returncode == 4 and f"{node}: {why}" in refused.stderr
-    assert "--device cpu runs all of it" in refused.stderr and "bind" not in refused.stderr
-    assert refused.stderr.count(node) == 1
-    assert there.returncode == here.returncode == 0, there.stderr + here.stderr
-    assert there.stdout == here.stdout and here.stderr == ""
-    (line,) = there.stderr.strip().splitlines()
-    assert "device auto: the model runs on the cpu, as it cannot on amd:0" in line and node in line and why in line
-    assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # auto is the GPU where that can
+    done = emulated.run(chip, "weft", "verify", path, *sizes, "--device", "amd:0")
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    steps = emulated.run(chip, "weft", "explain", path, "--device", "amd:0").stdout
+    assert "cpu_part" not in steps
+
+
+def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
+    texts(tmp_path / "model.onnx")
+    np.save(tmp_path / "t.npy", np.array([[1, 2, 9], [3, 1, 2]]))
+    run = lambda device: emulated.run("gfx1100", "weft", "run", tmp_path / "model.onnx", "--input", f"t={tmp_path / 't.npy'}", "--device", device)
+    there, auto, here = run("amd:0"), run("auto"), run("cpu")
+    assert there.returncode == auto.returncode == here.returncode == 0, there.stderr + auto.stderr + here.stderr
+    assert there.stdout == auto.stdout == here.stdout and here.stderr == ""
+    for done in (there, auto):
+        (line,) = done.stderr.strip().splitlines()
+        assert "device amd:0: 1 part of the model on the cpu, between copies" in line
+        assert "'look' (LabelEncoder): texts and containers are the processor's" in line and "(Cast)" in line
+    assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # all of it is the GPU's
+
+
+def test_a_saved_program_holds_its_parts(tmp_path):
+    texts(tmp_path / "model.onnx")
+    np.save(tmp_path / "t.npy", np.array([[1, 2, 9], [3, 1, 2]]))
+    saved = emulated.run("gfx1100", "weft", "compile", tmp_path / "model.onnx", "--target", "amd:gfx1100", "-o", tmp_path / "m.weft")
+    assert saved.returncode == 0, saved.stderr
+    given = ["--input", f"t={tmp_path / 't.npy'}", "--device"]
+    done = emulated.run("gfx1100", "weft", "run", tmp_path / "m.weft", *given, "amd:0")
+    assert done.returncode == 0 and done.stdout == emulated.run("gfx1100", "weft", "run", tmp_path / "model.onnx", *given, "cpu").stdout, done.stderr
 
 
 def test_memory_limits_hold_on_gpus():

@@ -11,6 +11,7 @@
 #include "compile/places.h"
 #include "errors.h"
 #include "ir/text.h"
+#include "lower/cpu_parts.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/kernel_builder.h"
 #include "lower/lower.h"
@@ -110,19 +111,51 @@ module main {
   CHECK(plan.steps[1].decision == -1);
 }
 
-TEST_CASE("gpu: custom operators are refused together with all else that has no kernel") {
-  auto program = parse_program(R"(program "p"
+namespace {
+
+std::vector<std::string> step_names(const Plan& plan) {
+  std::vector<std::string> list;
+  for (const PlanStep& step : plan.steps) list.push_back(step_name(plan, step).substr(0, 8));
+  return list;
+}
+
+std::string custom(const char* name, const char* operand) {
+  return cat(
+      "  %", name, " = custom %", operand,
+      " {op=\"mine:Twice\", rule=\"f32[...] -> f32[...]\", source=\"template <class V> V twice(V x) { return x; }\", "
+      "function=\"twice\", pointwise=true}\n");
+}
+
+}  // namespace
+
+TEST_CASE("gpu: what no GPU runs is a part for the processor between two copies") {
+  auto program = parse_program(cat(R"(program "p"
 module main {
-  %x = parameter {name="x", type=f32[4]}
+  %x = parameter {name="x", type=f32[n]}
   %t = parameter {name="t", type=string[4]}
-  %y = custom %x {op="mine:Twice", rule="f32[...] -> f32[...]", source="template <class V> V twice(V x) { return x; }", function="twice", pointwise=true}
-  return "y"=%y, "u"=%t
-})",
+  %a = relu %x
+)",
+                                   custom("b", "a"), "  %c = relu %b\n  return \"c\"=%c, \"t\"=%t\n}"),
                                make_op);
-  std::string text = test::message_of([&] { lower(*program, chip_named("gfx942")); });
-  CHECK(text.find("custom operators run on the cpu only") != std::string::npos);
-  CHECK(text.find("texts and containers are on the cpu only") != std::string::npos);
-  CHECK(text.find("--device cpu runs all of it") != std::string::npos);
+  std::vector<TakenPart> parts = take_cpu_parts(*program);
+  REQUIRE(parts.size() == 1);
+  CHECK(parts[0].names == std::vector<std::string>{"n"});
+  CHECK(print(*parts[0].program).find("custom") != std::string::npos);
+  Plan plan = lower(*program, chip_named("gfx942"));
+  CHECK(step_names(plan) == std::vector<std::string>{"relu_f32", "cpu_part", "relu_f32", "host_sam"});
+  CHECK(is_led_by_host(plan));
+  CHECK(plan.steps[1].reason.find("a custom operator") != std::string::npos);
+}
+
+TEST_CASE("gpu: instructions are reordered so that the processor takes over as seldom as it can") {
+  std::string text = "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[4]}\n";
+  text += custom("a", "x") + "  %b = relu %x\n" + custom("c", "x") + "  %d = exp %c\n" + custom("e", "b");
+  text += "  %t = parameter {name=\"t\", type=string[4]}\n  %same = equal %t, %t\n";
+  text += "  return \"a\"=%a, \"d\"=%d, \"e\"=%e, \"same\"=%same\n}";
+  auto program = parse_program(text, make_op);
+  CHECK(take_cpu_parts(*program).size() == 1);
+  Plan plan = lower(*program, chip_named("gfx942"));
+  CHECK(step_names(plan) == std::vector<std::string>{"relu_f32", "cpu_part", "exp_f32_"});
 }
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {

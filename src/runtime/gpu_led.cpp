@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs on a GPU that the host leads: it reads back what decides something (a condition, a size), sets the sizes that
+// follow, and runs what is left to the processor between two copies. Kernels are launched one by one, in order.
+#include <cstring>
+#include <map>
+
+#include "base/kept_file.h"
+#include "base/random.h"
+#include "base/texts.h"
+#include "base/watch.h"
+#include "runtime/blocks.h"
+#include "runtime/buckets.h"
+#include "runtime/gpu_run.h"
+#include "runtime/size_schedule.h"
+
+namespace weft {
+namespace {
+
+/// The sizes that steps pass, one after another in memory of the device, brought up to date in pieces.
+class DeviceSizes {
+ public:
+  explicit DeviceSizes(const GpuExecutable& program) : values_(), device_() {
+    size_t words = 0;
+    for (const PlanStep& step : program.plan().steps) {
+      first_.push_back(words);
+      words += step.sizes.size() + (knobs().checked ? 1 + 2 * step.buffers.size() : 0);
+    }
+    values_.resize(words);
+    device_ = gpu::Memory(program.gpu(), static_cast<int64_t>(words * sizeof(int64_t)));
+    pinned_ = gpu::PinnedMemory(program.gpu(), device_.bytes() * rounds);
+  }
+  int64_t* of(size_t step) { return values_.data() + first_[step]; }
+  const std::byte* on_device(size_t step) const { return device_.data() + first_[step] * sizeof(int64_t); }
+  int64_t bytes() const { return device_.bytes(); }
+
+  /// Queues a copy of `count` words from the first of `step` on.
+  void send(const gpu::Stream& stream, size_t step, size_t count) {
+    if (count == 0) return;
+    auto bytes = static_cast<int64_t>(count * sizeof(int64_t));
+    if (used_ + bytes > pinned_.bytes()) restart(stream);
+    std::byte* from = pinned_.data() + used_;
+    std::memcpy(from, of(step), static_cast<size_t>(bytes));
+    stream.copy_to_device(device_.data() + first_[step] * sizeof(int64_t), from, bytes);
+    used_ += bytes;
+  }
+  size_t first(size_t step) const { return first_[step]; }
+  /// Copies are done: the memory they came from is free.
+  void restart(const gpu::Stream& stream) {
+    stream.synchronize();
+    used_ = 0;
+  }
+
+ private:
+  static constexpr int64_t rounds = 16;
+  std::vector<size_t> first_;  // word of each step
+  std::vector<int64_t> values_;
+  gpu::Memory device_;
+  gpu::PinnedMemory pinned_;
+  int64_t used_ = 0;
+};
+
+class LedContext final : public GpuRun {
+ public:
+  explicit LedContext(std::shared_ptr<const GpuExecutable> program)
+      : GpuRun(std::move(program)),
+        schedule_(plan()),
+        step_sizes_(*program_),
+        pool_([this](int64_t bytes) { return gpu::Memory(program_->gpu(), bytes, program_->allocator()); }),
+        blocks_(plan().buffers.size()),
+        variants_(plan().steps.size(), -1),
+        ending_(plan().steps.size()) {
+    for (const auto& part : program_->parts()) parts_.push_back(part->new_context());
+    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      if (buffer.kind == BufferKind::dynamic && buffer.last_step >= 0)
+        ending_[static_cast<size_t>(buffer.last_step)].push_back(i);
+    }
+  }
+
+  ~LedContext() override {
+    try {
+      stream_.synchronize();
+    } catch (...) {  // what went wrong was said by the run that met it
+    }
+  }
+
+  std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
+    program_->gpu()->use();
+    inputs_ = with_defaults(program_->inputs(), given);
+    if (options.stream) stream_of(options).synchronize();
+    bind(options);
+    place_ports(options);
+    stream_.fill(faults_.data(), 0, faults_.bytes());
+    execute(options);
+    finish(options);
+    check_read(inputs_);
+    inputs_.clear();
+    return std::move(outputs_);
+  }
+
+  size_t memory_bytes() const override {
+    return static_cast<size_t>(arena_.bytes() + step_sizes_.bytes() + pool_.bytes());
+  }
+
+ private:
+  // --- before the first step -----------------------------------------------------------------------------------------
+
+  void bind(const RunOptions& options) {
+    release_all();
+    step_sizes_.restart(stream_);
+    values_ = bind_symbols(plan().inputs, inputs_);
+    if (is_random(plan())) values_.set(std::string(run_seed), fresh_seed());
+    check_sizes(plan().checks, values_);
+    bytes_.assign(plan().buffers.size(), 0);
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      if (!program_->is_hosted(i) && !is_late(i)) bytes_[i] = values_.evaluate(plan().buffers[i].bytes);
+    }
+    ArenaLayout layout = place_on_device(plan(), bytes_);
+    check_device_memory(plan(), bytes_, layout.bytes, program_->packed_bytes() + program_->constant_bytes(),
+                        program_->memory_limit());
+    if (arena_.bytes() < layout.bytes) {
+      arena_ = {};
+      arena_ = gpu::Memory(program_->gpu(), layout.bytes, program_->allocator());
+      note_peak();
+    }
+    memory_.assign(bytes_.size(), nullptr);
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      bool is_placed = plan().buffers[i].kind != BufferKind::dynamic && plan().buffers[i].kind != BufferKind::output;
+      memory_[i] = program_->persistent(i);
+      if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
+    }
+    offsets_ = std::move(layout.offsets);
+    prepare_libraries();
+    update(schedule_.due(SizeSchedule::before_run));
+    on_device_ = options.on_device;
+  }
+
+  /// Its size is only known during the run.
+  bool is_late(size_t id) const {
+    const PlanBuffer& buffer = plan().buffers[id];
+    auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
+    return is_run_time(buffer.bytes) ||
+           (buffer.kind == BufferKind::output && std::ranges::any_of(buffer.shape.dims, is_run_time));
+  }
+
+  /// Where sizes are open a library is asked at each run; while one goes on, nothing is: the step after it does it.
+  void prepare_libraries() {
+    works_.clear();
+    for (const PlanStep& step : plan().steps)
+      works_.push_back(step.call.has_symbols() ? nullptr : program_->work_of(step, values_));
+  }
+
+  void place_ports(const RunOptions& options) {
+    outputs_.assign(plan().outputs.size(), {});
+    hosted_.assign(plan().buffers.size(), {});
+    fetched_.clear();
+    TextPool texts;
+    for (const std::string& text : plan().texts) texts.code(text);
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      auto index = static_cast<size_t>(buffer.index);
+      if (buffer.kind == BufferKind::input) place_input(i, inputs_[index]);
+      if (buffer.kind == BufferKind::output && !program_->is_hosted(i) && !is_late(i)) place_output(i, options);
+      if (buffer.kind != BufferKind::constant || !program_->is_hosted(i)) continue;
+      const Tensor& codes = plan().constants[index];
+      hosted_[i] = texts.decode(codes.dims, codes.as<int64_t>());
+    }
+  }
+
+  /// What lies on the host is kept there too: nobody need read it back.
+  void place_input(size_t id, const Tensor& input) {
+    if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
+    if (program_->is_hosted(id)) return;
+    if (on_device_) memory_[id] = const_cast<std::byte*>(input.data.data());
+    else stream_.copy_to_device(memory_[id], input.data.data(), bytes_[id]);
+  }
+
+  void place_output(size_t id, const RunOptions& options) {
+    give_output(id, inputs_, options, [&] {
+      if (!is_late(id)) return arena_.data() + offsets_[id];
+      blocks_[id] = take(id, bytes_[id]);
+      return blocks_[id].data();
+    });
+  }
+
+  // --- the steps -----------------------------------------------------------------------------------------------------
+
+  void execute(const RunOptions& options) {
+    const auto& steps = plan().steps;
+    Watch watch(options.deadline, options.stop);
+    std::vector<std::pair<size_t, gpu::Event>> begun;
+    auto note = [&](size_t step) {
+      if (!options.profile) return;
+      begun.emplace_back(step, gpu::Event(program_->gpu()));
+      stream_.record(begun.back().second);
+    };
+    for (size_t i = 0; i < steps.size();) {
+      watch.check(steps[i].source);
+      note(i);
+      size_t next = execute(i, options);
+      if (watch.is_needed()) stream_.synchronize();
+      if (options.observe) show_step(i, options);
+      for (size_t id : ending_[i]) release(id);
+      i = next;
+    }
+    note(steps.size());
+    if (options.profile) write_profile(begun, *options.profile);
+  }
+
+  void write_profile(const std::vector<std::pair<size_t, gpu::Event>>& begun, std::vector<StepTime>& profile) const {
+    stream_.synchronize();
+    auto at = [&](size_t k) {
+      return std::chrono::nanoseconds(static_cast<int64_t>(begun[k].second.since(begun[0].second) * 1e6));
+    };
+    for (size_t k = 0; k + 1 < begun.size(); ++k) {
+      const PlanStep& step = plan().steps[begun[k].first];
+      profile.push_back({begun[k].first, at(k), at(k + 1), values_.evaluate(step.flops), step_bytes(step)});
+    }
+  }
+
+  /// Runs one step and gives the number of the next.
+  size_t execute(size_t i, const RunOptions& options) {
+    const PlanStep& step = plan().steps[i];
+    switch (step.kind) {
+      case StepKind::kernel:
+      case StepKind::library:
+        for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
+        if (!is_needless(i)) launch(i);
+        break;
+      case StepKind::sizes: set_from(step, i); break;
+      case StepKind::branch:
+        if (!(step.buffers.empty() ? values_.evaluate(step.amount) > 0 : is_true(static_cast<size_t>(step.buffers[0]))))
+          return static_cast<size_t>(step.target);
+        break;
+      case StepKind::jump: return static_cast<size_t>(step.target);
+      case StepKind::swap:
+        for (size_t k = 0; k + 1 < step.buffers.size(); k += 2)
+          swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]));
+        break;
+      case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
+      case StepKind::host:  // what texts and containers come to here: one takes the place of another
+        check(step.host.fn == HostFn::same, "a function of the host is in a part for the processor");
+        hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
+        break;
+      case StepKind::part: run_part(i, options); break;
+    }
+    return i + 1;
+  }
+
+  /// It only brings an operand to where it lies already, or does what a library has done.
+  bool is_needless(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    if (step.kind == StepKind::library) return !works_[i];
+    if (step.is_spare && works_[i - 1]) return true;
+    if (step.moves < 0) return false;
+    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    return memory_[from] == memory_[to] && (step.moves_apart || bytes_[from] == bytes_[to]);
+  }
+
+  void launch(size_t i) {
+    const PlanStep& step = plan().steps[i];
+    if (step.kind == StepKind::library) return call_library(i);
+    if (knobs().checked) {
+      write_sizes(i);
+      step_sizes_.send(stream_, i, step.sizes.size() + 1 + 2 * step.buffers.size());
+    }
+    const StepVariant* variant = variants_[i] < 0 ? nullptr : &step.variants[static_cast<size_t>(variants_[i])];
+    int kernel = variant ? variant->kernel : step.kernel;
+    int64_t blocks = std::max<int64_t>(values_.evaluate(variant ? variant->blocks : step.blocks), 0);
+    const std::byte* sizes = step_sizes_.on_device(i);
+    Extras extras{.sizes = sizes,
+                  .watched = knobs().checked ? sizes + step.sizes.size() * sizeof(int64_t) : nullptr,
+                  .fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr};
+    program_->launch(stream_, step, kernel, blocks, memory_, extras, false);
+    damage(step, kernel);
+  }
+
+  // --- sizes ---------------------------------------------------------------------------------------------------------
+
+  /// Brings the sizes of steps to the device that can be computed from now on.
+  void update(const SizeSchedule::Due& due) {
+    if (due.steps.empty()) return;
+    for (int id : due.steps) {
+      if (plan().steps[static_cast<size_t>(id)].kind == StepKind::kernel) write_sizes(static_cast<size_t>(id));
+    }
+    if (knobs().checked) return;  // each step sends its own, with what it watches
+    auto first = static_cast<size_t>(due.steps.front()), last = static_cast<size_t>(due.steps.back());
+    size_t count = step_sizes_.first(last) - step_sizes_.first(first) + plan().steps[last].sizes.size();
+    step_sizes_.send(stream_, first, count);
+  }
+
+  void write_sizes(size_t i) {
+    const PlanStep& step = plan().steps[i];
+    int64_t work = step.variants.empty() ? 0 : values_.evaluate(step.work);
+    int chosen = -1;
+    while (chosen + 1 < std::ssize(step.variants) && step.variants[static_cast<size_t>(chosen + 1)].from <= work)
+      ++chosen;
+    if (chosen >= 0 && chosen != variants_[i]) program_->load_kernel(step.variants[static_cast<size_t>(chosen)].kernel);
+    variants_[i] = chosen;
+    int64_t* to = step_sizes_.of(i);
+    for (int id : chosen < 0 ? step.sizes : step.variants[static_cast<size_t>(chosen)].sizes)
+      *to++ = values_.evaluate(plan().sizes[static_cast<size_t>(id)]);
+    if (!knobs().checked) return;
+    *to++ = 0;
+    for (int id : step.buffers)
+      *to++ = bytes_[static_cast<size_t>(id)], *to++ = 0;  // a loop writes again: not followed
+  }
+
+  void set_from(const PlanStep& step, size_t i) {
+    std::map<int, std::vector<int64_t>> contents;
+    auto read = [&](int id, int element) {
+      auto [found, is_new] = contents.try_emplace(id);
+      if (is_new) found->second = to_int64s(on_host(static_cast<size_t>(id)));
+      return found->second.at(static_cast<size_t>(element));
+    };
+    set_sizes(step, read, values_);
+    update(schedule_.due(static_cast<int>(i)));
+  }
+
+  bool is_true(size_t id) const { return to_int64s(on_host(id)).at(0) != 0; }
+
+  // --- the host's copies ---------------------------------------------------------------------------------------------
+
+  /// Waits for the stream; an index out of range is said before anything is made of what it led to.
+  void settle() const {
+    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) {
+      const PlanStep& step = plan().steps[i];
+      return variants_[i] < 0 ? step.kernel : step.variants[static_cast<size_t>(variants_[i])].kernel;
+    });
+  }
+
+  /// The contents of a buffer of tensors, which are waited for if they lie on the device.
+  Tensor on_host(size_t id) const {
+    if (hosted_[id].data.data()) return hosted_[id];
+    const PlanBuffer& buffer = plan().buffers[id];
+    MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
+    stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
+    settle();
+    return copy.tensor;
+  }
+
+  void run_part(size_t i, const RunOptions& options) {
+    const PlanStep& step = plan().steps[i];
+    auto number = static_cast<size_t>(step.kernel);
+    std::vector<int64_t> sizes;
+    for (int id : step.sizes) sizes.push_back(late_size(id));
+    SymbolValues known;
+    const auto& names = plan().parts[number].names;
+    for (size_t k = 0; k < names.size(); ++k) known.set(names[k], sizes[k]);
+    std::vector<Tensor> operands = bring(step, std::span(sizes).subspan(names.size()));
+    RunOptions inner{.deadline = options.deadline, .stop = options.stop, .sizes = &known};
+    std::vector<Tensor> results = parts_[number]->run(operands, inner);
+    auto told = [&](int, int element) { return to_int64s(results.back()).at(static_cast<size_t>(element)); };
+    set_sizes(step, told, values_);
+    update(schedule_.due(static_cast<int>(i)));
+    for (size_t k = 0; k < results.size(); ++k) take_result(static_cast<size_t>(step.outputs[k]), results[k], options);
+    stream_.synchronize();  // the results may go
+  }
+
+  /// Zero for a size that the part tells, which nobody asks for before.
+  int64_t late_size(int id) const {
+    const Dim& size = plan().sizes[static_cast<size_t>(id)];
+    bool is_known = true;
+    size.visit_symbols([&](const Symbol& symbol) { is_known &= values_.find(symbol.name) != nullptr; });
+    return is_known ? values_.evaluate(size) : 0;
+  }
+
+  /// The operands of a part on the host, with their sizes as the step says: rank, sizes, rank ...
+  std::vector<Tensor> bring(const PlanStep& step, std::span<const int64_t> sizes) const {
+    std::vector<Tensor> operands;
+    bool waits = false;
+    for (size_t k = 0; k < step.buffers.size() - step.outputs.size(); ++k) {
+      auto id = static_cast<size_t>(step.buffers[k]), rank = static_cast<size_t>(sizes[0]);
+      std::vector<int64_t> dims(sizes.begin() + 1, sizes.begin() + 1 + static_cast<std::ptrdiff_t>(rank));
+      sizes = sizes.subspan(1 + rank);
+      bool is_here = program_->is_hosted(id) || hosted_[id].data.data();
+      if (is_here) operands.push_back(hosted_[id]);
+      if (is_here && operands.back().is_tensor()) operands.back().dims = std::move(dims);
+      if (is_here) continue;
+      MutableTensor copy = allocate_tensor(plan().buffers[id].shape.dtype, std::move(dims));
+      stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
+      operands.push_back(copy.tensor);
+      waits = true;
+    }
+    if (waits) settle();
+    return operands;
+  }
+
+  void take_result(size_t id, const Tensor& result, const RunOptions& options) {
+    if (program_->is_hosted(id)) {
+      hosted_[id] = result;
+      return;
+    }
+    prepare(id, options);
+    check(static_cast<int64_t>(result.data.size()) == bytes_[id], "a part gives as many bytes as the plan says");
+    stream_.copy_to_device(memory_[id], result.data.data(), bytes_[id]);
+  }
+
+  // --- memory --------------------------------------------------------------------------------------------------------
+
+  /// Memory for what a step is about to write, where it was not placed before the run.
+  void prepare(size_t id, const RunOptions& options) {
+    const PlanBuffer& buffer = plan().buffers[id];
+    if (buffer.kind == BufferKind::output && !memory_[id]) {
+      bytes_[id] = values_.evaluate(buffer.bytes);
+      place_output(id, options);
+    }
+    if (buffer.kind != BufferKind::dynamic) return;
+    bytes_[id] = values_.evaluate(buffer.bytes);
+    if (memory_[id] && blocks_[id].bytes() >= bytes_[id]) return;
+    release(id);
+    hold(id, take(id, bytes_[id]));
+  }
+
+  /// Doubles the room when it is too small, so that adding row after row costs a constant for each.
+  void grow(size_t id, int64_t bytes) {
+    int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
+    bytes_[id] = bytes;
+    if (memory_[id] && held >= bytes) return;
+    gpu::Memory larger = take(id, std::max(bytes, std::min(held, INT64_MAX / 2) * 2));
+    if (held > 0) stream_.copy_on_device(larger.data(), memory_[id], held);
+    release(id);
+    hold(id, std::move(larger));
+  }
+
+  /// A block of the pool, within what the limit leaves beside all else that this context holds.
+  gpu::Memory take(size_t id, int64_t bytes) {
+    int64_t held = program_->packed_bytes() + program_->constant_bytes() + arena_.bytes();
+    if (program_->allocator().release) stream_.synchronize();  // it may give what the pool lets go of to others
+    try {
+      return pool_.take(bytes, std::max<int64_t>(program_->memory_limit() - held, 0));
+    } catch (Error& error) {
+      error.set_where(plan().buffers[id].value);
+      throw;
+    }
+  }
+
+  void hold(size_t id, gpu::Memory block) {
+    blocks_[id] = std::move(block);
+    memory_[id] = blocks_[id].data();
+    note_peak();
+  }
+
+  void release(size_t id) {
+    if (!blocks_[id].data()) return;
+    pool_.give_back(std::exchange(blocks_[id], {}));
+    memory_[id] = nullptr;
+  }
+  void release_all() {
+    for (size_t id = 0; id < blocks_.size(); ++id) {
+      if (blocks_[id].data()) pool_.give_back(std::exchange(blocks_[id], {}));
+    }
+  }
+
+  void swap_buffers(size_t a, size_t b) {
+    std::swap(memory_[a], memory_[b]);
+    std::swap(blocks_[a], blocks_[b]);
+    std::swap(bytes_[a], bytes_[b]);
+    std::swap(hosted_[a], hosted_[b]);
+  }
+
+  void note_peak() { peak_ = std::max(peak_, memory_bytes()); }
+
+  // --- after the last step -------------------------------------------------------------------------------------------
+
+  void show_step(size_t i, const RunOptions& options) {
+    show(i, options);
+    for (int id : plan().steps[i].outputs) {
+      auto buffer = static_cast<size_t>(id);
+      if (program_->is_hosted(buffer)) options.observe(i, plan().buffers[buffer].value, hosted_[buffer]);
+    }
+  }
+
+  void finish(const RunOptions& options) {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const PlanBuffer& buffer = plan().buffers[i];
+      if (buffer.kind != BufferKind::output) continue;
+      if (program_->is_hosted(i)) outputs_[static_cast<size_t>(buffer.index)] = hosted_[i];
+      else prepare(i, options);  // a loop of no trips
+    }
+    settle();
+    for (const Fetched& f : fetched_) {
+      if (on_device_) stream_.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
+      else stream_.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);
+    }
+    stream_.synchronize();
+    release_all();
+    hosted_.clear();
+  }
+
+  SizeSchedule schedule_;
+  DeviceSizes step_sizes_;
+  BlockPool<gpu::Memory> pool_;
+  std::vector<gpu::Memory> blocks_;          // what each buffer has taken from the pool
+  std::vector<int> variants_;                // of each step, -1: its own kernel
+  std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step
+  std::vector<std::unique_ptr<Context>> parts_;
+  std::vector<int64_t> offsets_;  // in the arena
+  std::vector<Tensor> inputs_;    // of this run
+  std::vector<Tensor> hosted_;    // what lies on the host of each buffer: texts, containers, inputs
+  bool on_device_ = false;        // inputs and outputs of this run are
+};
+
+}  // namespace
+
+std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program) {
+  return std::make_unique<LedContext>(std::move(program));
+}
+
+}  // namespace weft

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/chip_features.h"
+#include "base/error.h"
+#include "base/knobs.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "kernels/launch.h"
+#include "runtime/bind.h"
+#include "runtime/cpu_executable.h"
+#include "runtime/faults.h"
+#include "runtime/memory_limit.h"
+#include "runtime/saved.h"
+#include "runtime/sharing.h"
+#include "targets/gpu/device.h"
+#include "targets/gpu/libraries.h"
+
+/// A plan on a GPU: its code and its weights, for the contexts that run it (gpu_run.h).
+namespace weft {
+
+// --- code ------------------------------------------------------------------------------------------------------------
+
+/// Bytes of the ELF file that begins here: its table of sections comes last.
+inline size_t elf_size(std::span<const std::byte> file) {
+  constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
+  uint64_t table = 0;
+  uint16_t entry = 0, count = 0;
+  if (file.size() >= header) {
+    std::memcpy(&table, file.data() + at_table, sizeof table);
+    std::memcpy(&entry, file.data() + at_entry_size, sizeof entry);
+    std::memcpy(&count, file.data() + at_count, sizeof count);
+  }
+  uint64_t size = table + uint64_t{entry} * count;
+  check(size >= header && table < file.size() && size <= file.size(), "an image holds whole code objects");
+  return size;
+}
+
+/// There is a module for each kernel (base/codegen.h): PTX ends with a zero byte, code objects begin on 64 bytes.
+inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
+  std::vector<std::span<const std::byte>> modules;
+  while (!image.empty()) {
+    size_t size = chip.kind == ChipKind::nvidia
+                      ? static_cast<size_t>(std::ranges::find(image, std::byte{0}) - image.begin()) + 1
+                      : elf_size(image);
+    modules.push_back(image.first(std::min(size, image.size())));
+    size_t next = chip.kind == ChipKind::nvidia ? size : (size + 63) / 64 * 64;
+    image = image.subspan(std::min(next, image.size()));
+  }
+  return modules;
+}
+
+/// The driver compiles PTX, so modules are loaded by several threads at once, and those of kernels that only some sizes
+/// ask for with the first sizes that do.
+class Code {
+ public:
+  /// The image and the plan stay where they are.
+  Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan)
+      : device_(device),
+        plan_(plan),
+        parts_(modules_of(image, plan.chip)),
+        modules_(plan.kernels.size()),
+        functions_(plan.kernels.size()) {
+    std::set<int> kernels;
+    for (const auto* steps : {&plan.load_steps, &plan.steps}) {
+      for (const PlanStep& step : *steps) {
+        if (step.kind == StepKind::kernel) kernels.insert(step.kernel);
+      }
+    }
+    load(kernels);
+  }
+  /// Makes these ready to be launched. Any thread may ask.
+  void load(std::set<int> kernels) const {
+    std::scoped_lock lock(mutex_);
+    std::erase_if(kernels, [&](int k) { return functions_[static_cast<size_t>(k)] != nullptr; });
+    std::vector<int> missing(kernels.begin(), kernels.end());
+    run_parallel(missing.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
+      auto k = static_cast<size_t>(missing[i]);
+      const PlanKernel& kernel = plan_.kernels[k];
+      gpu::Module module(device_, part_of(kernel.name), plan_.program);
+      functions_[k] = module.function(kernel.name, kernel.shared_bytes);
+      modules_[k] = std::move(module);
+    });
+  }
+  gpu::Handle function(int kernel) const { return functions_[static_cast<size_t>(kernel)]; }
+
+ private:
+  std::span<const std::byte> part_of(const std::string& kernel) const {
+    std::string ptx = cat(".entry ", kernel, "("), symbol = cat(kernel, ".kd");
+    for (std::span<const std::byte> part : parts_) {
+      std::string_view text = as_text(part);
+      if (text.find(ptx) != text.npos || text.find(symbol) != text.npos) return part;
+    }
+    internal_error(cat("no module holds the kernel ", kernel));
+  }
+
+  std::shared_ptr<gpu::Device> device_;
+  const Plan& plan_;
+  std::vector<std::span<const std::byte>> parts_;
+  mutable std::mutex mutex_;
+  mutable std::vector<gpu::Module> modules_;
+  mutable std::vector<gpu::Handle> functions_;
+};
+
+/// What a kernel gets besides its buffers: memory of the device.
+struct Extras {
+  const void* sizes = nullptr;
+  const void* watched = nullptr;  ///< of checked kernels
+  const void* fault = nullptr;
+};
+
+/// A kernel's one argument, as kernels/launch.h: DeviceArgs lays it out.
+inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const Extras& extras) {
+  std::vector<const void*> words(buffers.begin(), buffers.end());
+  words.insert(words.end(), {extras.sizes, extras.watched, extras.fault});
+  auto bytes = std::as_bytes(std::span(words));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The sizes that each step passes, one after another: what one copy brings to the device. Those of checked kernels are
+/// followed by what they watch (DeviceArgs::watched).
+struct SizeBlock {
+  std::vector<int64_t> values;
+  std::vector<size_t> first, first_watched;  ///< of each step
+};
+
+/// What checked kernels of a run watch: the memory for stamps of each buffer, and the blocks of each step.
+struct Watched {
+  std::vector<std::byte*> stamps = {};  ///< null: not followed
+  std::vector<int64_t> blocks = {};
+};
+
+/// `variants`: as of BucketPlan; without any all steps launch their own kernels.
+inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
+                            const std::vector<int>& variants = {}, const Watched& watched = {}) {
+  SizeBlock block;
+  int64_t last_stamp = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    block.first.push_back(block.values.size());
+    int variant = variants.empty() ? -1 : variants[i];
+    const auto& sizes = variant < 0 ? steps[i].sizes : steps[i].variants[static_cast<size_t>(variant)].sizes;
+    for (int id : sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
+    block.first_watched.push_back(block.values.size());
+    if (!knobs().checked) continue;
+    block.values.push_back(last_stamp);
+    if (!watched.blocks.empty()) last_stamp += watched.blocks[i];
+    for (int id : steps[i].buffers) {
+      auto buffer = static_cast<size_t>(id);
+      block.values.push_back(values.evaluate(plan.buffers[buffer].bytes));
+      block.values.push_back(watched.stamps.empty() ? 0 : reinterpret_cast<int64_t>(watched.stamps[buffer]));
+    }
+  }
+  return block;
+}
+
+/// The extras of step `i`, whose block lies at `sizes`; `faults` may be null.
+inline Extras extras_of(const SizeBlock& block, size_t i, const std::byte* sizes, const std::byte* faults) {
+  return {.sizes = sizes + block.first[i] * sizeof(int64_t),
+          .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
+          .fault = faults ? faults + i * sizeof(KernelFault) : nullptr};
+}
+
+/// Waits for the stream, then throws the first fault that a launch noted; `kernel_of(i)` is what step `i` launched.
+template <class KernelOf>
+void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Plan& plan,
+                  const std::vector<PlanStep>& steps, const KernelOf& kernel_of) {
+  std::vector<KernelFault> noted(faults.data() ? steps.size() : 0);
+  stream.copy_to_host(noted.data(), faults.data(), faults.bytes());
+  stream.synchronize();
+  for (size_t i = 0; i < noted.size(); ++i) {
+    if (noted[i].kind != FaultKind::none) report_fault(plan, steps[i], kernel_of(i), noted[i]);
+  }
+}
+
+// --- the program -----------------------------------------------------------------------------------------------------
+
+class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
+ public:
+  GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report,
+                const Host& host)
+      : plan_(std::move(program.plan)),
+        image_(std::move(program.image)),
+        origin_(std::move(origin)),
+        device_(std::move(device)),
+        allocator_(host.allocator),
+        memory_limit_(limit_of(host, device_->info().memory)),
+        code_(device_, image_, plan_),
+        report_(std::move(report)) {
+    // The allocator and the limit are for memory of the device.
+    for (const PlanPart& part : plan_.parts)
+      parts_.push_back(make_cpu_executable({*part.plan, part.image.data}, {.threads = host.threads}, {}, {}));
+    for (const PlanBuffer& buffer : plan_.buffers) is_hosted_.push_back(holds_host_value(buffer));
+    load();
+  }
+
+  const std::vector<Port>& inputs() const override { return plan_.inputs; }
+  const std::vector<Port>& outputs() const override { return plan_.outputs; }
+  const CompileReport& report() const override { return report_; }
+  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
+  std::unique_ptr<Context> new_context() const override;
+  std::string device() const override {
+    return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
+  }
+  SavedProgram saved() const override {
+    auto call = std::ranges::find(plan_.steps, StepKind::library, &PlanStep::kind);
+    if (call == plan_.steps.end()) return saved_program(origin_, plan_, image_);
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E406",
+                 .what = cat("the program calls ", call->call.library, ", which other machines may not have"),
+                 .hint = "`weft compile` writes one with Weft's own kernels"});
+  }
+  /// What runs read is on the device already.
+  void detach() override {
+    for (Tensor& constant : plan_.constants) constant.data = {};
+    for (const auto& part : parts_) part->detach();
+    origin_ = {};
+  }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = donation_notes(plan_);
+    for (const PlanStep& step : plan_.steps) {
+      if (step.kind == StepKind::part) notes.push_back(cat("the processor runs, between two copies: ", step.reason));
+    }
+    return notes;
+  }
+  std::vector<StepInfo> steps() const override {
+    std::vector<StepInfo> list;
+    for (const PlanStep& step : plan_.steps) {
+      const std::string place = step.kind == StepKind::part ? "cpu" : device_->name();
+      list.push_back({step_name(plan_, step), step.source, place, step.reason});
+    }
+    return list;
+  }
+
+  /// Of Plan::parts.
+  const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
+  /// A buffer of texts or of a container, or one that only the host reads: no memory of the device.
+  bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }
+  /// Makes one more kernel ready to be launched.
+  void load_kernel(int kernel) const { code_.load({kernel}); }
+
+  const Plan& plan() const { return plan_; }
+  const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
+  const HostAllocator& allocator() const { return allocator_; }
+  int64_t memory_limit() const { return memory_limit_; }
+  bool notes_faults() const { return knobs().checked || std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
+  int64_t packed_bytes() const { return packed_.bytes(); }
+  int64_t constant_bytes() const { return constants_.bytes(); }
+  std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
+
+  /// `variants`: of each step, as of BucketPlan.
+  void load_variants(const std::vector<int>& variants) const {
+    std::set<int> kernels;
+    for (size_t i = 0; i < variants.size(); ++i) {
+      if (variants[i] >= 0) kernels.insert(plan_.steps[i].variants[static_cast<size_t>(variants[i])].kernel);
+    }
+    code_.load(std::move(kernels));
+  }
+
+  /// The work of a step that calls a library, at these sizes; null where the library has no way for sizes that were
+  /// open when the program was compiled: then the step after it does the same.
+  std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
+    if (step.kind != StepKind::library) return nullptr;
+    LibraryCall call = step.call.at([&](const Dim& size) { return values.evaluate(size); });
+    try {
+      return gpu::prepare(device_, call);
+    } catch (const Error& error) {
+      if (!call.is_open) throw;
+      if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, cat(step.source, ": ", error.info().what));
+      return nullptr;
+    }
+  }
+
+  /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
+  void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
+              std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
+    std::vector<void*> buffers;
+    for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
+    const PlanKernel& k = plan_.kernels[static_cast<size_t>(kernel)];
+    stream.launch(code_.function(kernel),
+                  {.blocks = blocks,
+                   .threads = k.threads,
+                   .shared_bytes = k.shared_bytes,
+                   .cluster = k.cluster,
+                   .overlap = overlap && may_overlap_},
+                  pack_arguments(buffers, extras));
+  }
+
+ private:
+  /// One piece of device memory for all buffers of a kind; `memory` gets the addresses.
+  gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
+    std::vector<int64_t> offsets(plan_.buffers.size());
+    int64_t total = 0;
+    auto taken = [&](size_t i) { return plan_.buffers[i].kind == kind && wanted[i]; };
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (!taken(i)) continue;
+      offsets[i] = total;
+      total += (std::max<int64_t>(plan_.buffers[i].bytes.value(), 1) + 255) / 256 * 256;
+    }
+    gpu::Memory memory(device_, total, allocator_);
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (taken(i)) persistent_[i] = memory.data() + offsets[i];
+    }
+    return memory;
+  }
+
+  std::vector<bool> used_by(const std::vector<PlanStep>& steps) const {
+    std::vector<bool> used(plan_.buffers.size());
+    for (const PlanStep& step : steps) {
+      for (int id : step.buffers) used[static_cast<size_t>(id)] = true;
+    }
+    return used;
+  }
+
+  /// What is asked for, else all of the device's memory.
+  static int64_t limit_of(const Host& host, int64_t whole) {
+    if (host.memory_limit > 0) return host.memory_limit;
+    return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;
+  }
+
+  /// Constants that only packing reads are on the device just while it runs.
+  void load() {
+    for (const PlanStep& step : plan_.steps) {
+      if (step.kind == StepKind::library && !step.call.has_symbols()) work_of(step, {});  // refused at once
+    }
+    persistent_.resize(plan_.buffers.size());
+    std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
+    for (size_t i = 0; i < once.size(); ++i) once[i] = once[i] && !run[i];
+    check_device_weights(plan_, run, memory_limit_);
+    packed_ = reserve(BufferKind::persistent, std::vector<bool>(plan_.buffers.size(), true));
+    constants_ = reserve(BufferKind::constant, run);
+    gpu::Memory temporary = reserve(BufferKind::constant, once);
+    gpu::Stream stream(device_);
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan_.buffers[i];
+      if (buffer.kind != BufferKind::constant || !persistent_[i]) continue;
+      const Tensor& tensor = plan_.constants[static_cast<size_t>(buffer.index)];
+      stream.copy_to_device(persistent_[i], tensor.data.data(), static_cast<int64_t>(tensor.data.size()));
+    }
+    run_load_steps(stream);
+    report_.constant_bytes = packed_.bytes() + constants_.bytes();
+  }
+
+  void run_load_steps(const gpu::Stream& stream) {
+    SymbolValues none;
+    SizeBlock block = size_block(plan_, plan_.load_steps, none);
+    gpu::Memory sizes(device_, static_cast<int64_t>(block.values.size() * sizeof(int64_t)));
+    stream.copy_to_device(sizes.data(), block.values.data(), sizes.bytes());
+    const auto& steps = plan_.load_steps;
+    gpu::Memory faults(device_, knobs().checked ? static_cast<int64_t>(steps.size() * sizeof(KernelFault)) : 0);
+    stream.fill(faults.data(), 0, faults.bytes());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      launch(stream, steps[i], steps[i].kernel, none.evaluate(steps[i].blocks), persistent_,
+             extras_of(block, i, sizes.data(), faults.data()), false);
+    }
+    check_faults(stream, faults, plan_, steps, [&](size_t i) { return steps[i].kernel; });
+  }
+
+  bool holds_host_value(const PlanBuffer& buffer) const {
+    auto index = static_cast<size_t>(buffer.index);
+    bool is_tensor = buffer.kind == BufferKind::input    ? plan_.inputs[index].type.is_tensor()
+                     : buffer.kind == BufferKind::output ? plan_.outputs[index].type.is_tensor()
+                                                         : buffer.kind != BufferKind::value;
+    return !is_tensor || buffer.shape.dtype == DType::string;
+  }
+
+  Plan plan_;
+  Bytes image_;
+  Origin origin_;
+  std::vector<std::shared_ptr<Executable>> parts_;
+  std::vector<bool> is_hosted_;  // of each buffer
+  std::shared_ptr<gpu::Device> device_;
+  HostAllocator allocator_;
+  int64_t memory_limit_;
+  Code code_;
+  CompileReport report_;
+  bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;
+  gpu::Memory packed_, constants_;
+  std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
+};
+
+}  // namespace weft

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+
+#include "runtime/gpu_program.h"
+#include "runtime/outputs.h"
+
+namespace weft {
+
+/// What every run of a program on a GPU has: memory for the buffers of the plan, and places for the outputs.
+class GpuRun : public Context {
+ public:
+  size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + sizes_.bytes()); }
+  size_t peak_memory_bytes() const override { return peak_; }
+  MemoryUse memory() const override {
+    return {.arena = memory_bytes(),
+            .peak = peak_,
+            .weights = static_cast<size_t>(program_->packed_bytes()),
+            .constants = static_cast<size_t>(program_->constant_bytes())};
+  }
+
+ protected:
+  using Works = std::vector<std::shared_ptr<const gpu::LibraryWork>>;  // of each step
+
+  /// An output that the run copies to where the caller wants it.
+  struct Fetched {
+    size_t buffer;
+    std::byte* to;
+  };
+
+  explicit GpuRun(std::shared_ptr<const GpuExecutable> program)
+      : program_(std::move(program)), stream_(program_->gpu()) {
+    if (program_->notes_faults())
+      faults_ = gpu::Memory(program_->gpu(), static_cast<int64_t>(plan().steps.size() * sizeof(KernelFault)));
+  }
+
+  const Plan& plan() const { return program_->plan(); }
+
+  /// The caller's stream, or the context's own as if it were one.
+  gpu::Stream stream_of(const RunOptions& options) const {
+    return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
+  }
+
+  /// Outputs that stay on the device are written where the caller has them, unless an input that is still read lies
+  /// there; the others to what `aside()` gives, from where they are fetched.
+  template <class Aside>
+  void give_output(size_t id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
+    auto index = static_cast<size_t>(plan().buffers[id].index);
+    const Port& port = plan().outputs[index];
+    bool given =
+        options.allocate_output || (index < options.output_memory.size() && options.output_memory[index].data());
+    std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
+    const Tensor* donated =
+        options.on_device && !given ? donated_input(plan(), inputs, index, static_cast<size_t>(bytes_[id])) : nullptr;
+    if (donated) {
+      memory_[id] = const_cast<std::byte*>(donated->data.data());
+      outputs_[index] = {.dtype = port.type.shape.dtype,
+                         .dims = std::move(dims),
+                         .data = donated->data.part(0, static_cast<size_t>(bytes_[id]))};
+      return;
+    }
+    if (options.on_device && !given) refuse_missing_output(port.name);
+    MutableTensor place = place_output(options, index, port, std::move(dims));
+    bool in_place = options.on_device && inputs_in_the_way(plan(), inputs, index, place.tensor.data).empty();
+    memory_[id] = in_place ? place.data : aside();
+    if (!in_place) fetched_.push_back({id, place.data});
+    outputs_[index] = std::move(place.tensor);
+    if (options.on_device) refuse_overlap(plan(), outputs_, index);
+  }
+
+  void call_library(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    std::vector<std::byte*> operands;
+    for (size_t k = 0; k < step.buffers.size(); ++k) {
+      int64_t offset = k < step.offsets.size() ? step.offsets[k] : 0;
+      operands.push_back(memory_[static_cast<size_t>(step.buffers[k])] + offset);
+    }
+    works_[i]->launch(stream_, operands);
+  }
+
+  /// Writes numbers to the beginning of what a kernel computed that WEFT_BREAK_KERNEL names, to see that tools find it.
+  void damage(const PlanStep& step, int kernel) const {
+    const std::string& wanted = knobs().break_kernel;
+    if (wanted.empty() || plan().kernels[static_cast<size_t>(kernel)].name.find(wanted) == std::string::npos) return;
+    for (int id : step.outputs) {
+      DType type = plan().buffers[static_cast<size_t>(id)].shape.dtype;
+      int64_t width = std::min<int64_t>(bytes_[static_cast<size_t>(id)], bits(type) / 8);
+      if (is_float(type)) stream_.fill(memory_[static_cast<size_t>(id)], 0x42, width);
+    }
+  }
+
+  /// Bytes of all operands and results: the least that the step must move.
+  int64_t step_bytes(const PlanStep& step) const {
+    int64_t total = 0;
+    for (int id : step.buffers) total += bytes_[static_cast<size_t>(id)];
+    return total;
+  }
+
+  void show(size_t index, const RunOptions& options) {
+    for (int id : plan().steps[index].outputs) {
+      if (!is_whole_after(plan(), index, id)) continue;
+      const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
+      if (program_->is_hosted(static_cast<size_t>(id))) continue;
+      MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
+      stream_.copy_to_host(copy.data, memory_[static_cast<size_t>(id)], static_cast<int64_t>(copy.tensor.data.size()));
+      try {
+        stream_.synchronize();
+      } catch (Error& error) {
+        error.set_where(plan().steps[index].source);
+        throw;
+      }
+      options.observe(index, buffer.value, copy.tensor);
+    }
+  }
+
+  std::shared_ptr<const GpuExecutable> program_;
+  gpu::Stream stream_;
+  gpu::Memory sizes_, faults_, arena_;
+  SymbolValues values_;
+  std::vector<int64_t> bytes_;      // of each buffer in this run
+  std::vector<std::byte*> memory_;  // address of each buffer in this run
+  Works works_;                     // of this run
+  std::vector<Fetched> fetched_;
+  std::vector<Tensor> outputs_;
+  size_t peak_ = 0;
+
+ private:
+  [[noreturn]] static void refuse_missing_output(const std::string& name) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E313",
+                 .what = cat("no memory was given for output '", printable(name), "' of a run on the device")});
+  }
+};
+
+/// A context for a plan whose steps the host leads (base/plan.h: is_led_by_host).
+std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
+
+}  // namespace weft
