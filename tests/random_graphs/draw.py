@@ -11,7 +11,6 @@ onnxruntime. Bodies of If, Loop and Scan are drawings inside the drawing (contro
 """
 
 import contextlib
-import copy
 import math
 import random
 import warnings
@@ -236,19 +235,6 @@ class Drawing:
         return self.random.random() < share
 
     # --- the model
-
-    def without(self, lost):
-        """The drawing less some nodes (by number) and all that read what they make."""
-        names = set()
-        for number, node in enumerate(self.nodes):
-            if number in lost or names.intersection(names_read(node)):
-                names.update(node.output)
-        part = copy.copy(self)
-        part.nodes = [node for node in self.nodes if not names.intersection(node.output)]
-        part.steps = [step for step in self.steps if not names.intersection(step.node.output)]
-        part.values = [value for value in self.values if value.name not in names]
-        part.finish()
-        return part
 
     def finish(self):
         """What goes out as bf16 goes out as f32."""
