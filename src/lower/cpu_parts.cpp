@@ -22,7 +22,7 @@ bool is_of_host(const Type& type) { return !type.is_tensor() || is_text(type); }
 std::string why_on_cpu(const Instruction& i) {
   if (i.is<Parameter>() || i.is<Constant>()) return {};
   bool reads = std::ranges::any_of(i.inputs, [](const Value& v) { return is_of_host(v.type()); });
-  if (reads || std::ranges::any_of(i.types, is_of_host)) return "texts and containers are the processor's";
+  if (reads || std::ranges::any_of(i.types, is_of_host)) return "strings and containers are the processor's";
   const char* why = is_leaf(i) ? nullptr : family_of(i).only_on_cpus;
   return why ? why : "";
 }
