@@ -46,18 +46,6 @@ void leave_files(Program& program) {
   throw error;
 }
 
-/// In one line; `weft explain` has all of it.
-void warn_of_parts(const Executable& executable, const std::string& device) {
-  std::string first;
-  size_t count = 0;
-  for (const StepInfo& step : executable.steps()) {
-    if (step.device == "cpu" && ++count == 1) first = step.reason;
-  }
-  if (count > 0)
-    log(LogLevel::warning, "device ", device, ": ", count, count == 1 ? " part" : " parts",
-        " of the model on the cpu, between copies: ", first, count > 1 ? " ..." : "");
-}
-
 }  // namespace
 
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
@@ -124,7 +112,10 @@ std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Or
   auto executable =
       make_gpu_executable(std::move(program), runner.gpu, std::move(origin), std::move(report), runner.host);
   log(LogLevel::info, "loaded on ", runner.gpu->name(), " in ", timer.seconds(), " s");
-  warn_of_parts(*executable, runner.gpu->name());
+  for (const StepInfo& step : executable->steps()) {
+    if (step.device == "cpu")
+      log(LogLevel::warning, "device ", runner.gpu->name(), ": the cpu runs, between copies: ", step.reason);
+  }
   return executable;
 }
 

@@ -146,7 +146,7 @@ class PartWriter {
     }
     main.set_results(std::move(results));
     find_sizes(op);
-    copy_guards(module_, main);
+    copy_guards();
     replace(std::move(op));
     return {std::move(part_), std::move(names_)};
   }
@@ -183,7 +183,7 @@ class PartWriter {
 
   Module& write_body(const Module& body) {
     Module& copy = part_->add_module(body.name());
-    bodies_.emplace_back(&body, &copy);
+    bodies_[&body] = &copy;
     for (Instruction& i : body) {
       if (const auto* parameter = i.as<Parameter>())
         values_[i.result()] = copy.parameter(parameter->parameter, i.types[0]);
@@ -219,19 +219,17 @@ class PartWriter {
   }
 
   /// Conditions on sizes that the part knows hold before it computes with them.
-  void copy_guards(const Module& from, Module& to) {
-    for (const Guard& guard : module_.program().guards()) {
-      const Module* of = guard.module ? guard.module : &module_.program().main();
-      bool is_known = of == &from;
+  void copy_guards() {
+    bodies_[&module_] = &part_->main();
+    for (Guard guard : module_.program().guards()) {
+      auto copy = bodies_.find(guard.module);
+      bool is_known = copy != bodies_.end();
       auto look = [&](const Symbol& symbol) { is_known &= part_->symbols().contains(symbol.name); };
       guard.a.visit_symbols(look), guard.b.visit_symbols(look);
       if (!is_known) continue;
-      Guard copy = guard;
-      copy.module = &to;
-      part_->add_guard(std::move(copy));
+      guard.module = copy->second;
+      part_->add_guard(std::move(guard));
     }
-    if (&from != &module_) return;
-    for (auto [body, copy] : bodies_) copy_guards(*body, *copy);
   }
 
   void replace(CpuPart op) {
@@ -255,7 +253,7 @@ class PartWriter {
   std::set<const Instruction*> members_;
   std::unique_ptr<Program> part_ = std::make_unique<Program>();
   std::unordered_map<Value, Value, ValueHash> values_;  // in the part
-  std::vector<std::pair<const Module*, Module*>> bodies_;
+  std::map<const Module*, Module*> bodies_;
   Values operands_, replaced_;
   std::vector<std::string> names_;
 };

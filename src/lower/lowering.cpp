@@ -674,6 +674,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
+      if (views == &results && step.kind == StepKind::part) continue;  // it tells them itself
       step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
       for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }

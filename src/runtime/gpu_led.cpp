@@ -16,59 +16,21 @@
 namespace weft {
 namespace {
 
-/// The sizes that steps pass, one after another in memory of the device, brought up to date in pieces.
-class DeviceSizes {
- public:
-  explicit DeviceSizes(const GpuExecutable& program) : values_(), device_() {
-    size_t words = 0;
-    for (const PlanStep& step : program.plan().steps) {
-      first_.push_back(words);
-      words += step.sizes.size() + (knobs().checked ? 1 + 2 * step.buffers.size() : 0);
-    }
-    values_.resize(words);
-    device_ = gpu::Memory(program.gpu(), static_cast<int64_t>(words * sizeof(int64_t)));
-    pinned_ = gpu::PinnedMemory(program.gpu(), device_.bytes() * rounds);
-  }
-  int64_t* of(size_t step) { return values_.data() + first_[step]; }
-  const std::byte* on_device(size_t step) const { return device_.data() + first_[step] * sizeof(int64_t); }
-  int64_t bytes() const { return device_.bytes(); }
-
-  /// Queues a copy of `count` words from the first of `step` on.
-  void send(const gpu::Stream& stream, size_t step, size_t count) {
-    if (count == 0) return;
-    auto bytes = static_cast<int64_t>(count * sizeof(int64_t));
-    if (used_ + bytes > pinned_.bytes()) restart(stream);
-    std::byte* from = pinned_.data() + used_;
-    std::memcpy(from, of(step), static_cast<size_t>(bytes));
-    stream.copy_to_device(device_.data() + first_[step] * sizeof(int64_t), from, bytes);
-    used_ += bytes;
-  }
-  size_t first(size_t step) const { return first_[step]; }
-  /// Copies are done: the memory they came from is free.
-  void restart(const gpu::Stream& stream) {
-    stream.synchronize();
-    used_ = 0;
-  }
-
- private:
-  static constexpr int64_t rounds = 16;
-  std::vector<size_t> first_;  // word of each step
-  std::vector<int64_t> values_;
-  gpu::Memory device_;
-  gpu::PinnedMemory pinned_;
-  int64_t used_ = 0;
-};
-
 class LedContext final : public GpuRun {
  public:
   explicit LedContext(std::shared_ptr<const GpuExecutable> program)
       : GpuRun(std::move(program)),
         schedule_(plan()),
-        step_sizes_(*program_),
         pool_([this](int64_t bytes) { return gpu::Memory(program_->gpu(), bytes, program_->allocator()); }),
         blocks_(plan().buffers.size()),
         variants_(plan().steps.size(), -1),
         ending_(plan().steps.size()) {
+    for (const PlanStep& step : plan().steps) {
+      first_.push_back(words_.size());
+      words_.resize(words_.size() + step.sizes.size() + (knobs().checked ? 1 + 2 * step.buffers.size() : 0));
+    }
+    sizes_ = gpu::Memory(program_->gpu(), static_cast<int64_t>(words_.size() * sizeof(int64_t)));
+    pinned_ = gpu::PinnedMemory(program_->gpu(), sizes_.bytes() * rounds);
     for (const auto& part : program_->parts()) parts_.push_back(part->new_context());
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
@@ -98,16 +60,15 @@ class LedContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  size_t memory_bytes() const override {
-    return static_cast<size_t>(arena_.bytes() + step_sizes_.bytes() + pool_.bytes());
-  }
+  size_t memory_bytes() const override { return GpuRun::memory_bytes() + static_cast<size_t>(pool_.bytes()); }
 
  private:
   // --- before the first step -----------------------------------------------------------------------------------------
 
   void bind(const RunOptions& options) {
     release_all();
-    step_sizes_.restart(stream_);
+    stream_.synchronize();
+    sent_ = 0;
     values_ = bind_symbols(plan().inputs, inputs_);
     if (is_random(plan())) values_.set(std::string(run_seed), fresh_seed());
     check_sizes(plan().checks, values_);
@@ -130,7 +91,9 @@ class LedContext final : public GpuRun {
       if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
     }
     offsets_ = std::move(layout.offsets);
-    prepare_libraries();
+    works_.clear();  // with open sizes the step after a library's does the work
+    for (const PlanStep& step : plan().steps)
+      works_.push_back(step.call.has_symbols() ? nullptr : program_->work_of(step, values_));
     update(schedule_.due(SizeSchedule::before_run));
     on_device_ = options.on_device;
   }
@@ -141,13 +104,6 @@ class LedContext final : public GpuRun {
     auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
     return is_run_time(buffer.bytes) ||
            (buffer.kind == BufferKind::output && std::ranges::any_of(buffer.shape.dims, is_run_time));
-  }
-
-  /// Where sizes are open a library is asked at each run; while one goes on, nothing is: the step after it does it.
-  void prepare_libraries() {
-    works_.clear();
-    for (const PlanStep& step : plan().steps)
-      works_.push_back(step.call.has_symbols() ? nullptr : program_->work_of(step, values_));
   }
 
   void place_ports(const RunOptions& options) {
@@ -199,7 +155,7 @@ class LedContext final : public GpuRun {
       note(i);
       size_t next = execute(i, options);
       if (watch.is_needed()) stream_.synchronize();
-      if (options.observe) show_step(i, options);
+      if (options.observe) show(i, options);
       for (size_t id : ending_[i]) release(id);
       i = next;
     }
@@ -262,12 +218,12 @@ class LedContext final : public GpuRun {
     if (step.kind == StepKind::library) return call_library(i);
     if (knobs().checked) {
       write_sizes(i);
-      step_sizes_.send(stream_, i, step.sizes.size() + 1 + 2 * step.buffers.size());
+      send(first_[i], first_[i] + step.sizes.size() + 1 + 2 * step.buffers.size());
     }
     const StepVariant* variant = variants_[i] < 0 ? nullptr : &step.variants[static_cast<size_t>(variants_[i])];
     int kernel = variant ? variant->kernel : step.kernel;
     int64_t blocks = std::max<int64_t>(values_.evaluate(variant ? variant->blocks : step.blocks), 0);
-    const std::byte* sizes = step_sizes_.on_device(i);
+    const std::byte* sizes = sizes_.data() + first_[i] * sizeof(int64_t);
     Extras extras{.sizes = sizes,
                   .watched = knobs().checked ? sizes + step.sizes.size() * sizeof(int64_t) : nullptr,
                   .fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr};
@@ -284,9 +240,18 @@ class LedContext final : public GpuRun {
       if (plan().steps[static_cast<size_t>(id)].kind == StepKind::kernel) write_sizes(static_cast<size_t>(id));
     }
     if (knobs().checked) return;  // each step sends its own, with what it watches
-    auto first = static_cast<size_t>(due.steps.front()), last = static_cast<size_t>(due.steps.back());
-    size_t count = step_sizes_.first(last) - step_sizes_.first(first) + plan().steps[last].sizes.size();
-    step_sizes_.send(stream_, first, count);
+    auto last = static_cast<size_t>(due.steps.back());
+    send(first_[static_cast<size_t>(due.steps.front())], first_[last] + plan().steps[last].sizes.size());
+  }
+
+  /// Queues a copy of some of the words to the device.
+  void send(size_t begin, size_t end) {
+    auto bytes = static_cast<int64_t>((end - begin) * sizeof(int64_t));
+    if (sent_ + bytes > pinned_.bytes()) stream_.synchronize(), sent_ = 0;
+    std::byte* from = pinned_.data() + sent_;
+    if (bytes > 0) std::memcpy(from, words_.data() + begin, static_cast<size_t>(bytes));
+    stream_.copy_to_device(sizes_.data() + begin * sizeof(int64_t), from, bytes);
+    sent_ += bytes;
   }
 
   void write_sizes(size_t i) {
@@ -297,7 +262,7 @@ class LedContext final : public GpuRun {
       ++chosen;
     if (chosen >= 0 && chosen != variants_[i]) program_->load_kernel(step.variants[static_cast<size_t>(chosen)].kernel);
     variants_[i] = chosen;
-    int64_t* to = step_sizes_.of(i);
+    int64_t* to = words_.data() + first_[i];
     for (int id : chosen < 0 ? step.sizes : step.variants[static_cast<size_t>(chosen)].sizes)
       *to++ = values_.evaluate(plan().sizes[static_cast<size_t>(id)]);
     if (!knobs().checked) return;
@@ -329,25 +294,29 @@ class LedContext final : public GpuRun {
     });
   }
 
-  /// The contents of a buffer of tensors, which are waited for if they lie on the device.
+  /// The contents of a buffer, which are waited for if they lie on the device.
   Tensor on_host(size_t id) const {
-    if (hosted_[id].data.data()) return hosted_[id];
-    const PlanBuffer& buffer = plan().buffers[id];
-    MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
-    stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
+    if (program_->is_hosted(id) || hosted_[id].data.data()) return hosted_[id];
+    Tensor copy = GpuRun::contents(id);
     settle();
-    return copy.tensor;
+    return copy;
   }
 
   void run_part(size_t i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
     auto number = static_cast<size_t>(step.kernel);
-    std::vector<int64_t> sizes;
-    for (int id : step.sizes) sizes.push_back(late_size(id));
-    SymbolValues known;
     const auto& names = plan().parts[number].names;
-    for (size_t k = 0; k < names.size(); ++k) known.set(names[k], sizes[k]);
-    std::vector<Tensor> operands = bring(step, std::span(sizes).subspan(names.size()));
+    auto size = step.sizes.begin();
+    auto next_size = [&] { return values_.evaluate(plan().sizes[static_cast<size_t>(*size++)]); };
+    SymbolValues known;
+    for (const std::string& name : names) known.set(name, next_size());
+    std::vector<Tensor> operands;
+    for (size_t k = 0; k < step.buffers.size() - step.outputs.size(); ++k) {
+      operands.push_back(on_host(static_cast<size_t>(step.buffers[k])));
+      std::vector<int64_t> dims(static_cast<size_t>(next_size()));
+      std::ranges::generate(dims, next_size);
+      if (operands.back().is_tensor()) operands.back().dims = std::move(dims);
+    }
     RunOptions inner{.deadline = options.deadline, .stop = options.stop, .sizes = &known};
     std::vector<Tensor> results = parts_[number]->run(operands, inner);
     auto told = [&](int, int element) { return to_int64s(results.back()).at(static_cast<size_t>(element)); };
@@ -355,35 +324,6 @@ class LedContext final : public GpuRun {
     update(schedule_.due(static_cast<int>(i)));
     for (size_t k = 0; k < results.size(); ++k) take_result(static_cast<size_t>(step.outputs[k]), results[k], options);
     stream_.synchronize();  // the results may go
-  }
-
-  /// Zero for a size that the part tells, which nobody asks for before.
-  int64_t late_size(int id) const {
-    const Dim& size = plan().sizes[static_cast<size_t>(id)];
-    bool is_known = true;
-    size.visit_symbols([&](const Symbol& symbol) { is_known &= values_.find(symbol.name) != nullptr; });
-    return is_known ? values_.evaluate(size) : 0;
-  }
-
-  /// The operands of a part on the host, with their sizes as the step says: rank, sizes, rank ...
-  std::vector<Tensor> bring(const PlanStep& step, std::span<const int64_t> sizes) const {
-    std::vector<Tensor> operands;
-    bool waits = false;
-    for (size_t k = 0; k < step.buffers.size() - step.outputs.size(); ++k) {
-      auto id = static_cast<size_t>(step.buffers[k]), rank = static_cast<size_t>(sizes[0]);
-      std::vector<int64_t> dims(sizes.begin() + 1, sizes.begin() + 1 + static_cast<std::ptrdiff_t>(rank));
-      sizes = sizes.subspan(1 + rank);
-      bool is_here = program_->is_hosted(id) || hosted_[id].data.data();
-      if (is_here) operands.push_back(hosted_[id]);
-      if (is_here && operands.back().is_tensor()) operands.back().dims = std::move(dims);
-      if (is_here) continue;
-      MutableTensor copy = allocate_tensor(plan().buffers[id].shape.dtype, std::move(dims));
-      stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
-      operands.push_back(copy.tensor);
-      waits = true;
-    }
-    if (waits) settle();
-    return operands;
   }
 
   void take_result(size_t id, const Tensor& result, const RunOptions& options) {
@@ -463,13 +403,7 @@ class LedContext final : public GpuRun {
 
   // --- after the last step -------------------------------------------------------------------------------------------
 
-  void show_step(size_t i, const RunOptions& options) {
-    show(i, options);
-    for (int id : plan().steps[i].outputs) {
-      auto buffer = static_cast<size_t>(id);
-      if (program_->is_hosted(buffer)) options.observe(i, plan().buffers[buffer].value, hosted_[buffer]);
-    }
-  }
+  Tensor contents(size_t id) const override { return on_host(id); }
 
   void finish(const RunOptions& options) {
     for (size_t i = 0; i < memory_.size(); ++i) {
@@ -489,9 +423,13 @@ class LedContext final : public GpuRun {
   }
 
   SizeSchedule schedule_;
-  DeviceSizes step_sizes_;
   BlockPool<gpu::Memory> pool_;
-  std::vector<gpu::Memory> blocks_;          // what each buffer has taken from the pool
+  std::vector<gpu::Memory> blocks_;  // what each buffer has taken from the pool
+  static constexpr int64_t rounds = 16;
+  gpu::PinnedMemory pinned_;                 // of copies of words_ that may still be on their way
+  int64_t sent_ = 0;                         // bytes of it
+  std::vector<int64_t> words_;               // the sizes that steps pass, one after another: what sizes_ holds
+  std::vector<size_t> first_;                // of each step
   std::vector<int> variants_;                // of each step, -1: its own kernel
   std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step
   std::vector<std::unique_ptr<Context>> parts_;

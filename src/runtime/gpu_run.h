@@ -100,17 +100,20 @@ class GpuRun : public Context {
     for (int id : plan().steps[index].outputs) {
       if (!is_whole_after(plan(), index, id)) continue;
       const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
-      if (program_->is_hosted(static_cast<size_t>(id))) continue;
-      MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
-      stream_.copy_to_host(copy.data, memory_[static_cast<size_t>(id)], static_cast<int64_t>(copy.tensor.data.size()));
       try {
-        stream_.synchronize();
+        options.observe(index, buffer.value, contents(static_cast<size_t>(id)));
       } catch (Error& error) {
         error.set_where(plan().steps[index].source);
         throw;
       }
-      options.observe(index, buffer.value, copy.tensor);
     }
+  }
+  virtual Tensor contents(size_t id) const {
+    const PlanBuffer& buffer = plan().buffers[id];
+    MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
+    stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
+    stream_.synchronize();
+    return copy.tensor;
   }
 
   std::shared_ptr<const GpuExecutable> program_;

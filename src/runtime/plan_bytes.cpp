@@ -424,8 +424,8 @@ void check_pair(const Plan& plan, int input, int output) {
 }
 
 /// Rank and sizes of every operand and result follow each other.
-void check_host_sizes(const PlanStep& step, const Plan& plan, size_t left) {
-  for (size_t i = 0; i < step.buffers.size(); ++i) {
+void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
+  for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
     auto rank = plan.sizes[static_cast<size_t>(step.sizes[step.sizes.size() - left])].constant();
     expect(rank && *rank >= 0 && static_cast<size_t>(*rank) < left, "a function of the host lacks sizes");
@@ -436,7 +436,7 @@ void check_host_sizes(const PlanStep& step, const Plan& plan, size_t left) {
 void check_host(const PlanStep& step, const Plan& plan) {
   expect(takes_operands(step.host.fn, step.buffers.size() - step.outputs.size()),
          "a function of the host does not have its operands");
-  check_host_sizes(step, plan, step.sizes.size());
+  check_host_sizes(step, plan, step.buffers.size(), step.sizes.size());
 }
 
 void check_part(const PlanStep& step, const Plan& plan) {
@@ -446,7 +446,7 @@ void check_part(const PlanStep& step, const Plan& plan) {
               step.buffers.size() == step.outputs.size() + part.plan->inputs.size() &&
               step.sizes.size() >= part.names.size() && (step.settings.empty() || !step.outputs.empty());
   expect(fits, "a part of a plan does not have its operands");
-  check_host_sizes(step, plan, step.sizes.size() - part.names.size());
+  check_host_sizes(step, plan, part.plan->inputs.size(), step.sizes.size() - part.names.size());
 }
 
 void check_kernels(const PlanStep& step, const Plan& plan) {

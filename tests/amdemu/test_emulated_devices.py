@@ -70,7 +70,7 @@ def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
     assert there.stdout == auto.stdout == here.stdout and here.stderr == ""
     for done in (there, auto):
         (line,) = done.stderr.strip().splitlines()
-        assert "device amd:0: 1 part of the model on the cpu, between copies" in line
+        assert "device amd:0: the cpu runs, between copies: " in line
         assert "'look' (LabelEncoder): strings and containers are the processor's" in line and "(Cast)" in line
     assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # all of it is the GPU's
 
