@@ -200,7 +200,7 @@ class PartWriter {
     std::set<std::string> set;
     Dims mentioned;
     auto mention = [&](const Symbol& symbol) {
-      if (part_->symbols().contains(symbol.name)) return;
+      if (part_->symbols().contains(symbol.name) || is_placeholder(symbol)) return;
       mentioned.push_back(part_->symbol(symbol));
     };
     for (const auto& module : part_->modules()) {
