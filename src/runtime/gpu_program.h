@@ -313,6 +313,9 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     std::vector<bool> used(plan_.buffers.size());
     for (const PlanStep& step : steps) {
       for (int id : step.buffers) used[static_cast<size_t>(id)] = true;
+      for (const SizeSetting& setting : step.settings) {
+        if (setting.buffer >= 0) used[static_cast<size_t>(setting.buffer)] = true;
+      }
     }
     return used;
   }

@@ -77,3 +77,12 @@ def test_division_of_any_exponents(chip, tmp_path):
     np.save(tmp_path / "operands.npy", operands)
     done = emulated.run(chip, sys.executable, "-c", DIVIDE, tmp_path / "division.onnx", tmp_path / "operands.npy")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sizes_that_only_constants_set(tmp_path):
+    """A constant that no kernel reads is on the device all the same: a size is read from it."""
+    text = """<ir_version: 9, opset_import: ["" : 19]>
+    sizes (float[4, 4] x) => (int64[n] y) { s = Shape (x)  y = Unique (s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "sizes.onnx")
+    done = emulated.run("gfx1100", "weft", "verify", tmp_path / "sizes.onnx", "--device", "amd:0")
+    assert done.returncode == 0, done.stdout + done.stderr
