@@ -18,17 +18,18 @@ void lower_non_max_suppression(Lowering& lowering, const Region& region) {
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true);
   const Dims& dims = i.inputs[1].dims();
   std::string classes = kernel.size(dims[1]), n = kernel.size(dims[2]);
-  std::string rows = cat(kernel.size(dims[0]), " * ", classes), of_gpu, left;
+  std::string of_gpu, left;
+  auto rows = [&] { return cat(kernel.size(dims[0]), " * ", classes); };
   if (lowering.on_gpu()) {
     View rest = lowering.new_packed(DType::f32, product(dims), false, cat("boxes that are left, ", i.source));
-    of_gpu = cat(rows, ", ");
+    of_gpu = cat(rows(), ", ");
     left = cat(", raw(", kernel.buffer(rest.buffer, DType::f32, true), ")");
     kernel.set_grid(dims[0] * dims[1]);
   }
   kernel.line("non_max_suppression<", op.centers ? "true" : "false", ">(WEFT_LAUNCH, ", of_gpu, classes, ", ", n, ", ",
               kernel.size(op.most), ", ", boxes, ", ", scores, ", *(", greatest, "), *(", least, ")", left, ", raw(", y,
               "));");
-  if (!lowering.on_gpu()) kernel.set_tasks(rows, cat(n, " * 16"));
+  if (!lowering.on_gpu()) kernel.set_tasks(rows(), cat(n, " * 16"));
   PlanStep step = kernel.finish(lowering.plan(), "non_max_suppression");
   step.flops = product(dims) * Dim(16);
   lowering.add_step(std::move(step), lowering.on_gpu() ? "a block for each class takes one box after the other"
