@@ -141,9 +141,9 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """A value whose type is its own."""
+    """A value whose type is its own; of a GPU it is copied, as compiling reads it."""
     if _library(value) == "torch":
-        return _weft.tensor(value.detach().contiguous())
+        return _weft.tensor(value.detach().cpu().contiguous())
     array = _array(value)
     if array.dtype.kind in "OSU":
         return _string_tensor(array)
