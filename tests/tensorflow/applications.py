@@ -18,13 +18,17 @@ def names():
     return sorted(name for name in dir(found) if inspect.isfunction(getattr(found, name)) and name[0].isupper())
 
 
-def spread(model, rng):
-    """Norms that are not the identity, so that outputs differ from input to input."""
+def spread(model, rng, size):
+    """Norms that are not the identity, with the moments of noise, so that outputs differ from input to input."""
     for variable in model.variables:
         end = variable.path.split("/")[-1]
         if end in ("gamma", "beta", "moving_mean", "moving_variance"):
             low, high = (0.5, 1.5) if end in ("gamma", "moving_variance") else (-0.3, 0.3)
             variable.assign(rng.uniform(low, high, variable.shape).astype(np.float32))
+    for layer in model.layers:
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+    model(rng.uniform(-2, 2, (4, size, size, 3)).astype(np.float32), training=True)
 
 
 def keep(folder, name):
@@ -32,7 +36,7 @@ def keep(folder, name):
     tf.random.set_seed(5)
     size = FIXED.get(name, 64)
     model = getattr(tf.keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10, classifier_activation=None)
-    spread(model, rng)
+    spread(model, rng, size)
     spec = tf.TensorSpec([None, size, size, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
     tf.saved_model.save(model, folder / name, signatures={"serving_default": function})

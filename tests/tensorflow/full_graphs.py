@@ -81,13 +81,13 @@ def faulty():
     from tensorflow.core.framework import graph_pb2
 
     for name, nodes in {"cycle": [("a", "Relu", "b"), ("b", "Relu", "a"), ("y", "Relu", "b")], "twice": [("y", "Relu", "x"), ("y", "Relu", "x")],
-                        "missing": [("y", "Relu", "z")], "unknown_rank": [("y", "Relu", "x")]}.items():
+                        "missing": [("y", "Relu", "z")], "no_operand": [("y", "If", None)], "unknown_rank": [("y", "Relu", "x")]}.items():
         graph = graph_pb2.GraphDef()
         x = graph.node.add(name="x", op="Placeholder")
         x.attr["dtype"].type = 1
         x.attr["shape"].shape.unknown_rank = name == "unknown_rank"
         for node, op, operand in nodes:
-            graph.node.add(name=node, op=op, input=[operand])
+            graph.node.add(name=node, op=op, input=[operand] if operand else [])
         (FOLDER / f"{name}.pb").write_bytes(graph.SerializeToString())
     graph = graph_pb2.GraphDef()
     constant = graph.node.add(name="c", op="Const")

@@ -96,7 +96,7 @@ def test_other_ways_in(graphs):
 
 
 @pytest.mark.parametrize("name, message", [("unknown_rank", "E151.*no fixed number of axes"),
-                                           ("cycle", "E130"), ("twice", "E131"), ("missing", "E132"), ("repeated", "E150"), ("cut", "E103")])
+                                           ("cycle", "E130"), ("twice", "E131"), ("missing", "E132"), ("no_operand", "E140"), ("repeated", "E150"), ("cut", "E103")])
 def test_refused(name, message, graphs, tmp_path):
     path = graphs / f"{name}.pb"
     if name == "cut":

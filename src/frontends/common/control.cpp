@@ -232,6 +232,8 @@ Branch build_branch(const Builder& b, std::string name, const std::function<Valu
 Values choose(const Builder& c, Value condition, const Branch& yes, const Branch& no) {
   auto inside = symbols_inside(*yes.module);
   inside.merge(symbols_inside(*no.module));
+  if (yes.results.size() != no.results.size())
+    c.fail("E158", cat("has branches with ", yes.results.size(), " and ", no.results.size(), " results"));
   If op{.first = std::ssize(yes.captured)};
   for (size_t i = 0; i < yes.results.size(); ++i)
     op.types.push_back(joined_type(c, yes.results[i].type(), no.results[i].type(), inside, op.sets));

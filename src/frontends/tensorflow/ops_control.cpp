@@ -16,8 +16,14 @@ Values graph_of(Call& c, std::string_view name, const Builder& body, const Value
   return c.graphs().inlined(c.integer(name), body.module(), arguments);
 }
 
+/// The operands behind the one that chooses (E140 where that is missing).
+Values chosen_arguments(Call& c) {
+  c.input(0);
+  return {c.inputs().begin() + 1, c.inputs().end()};
+}
+
 Values if_then_else(Call& c) {
-  Values arguments(c.inputs().begin() + 1, c.inputs().end());
+  Values arguments = chosen_arguments(c);
   constexpr std::string_view then = "then_subgraph_index", otherwise = "else_subgraph_index";
   c.ignore(then), c.ignore(otherwise);
   Expr condition = convert(reshape(c.input(0), {}), DType::boolean);
@@ -50,7 +56,7 @@ Values while_loop(Call& c) {
 
 /// One of several graphs, by its number; any other number means the last.
 Values one_of(Call& c) {
-  Values arguments(c.inputs().begin() + 1, c.inputs().end());
+  Values arguments = chosen_arguments(c);
   std::vector<int64_t> graphs = c.integers("branches");
   if (graphs.empty()) c.fail("E142", "needs branches");
   Expr number = convert(reshape(c.input(0), {}), DType::i64);
