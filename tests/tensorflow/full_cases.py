@@ -33,6 +33,8 @@ for name in ["Neg", "Abs", "Sign", "Square", "Relu"]:
 for x in [f(3), f(2, 2).astype(D), SPECIAL]:
     for name in ["IsNan", "IsInf", "IsFinite"]:
         case(name, [x])
+for x in [f(40, low=-4, high=4), np.linspace(3, 9, 13).astype(F), SPECIAL, np.zeros((0, 2), F), f(5).astype(H)]:
+    case("Erfc", [x], tolerance=2e-3 if x.dtype == H else 2e-5)
 for x, y in [(f(3, 4), f(4).round()), (SPECIAL, np.zeros_like(SPECIAL)), (f(2, 1).astype(D), np.array([0, 2, -1], D)), (f(0, 3), f(3))]:
     case("DivNoNan", [x, y])
 for x in [rng.random((3, 4)) > 0.5, np.array([True]), np.zeros((0,), B)]:
