@@ -185,7 +185,7 @@ def test_help(weft_command, verb):
     done = weft_command(verb, "--help")
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == ""
-    assert len(lines) <= 60 and max(map(len, lines)) <= 120
+    assert len(lines) <= 64 and max(map(len, lines)) <= 120
     assert weft_command("help", verb).stdout == done.stdout
     assert "std::" not in done.stdout and "examples:" in lines
 

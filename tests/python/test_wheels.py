@@ -61,5 +61,5 @@ def test_wheel(source, folder, script, tmp_path):
     done = subprocess.run([sys.executable, "-c", script], cwd=DIGITS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if folder == "weft":  # the package has the command too
-        subprocess.run([sys.executable, "-c", USE_COMMAND, tmp_path / "out"], cwd=DIGITS, env=environment, check=True)
+        subprocess.run([sys.executable, "-c", USE_COMMAND, tmp_path / "out.npz"], cwd=DIGITS, env=environment, check=True)
     assert done.stdout.startswith("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]") and str(tmp_path) in done.stdout

@@ -242,7 +242,7 @@ constexpr Operator table[] = {
     {"", "DivNoNan", div_no_nan},
     {"", "Erfc", erfc, "f64"},
     {"", "IsFinite", [](Call& c) { return one_input(c, [](Expr x) { return equal(x - x, 0); }); }},
-    {"", "IsInf", [](Call& c) { return one_input(c, [](Expr x) { return !equal(x - x, 0) & equal(x, x); }); }},
+    {"", "IsInf", [](Call& c) { return one_input(c, [](Expr x) { return (!equal(x - x, 0)) & equal(x, x); }); }},
     {"", "Selu", [](Call& c) { return one_input(c, selu); }},
     {"", "Softplus", [](Call& c) { return one_input(c, [](Expr x) { return softplus(x); }); }},
     {"", "Softsign", [](Call& c) { return one_input(c, [](Expr x) { return x / (abs(x) + 1); }); }},
