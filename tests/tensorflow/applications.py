@@ -44,6 +44,8 @@ def keep(folder, name):
     for number, batch in enumerate((1, 3)):
         x = rng.uniform(-2, 2, (batch, size, size, 3)).astype(np.float32)
         kept[f"{number} in x"], kept[f"{number} out y"] = x, function(x)["y"].numpy()
+        moved = function(x * np.float32(1 + 2**-20))["y"].numpy()  # by the rounding of a few sums: how well the network is conditioned
+        kept[f"{number} moved y"] = np.abs(moved - kept[f"{number} out y"]).max()
     np.savez(folder / f"{name}.npz", **kept)
 
 
