@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import weft
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 import judge  # noqa: E402
 from places import keep_count  # noqa: E402
+
+import weft  # noqa: E402
 
 ALL = """ConvNeXtBase ConvNeXtLarge ConvNeXtSmall ConvNeXtTiny ConvNeXtXLarge DenseNet121 DenseNet169 DenseNet201 EfficientNetB0
     EfficientNetB1 EfficientNetB2 EfficientNetB3 EfficientNetB4 EfficientNetB5 EfficientNetB6 EfficientNetB7 EfficientNetV2B0
