@@ -67,7 +67,7 @@ def models(tmp_path_factory):
     return sorted(folder.iterdir())
 
 
-@pytest.fixture(scope="module", params=["lite", "full"] + ["saved"] * ("asan" not in str(BUILD)))  # a report of ASan on saved is open
+@pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request, tmp_path_factory):
     """TensorFlow Lite or frozen graphs: a model of each operator, and those of several; SavedModels, whose variables are sound."""
     if request.param == "saved":

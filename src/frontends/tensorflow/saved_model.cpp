@@ -110,7 +110,8 @@ MetaGraph chosen_graph(std::vector<MetaGraph> all, const std::string& source, co
   if (all.empty()) fail("E110", cat(printable(source), " has no graph"));
   if (tag.empty() && all.size() == 1) return std::move(all[0]);
   std::set<std::string> wanted;
-  for (std::string_view part : split(tag.empty() ? "serve" : tag, ',')) wanted.emplace(trim(part));
+  const std::string_view tags = tag.empty() ? std::string_view("serve") : tag;
+  for (std::string_view part : split(tags, ',')) wanted.emplace(trim(part));
   std::vector<std::string> there;
   for (MetaGraph& meta : all) {
     if (meta.tags == wanted) return std::move(meta);
