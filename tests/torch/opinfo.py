@@ -3,14 +3,17 @@
 """Every operator of torch by torch's own samples of it (op_db): exported with torch.export, run by Weft from the archive,
 compared with torch within the tolerances that torch's own tests allow.
 
-    ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--decomposed] [--json FILE] [NAME...]
+    ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--core | --compiled] [--jobs 16] [NAME...]
 
-A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it).
+A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it). With
+--core only entries count of which torch writes the first sample in core ATen, and programs are so written. With --compiled
+samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong.
 """
 import argparse
 import collections
 import io
 import json
+import multiprocessing
 import os
 import sys
 import warnings
@@ -77,6 +80,8 @@ def is_same(got, wanted):
         wanted = wanted.float() if isinstance(wanted, torch.Tensor) else wanted
         return is_same(got, wanted)
     got = torch.as_tensor(got)
+    if isinstance(wanted, torch.Tensor) and wanted.is_complex() and not got.is_complex():
+        wanted = torch.view_as_real(wanted.resolve_conj())
     if not isinstance(wanted, torch.Tensor):  # a number of Python's
         wanted = torch.tensor(wanted, dtype=got.dtype)
     relative, absolute = tolerance(wanted.dtype)
@@ -123,13 +128,17 @@ def judge(sample_input, op, device, decomposed=False):
         return "no export", f"{type(error).__name__}: {error}".partition("\n")[0]
     try:
         model = weft.compile(file, device=device)
-        outputs = model(*tensors)
+        outputs = model(*[v.resolve_conj().resolve_neg() for v in tensors])
     except weft.Error as error:
         kind = "wrong" if error.code in ("E900", "E151", "E108", "E132") else "refused"
         return kind, str(error).partition("\n")[0]
     got = outputs if isinstance(outputs, tuple) else (outputs,)
     names = [port.name for port in model.outputs]
     got = [value for value, name in zip(got, names) if not name.endswith(".next")]
+    return compared(got, wanted, tensors, sample_input, op)
+
+
+def compared(got, wanted, tensors, sample_input, op):
     if len(got) != len(wanted):
         return "wrong", f"{len(got)} outputs, torch has {len(wanted)}"
     precise = None
@@ -144,6 +153,55 @@ def judge(sample_input, op, device, decomposed=False):
         if precise is None or not is_same(value, precise[i].to(reference.dtype)):
             return "wrong", f"weft {str(value)[:300]} torch {str(reference)[:300]} inputs {str(tensors)[:300]}"
     return "right", ""
+
+
+def judge_compiled(sample_input, op, device):
+    """("whole" | "partly" | "wrong" | "not compiled", why): torch itself refuses to compile some."""
+    import weft.torch
+
+    args = (sample_input.input, *sample_input.args)
+    tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
+    model = Sample(op.op, args, sample_input.kwargs).eval()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    weft.torch.placements.clear()
+    with torch.no_grad():
+        wanted = [v for v in pytree.tree_leaves(model(*[t.clone() for t in tensors])) if v is not None]
+        try:
+            torch.compile(model, backend="eager")(*[t.clone() for t in tensors])
+        except Exception as error:
+            return "not compiled", f"{type(error).__name__}: {error}".partition("\n")[0]
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        fast = torch.compile(model, backend="weft", options={"device": device})
+        try:
+            got = [v for v in pytree.tree_leaves(fast(*[t.clone() for t in tensors])) if v is not None]
+        except Exception as error:
+            return "wrong", f"{type(error).__name__}: {error}".partition("\n")[0]
+    outcome, why = compared(got, wanted, tensors, sample_input, op)
+    if outcome == "wrong":
+        return outcome, why
+    breaks = torch._dynamo.utils.counters["graph_break"]
+    left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
+    if breaks or left:
+        return "partly", (left or list(breaks))[0].partition("\n")[0]
+    return "whole", ""
+
+
+def is_core(op, dtype):
+    """Whether torch writes the entry's first sample in core ATen."""
+    for sample in samples(op, dtype, 1):
+        model = Sample(op.op, (sample.input, *sample.args), sample.kwargs).eval()
+        args = ((sample.input, *sample.args), sample.kwargs)
+        tensors = [v.detach() for v in pytree.tree_leaves(args) if isinstance(v, torch.Tensor)]
+        try:
+            with torch.no_grad():
+                program = torch.export.export(model, tuple(tensors), strict=False).run_decompositions()
+        except Exception:  # torch.export refuses in many ways
+            return False
+        calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
+        return all(torch.Tag.core in target.tags for target in calls if isinstance(target, torch._ops.OpOverload))
+    return False
 
 
 def entries(names):
@@ -161,6 +219,46 @@ def samples(op, dtype, most):
         yield sample
 
 
+def name_of(op):
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+PIECE = 24  #: samples of one entry that a process judges at a time
+
+
+def number_of_samples(task):
+    index, args = task
+    op, dtype = entries(args.names)[index], getattr(torch, args.dtype)
+    try:
+        count = sum(1 for _ in samples(op, dtype, args.samples))
+    except Exception:  # some need what this machine lacks
+        count = 0
+    return count if count == 0 or not args.core or is_core(op, dtype) else 0
+
+
+def judged(task):
+    """The outcomes of a piece of an entry's samples."""
+    index, start, args = task
+    op, found = entries(args.names)[index], []
+    torch.manual_seed(index)
+    for number, sample in enumerate(samples(op, getattr(torch, args.dtype), args.samples)):
+        if number >= start + PIECE:
+            break
+        if number < start:
+            continue
+        if args.compiled:
+            outcome, why = judge_compiled(sample, op, args.device)
+        else:
+            outcome, why = judge(sample, op, args.device, args.decomposed or args.core)
+        found.append((outcome, name_of(op), number, why))
+    return found
+
+
+def prepare():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
@@ -169,24 +267,28 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--json", default="")
     parser.add_argument("--decomposed", action="store_true", help="programs of core ATen: run_decompositions()")
+    parser.add_argument("--core", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--part", default="0/1", help="this part of the entries: 1/4")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     args = parser.parse_args()
-    warnings.simplefilter("ignore")
     part, parts = map(int, args.part.split("/"))
     counts, reasons = collections.Counter(), collections.defaultdict(list)
-    for op in entries(args.names)[part::parts]:
-        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-        for number, sample in enumerate(samples(op, getattr(torch, args.dtype), args.samples)):
-            torch.manual_seed(number)
-            outcome, why = judge(sample, op, args.device, args.decomposed)
-            counts[outcome] += 1
-            reasons[outcome].append((name, number, why))
-            if outcome == "wrong":
-                print(f"WRONG {name} sample {number}: {why}", flush=True)
-    print(json.dumps(counts))
+    with multiprocessing.get_context("spawn").Pool(args.jobs, prepare) as pool:
+        chosen = range(len(entries(args.names)))[part::parts]
+        sizes = pool.map(number_of_samples, [(i, args) for i in chosen], chunksize=4)
+        tasks = [(i, start, args) for i, size in zip(chosen, sizes) for start in range(0, size, PIECE)]
+        for found in pool.imap_unordered(judged, tasks):
+            for outcome, *what in found:
+                counts[outcome] += 1
+                reasons[outcome].append(what)
+                if outcome == "wrong":
+                    print(f"WRONG {what[0]} sample {what[1]}: {what[2]}", flush=True)
+    summary = {"samples": sum(counts.values()), "entries": sum(size > 0 for size in sizes), **counts}
+    print(json.dumps(summary))
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"counts": counts, **{k: v for k, v in reasons.items() if k != "right"}}, file, indent=1)
+            json.dump({"counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)
     return 1 if counts["wrong"] else 0
 
 

@@ -243,3 +243,22 @@ def test_training_is_refused():
         program = torch.export.export(model.train(), (torch.randn(4, 3),))
     with pytest.raises(weft.UnsupportedError, match="export the model in eval mode"):
         weft.compile(archive(program))
+
+
+def test_a_set_as_older_releases_of_torch_note_it():
+    """Before 2.13 they note the type of the values for places and counts that nothing asked for."""
+    file = archive(exported(Unique(), (torch.zeros(0),)))
+
+    def as_before(program):
+        graph = program["graph_module"]["graph"]
+        (node,) = (node for node in graph["nodes"] if "_unique2" in node["target"])
+        for result in node["outputs"][1:]:
+            graph["tensor_values"][result["as_tensor"]["name"]]["dtype"] = 7  # f32
+
+    run = weft.compile(rewritten(file, change_json("models/model.json", as_before)), device="ref")
+    assert run(torch.zeros(0)).shape == (0,)
+
+
+class Unique(torch.nn.Module):
+    def forward(self, x):
+        return torch.unique(x)

@@ -146,11 +146,24 @@ def test_results_lie_in_memory_as_in_eager():
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_flash_attention_shares_heads():
-    class Attended(torch.nn.Module):
-        def forward(self, q, k, v):
-            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, is_causal=True)[0]
-
+@pytest.mark.parametrize("form", ["flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_as_torch_lowers_it_for_a_device(form, causal):
+    """They share heads of keys, and give more results than one: of the others no inference has a use."""
+    op = getattr(torch.ops.aten, f"_scaled_dot_product_{form}")
+    has_mask = any(argument.name.startswith("attn_") for argument in op.default._schema.arguments)
     q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
-    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-    torch.testing.assert_close(run(Attended(), q, k, v, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)
+    mask = torch.randn(5, 5) if has_mask and not causal else None
+
+    class Attended(torch.nn.Module):
+        def forward(self, q, k, v, mask):
+            if "for_cpu" in form:
+                return op(q, k, v, is_causal=causal, attn_mask=mask)[0]
+            bias = () if form == "flash_attention" else (mask, False)
+            return op(q, k, v, *bias, 0.0, causal, scale=0.5)[0] + 1
+
+    fast = run(Attended(), q, k, v, mask, fullgraph=True)
+    scale, added = (None, 0) if "for_cpu" in form else (0.5, 1)
+    attended = torch.nn.functional.scaled_dot_product_attention
+    wanted = attended(q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True) + added
+    torch.testing.assert_close(fast, wanted, rtol=1e-4, atol=1e-5)

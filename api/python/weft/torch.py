@@ -134,8 +134,17 @@ def _text(gm: fx.GraphModule) -> str:
     copy = fx.Graph()
     copy.output(copy.graph_copy(gm.graph, {}))
     plain = fx.GraphModule(gm, copy)
+    known = serialize._TORCH_TO_SERIALIZE_DTYPE
+
+    def written(value: Any) -> Any:
+        """Seeds of CUDA's attention, which no inference reads, have a type that the serialiser of torch 2.11 lacks."""
+        is_seed = isinstance(value, torch.Tensor) and value.dtype not in known
+        return torch.empty(value.shape, dtype=torch.int64, device="meta") if is_seed else value
+
     for node, original in zip(plain.graph.nodes, gm.graph.nodes, strict=True):
         node.meta = {key: original.meta[key] for key in ("val", "stack_trace") if original.meta.get(key) is not None}
+        if isinstance(node.meta.get("val"), tuple):
+            node.meta["val"] = tuple(map(written, node.meta["val"]))
         node.name = original.name
     if not isinstance(plain.graph.output_node().args[0], (tuple, list)):
         plain.graph.output_node().args = ((plain.graph.output_node().args[0],),)
@@ -184,6 +193,7 @@ class _Part(torch.nn.Module):
         graph = json.loads(text)["graph_module"]["graph"]
         self.names = [next(iter(entry.values())).get("name") or entry["as_sym_int"]["as_name"] for entry in graph["inputs"]]
         self.results = [next(iter(entry)) for entry in graph["outputs"]]
+        self.total = len(graph["nodes"])
         self.still = tuple(i for i in still if "as_tensor" in graph["inputs"][i])
         orders = [_memory_order(value) for value in graph_outputs]
         self.orders = [(i, *order) for i, order in enumerate(orders) if order]
@@ -213,6 +223,7 @@ class _Part(torch.nn.Module):
             except weft.UnsupportedError as error:
                 if self.eager is None:
                     raise
+                placements.append(Placement(0, self.total, str(error)))
                 log.warning("a graph runs in eager: %s", error)
                 return self.eager(*inputs)  # type: ignore[no-any-return]
         values = [v.contiguous() if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]

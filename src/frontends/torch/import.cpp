@@ -381,15 +381,18 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
     for (const Item& item : output.items) {
       if (item.kind != Item::Kind::name) continue;
       bool is_tensor = output.kind == Argument::Kind::tensor;
-      if (is_tensor && tensors > 0 && tensors >= values.size())
-        continue;  // of the gradient; E132 when something reads it
-      if (is_tensor ? tensors >= values.size() || !values[tensors] : others >= c.given().size())
+      bool is_absent = is_tensor ? tensors >= values.size() : others >= c.given().size();
+      if (is_absent && tensors > 0) continue;  // of the gradient; E132 when something reads it
+      if (is_absent || (is_tensor && !values[tensors]))
         c.unsupported(cat("gives no output '", printable(item.text), "'"));
       if (!is_tensor) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      check_type(c, item.text, values[tensors]);
+      // Of the places and counts of a set torch before 2.13 notes the type of its values.
+      bool is_of_set =
+          tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
+      if (!is_of_set) check_type(c, item.text, values[tensors]);
       bind_output(item, {.tensor = values[tensors]}, base, c.node(), tensors);
       if (base) scope_->names[item.text].may_be_copy = sharing_of(c) == Sharing::perhaps;
       ++tensors;

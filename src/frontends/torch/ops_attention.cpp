@@ -42,7 +42,7 @@ Expr attended(Call& c, bool causal, double scale, bool shares_heads) {
   shares_heads = shares_heads || c.flag("enable_gqa") || known_equal(heads.k.dims()[1], 1);
   if (!shares_heads) c.require_same(heads.q.dims()[1], heads.k.dims()[1], "heads of query and key");
   Values in = {heads.q, heads.k, heads.v};
-  if (auto mask = c.optional("attn_mask")) {
+  if (auto mask = c.optional(c.has("attn_bias") ? "attn_bias" : "attn_mask")) {
     Expr four = mask_of(*mask, query);
     in.push_back(four.dtype() == DType::boolean ? four : convert(four, query.dtype()));
   }
@@ -64,16 +64,28 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// Forms that torch chooses for a device; the second result is for the gradient only. They take fewer heads of keys than
-/// of queries as they are.
-Values flash_attention(Call& c) {
+/// Forms that torch chooses for a device; all results but the first are for the gradient only. They take fewer heads of
+/// keys than of queries as they are.
+Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
+/// Its causal mask ends at the last key, where that of the others begins at the first: they agree on squares.
+Values flash_attention(Call& c) {
+  Expr query = c.tensor("query"), key = c.tensor("key");
+  bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;
+  if (is_causal) c.require_same(query.dims()[2], key.dims()[2], "tokens of query and key");
+  return fused_attention(c);
+}
+
 constexpr Operator rows[] = {
     {"aten.scaled_dot_product_attention.default", [](Call& c) { return attention(c, false); }},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", flash_attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention},
+    {"aten._scaled_dot_product_flash_attention.default", flash_attention},
+    {"aten._scaled_dot_product_efficient_attention.default", fused_attention},
+    {"aten._scaled_dot_product_cudnn_attention.default", fused_attention},
+    {"aten._scaled_dot_product_fused_attention_overrideable.default", fused_attention},
 };
 
 }  // namespace
