@@ -11,11 +11,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import operator
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from operator import getitem as _getitem
 from typing import Any, NamedTuple
 
 import torch
@@ -42,7 +41,7 @@ class Placement(NamedTuple):
 #: Placements of the graphs that torch.compile gave to this process.
 placements: list[Placement] = []
 
-_address, _version = torch.Tensor.data_ptr, attrgetter("_version")
+_address, _version = torch.Tensor.data_ptr, operator.attrgetter("_version")
 _TYPES = {
     "bool": torch.bool, "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64, "i8": torch.int8,
     "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
@@ -127,6 +126,22 @@ def _ranges(graph: fx.Graph) -> dict[str, Any]:
     return found
 
 
+def _split_sums(graph: fx.Graph) -> None:
+    """Sums of several sizes, which the serialiser does not know, become sums of two."""
+    for node in list(graph.nodes):
+        if node.target is not torch.sym_sum:
+            continue
+        total, *rest = node.args[0]
+        value = total.meta["val"] if isinstance(total, fx.Node) else total
+        with graph.inserting_before(node):
+            for part in rest:
+                total = graph.call_function(operator.add, (total, part))
+                value = value + (part.meta["val"] if isinstance(part, fx.Node) else part)
+                total.meta["val"] = value
+        node.replace_all_uses_with(total)
+        graph.erase_node(node)
+
+
 def _text(gm: fx.GraphModule) -> str:
     """The graph in the JSON form of a .pt2 archive (torch's own serialiser), its parameters as inputs."""
     from torch._export.serde import schema, serialize
@@ -148,6 +163,7 @@ def _text(gm: fx.GraphModule) -> str:
         node.name = original.name
     if not isinstance(plain.graph.output_node().args[0], (tuple, list)):
         plain.graph.output_node().args = ((plain.graph.output_node().args[0],),)
+    _split_sums(plain.graph)
     plain.graph.lint()
     module = serialize.GraphModuleSerializer(_signature(plain.graph), []).serialize(plain)
     major, minor = schema.SCHEMA_VERSION
@@ -182,6 +198,13 @@ def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
     return order, sorted(range(value.ndim), key=order.__getitem__)
 
 
+def _real(value: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs, which weft computes with; a tensor whose negation or conjugation torch put off as it is."""
+    if value.is_complex():
+        return torch.view_as_real(value.resolve_conj().resolve_neg())
+    return value.resolve_neg() if value.is_neg() else value
+
+
 class _Part(torch.nn.Module):
     """A graph on weft, compiled at its first call: only that has the parameters. Those that torch holds still are constants of
     the program; when one has changed, it is compiled again."""
@@ -198,13 +221,14 @@ class _Part(torch.nn.Module):
         orders = [_memory_order(value) for value in graph_outputs]
         self.orders = [(i, *order) for i, order in enumerate(orders) if order]
         self.is_plain = all(kind == "as_tensor" for kind in self.results)
+        self.complex = [i for i, v in enumerate(graph_outputs) if isinstance(v, torch.Tensor) and v.is_complex()]
         self.place = place
         self.model: weft.Model | None = None
         self.state: tuple[list[int], list[int]] = ([], [])
 
     def build(self, inputs: Sequence[Any]) -> weft.Model:
         self.state = self.state_of(inputs)
-        constants = {self.names[i]: inputs[i] for i in self.still}
+        constants = {self.names[i]: _real(inputs[i]) for i in self.still}
         self.model = weft.compile(self.text.encode(), constants=constants, **self.options)
         self.order = [self.names.index(port.name) for port in self.model.inputs]
         self.types = [_TYPES[port.dtype] for port in self.model.outputs]
@@ -226,7 +250,7 @@ class _Part(torch.nn.Module):
                 placements.append(Placement(0, self.total, str(error)))
                 log.warning("a graph runs in eager: %s", error)
                 return self.eager(*inputs)  # type: ignore[no-any-return]
-        values = [v.contiguous() if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
+        values = [_real(v).contiguous() if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
         outputs: list[Any] = [None] * len(self.types)
         types, place = self.types, self.place
 
@@ -245,6 +269,8 @@ class _Part(torch.nn.Module):
             for kind in self.results:
                 value = None if kind == "as_none" else next(rest)
                 found.append(value if value is None or kind == "as_tensor" else value.item())
+        for i in self.complex:
+            found[i] = torch.view_as_complex(found[i])
         for i, order, back in self.orders:
             found[i] = found[i].permute(order).contiguous().permute(back)
         return tuple(found)
@@ -371,7 +397,7 @@ class _Graph:
 
         class Support(OperatorSupportBase):
             def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
-                made_by = node.args[0] if node.target is _getitem else node
+                made_by = node.args[0] if node.target is operator.getitem else node
                 return node.op == "call_function" and isinstance(made_by, fx.Node) and made_by.name not in refused
 
         still = {self.gm.graph.find_nodes(op="placeholder")[i].name for i in self.still()}

@@ -94,6 +94,27 @@ Expr nonzero(Expr x) {
 
 Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
 
+Groups unique_neighbours(Expr x, int64_t axis) {
+  const Builder& c = *x.at;
+  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Expr differs = convert(!equal(slice(x, axis, 1, size - 1), slice(x, axis, 0, size - 1)), DType::u8);
+  std::vector<int64_t> others = axes_from(0, x.rank());
+  std::erase(others, axis);
+  differs = convert(reshape(reduce(ReduceFn::max, differs, others, false), {size - 1}), DType::boolean);
+  Expr is_new = concat(c, {full(c, DType::boolean, {1}, 1), differs}, 0), places = true_places(is_new);
+  Expr group = running(ReduceFn::sum, convert(is_new, DType::i64), 0) - 1.0;
+  Expr ends = concat(c, {slice(places, 0, 1, places.dims()[0] - 1), reshape(scalar(c, size), {1})}, 0);
+  return {gather(x, places, axis), places, group, ends - places};
+}
+
+Expr repeated_places(Expr repeats) {
+  const Builder& c = *repeats.at;
+  repeats = convert(repeats, DType::i64);
+  Dim total = sizes_in(c.module(), reduce(ReduceFn::sum, repeats, {0}, false), 0)[0];
+  Expr place = reshape(iota(c, total), {total, 1}), ends = running(ReduceFn::sum, repeats, 0);
+  return reduce(ReduceFn::sum, convert(ends <= place, DType::i64), {1}, false);
+}
+
 Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
   const Builder& c = *x.at;
   auto axis_first = axes_from(0, x.rank());

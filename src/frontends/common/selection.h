@@ -38,6 +38,10 @@ struct Groups {
   Expr values, first, inverse, counts;
 };
 Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted);
+/// Equal neighbours along an axis as one; there is at least one element.
+Groups unique_neighbours(Expr x, int64_t axis);
+/// Number i as often as element i of `repeats` says: [2, 0, 1] -> [0, 0, 2].
+Expr repeated_places(Expr repeats);
 
 /// Boxes that overlap a better one of their class by more than `overlap` go, of those with a score above `least`:
 /// boxes[batch, count, 4] (corners, or with `centers` middle and size), scores[batch, classes, count] ->

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "frontends/torch/complex.h"
 #include "frontends/torch/importer.h"
 #include "ops/build.h"
 
@@ -63,7 +64,7 @@ bool Call::has(std::string_view argument) const { return find(argument) != nullp
 
 Value Call::value_of(std::string_view argument, const Item& item) const {
   const Binding& bound = importer_.read(*this, item.text);
-  if (bound.tensor) return bound.tensor;
+  if (bound.tensor) return importer_.part_of(*this, bound);
   if (bound.scalar && bound.scalar->tensor) return bound.scalar->tensor;
   fail("E141", cat("takes a tensor as '", argument, "', '", printable(item.text), "' is a size"));
 }
@@ -72,6 +73,17 @@ Expr Call::tensor(std::string_view argument) const {
   const Argument& given = require(argument);
   if (given.kind != Argument::Kind::tensor || given.is_list) wrong_kind(argument, given, "a tensor");
   return expr(value_of(argument, given.items[0]));
+}
+
+bool Call::is_complex(std::string_view argument) const {
+  const Argument* given = find(argument);
+  bool is_tensor = given && given->kind == Argument::Kind::tensor && !given->is_list;
+  return is_tensor && importer_.read(*this, given->items[0].text).is_complex;
+}
+
+Expr Call::pair(std::string_view argument) const {
+  if (!is_complex(argument)) fail("E141", cat("takes complex numbers as '", argument, "'"));
+  return expr(importer_.read(*this, require(argument).items[0].text).tensor);
 }
 
 std::optional<Expr> Call::optional(std::string_view argument) const {
@@ -106,7 +118,7 @@ Operand Call::scalar(std::string_view name, const Item& item) const {
   }
   const Binding& bound = importer_.read(*this, item.text);
   if (bound.scalar) return *bound.scalar;
-  if (bound.tensor) return {.kind = Operand::Kind::tensor, .tensor = bound.tensor};
+  if (bound.tensor) return {.kind = Operand::Kind::tensor, .tensor = value_of(name, item)};
   unsupported(cat("computes with '", printable(item.text), "', a truth about sizes"));
 }
 
@@ -198,7 +210,7 @@ std::optional<DType> Call::element(std::string_view argument) const {
   if (!has(argument)) return {};
   const Argument& given = require(argument);
   if (given.kind != Argument::Kind::element) wrong_kind(argument, given, "an element type");
-  return static_cast<DType>(given.items[0].integer);
+  return part_type(static_cast<DType>(given.items[0].integer));
 }
 
 const Argument& Call::argument(size_t i) const {

@@ -40,6 +40,7 @@ struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
   std::optional<Relation> relation = {};  ///< a truth about sizes
+  bool is_complex = false;                ///< the tensor has one axis more: complex.h
 };
 
 /// One node being translated: what it reads. Arguments have the names of the operator's schema, and those that have
@@ -75,6 +76,8 @@ class Call : public frontend::Builder {
   bool flag(std::string_view argument, bool fallback = false) const;
   std::string text(std::string_view argument, std::string_view fallback = {}) const;
   std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
+  bool is_complex(std::string_view argument) const;
+  Expr pair(std::string_view argument) const;  ///< of a complex tensor, with its axis of parts
   /// An argument of any kind; null when it is not given.
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
@@ -147,5 +150,8 @@ std::span<const Operator> loss_operators();
 std::span<const Operator> order_operators();
 std::span<const Operator> special_operators();
 std::span<const Operator> recurrent_operators();
+std::span<const Operator> complex_operators();
+std::span<const Operator> linear_operators();
+std::span<const Operator> quantised_operators();
 
 }  // namespace weft::torch

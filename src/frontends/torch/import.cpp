@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "frontends/torch/complex.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/sympy.h"
 #include "ir/core_ops.h"
@@ -20,10 +21,10 @@ const Table& operators() {
   static const Table table = [] {
     Table all;
     // Rows of a family come before those that follow from elementwise.def, which are last.
-    for (auto part :
-         {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
-          reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
-          order_operators(), special_operators(), recurrent_operators(), elementwise_operators()})
+    for (auto part : {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
+                      reduction_operators(), network_operators(), attention_operators(), composite_operators(),
+                      loss_operators(), order_operators(), special_operators(), recurrent_operators(),
+                      linear_operators(), quantised_operators(), elementwise_operators(), complex_operators()})
       for (const Operator& op : part) all.emplace(op.name, op);
     return all;
   }();
@@ -174,6 +175,18 @@ void Importer::check_operators(const Graph& graph) {
 
 // ---- Inputs ----
 
+namespace {
+
+/// Complex numbers as the pairs that they are in memory.
+Tensor in_pairs(Tensor tensor) {
+  if (!is_complex(tensor.dtype)) return tensor;
+  tensor.dtype = part_type(tensor.dtype);
+  tensor.dims.push_back(2);
+  return tensor;
+}
+
+}  // namespace
+
 Dim Importer::size_of(const Size& size) {
   if (size.number) return *size.number;
   return parse_size(size.expression, [&](std::string_view name) {
@@ -194,7 +207,8 @@ Dim Importer::size_of(const Size& size) {
 Type Importer::type_of(const TensorMeta& meta) {
   Dims dims;
   for (const Size& size : meta.sizes) dims.push_back(size_of(size));
-  return Shape{meta.dtype, dims};
+  if (is_complex(meta.dtype)) dims.push_back(2);
+  return Shape{part_type(meta.dtype), dims};
 }
 
 Type Importer::declared_type(const std::string& input) {
@@ -251,6 +265,8 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
   }
   state_names_[input.name] = name;
   auto weight = exported_.weights.find(input.target);
+  auto declared = exported_.graph.tensors.find(input.name);
+  entry.binding.is_complex = declared != exported_.graph.tensors.end() && is_complex(declared->second.dtype);
   auto constant = options_.constants.find(name);
   if (constant != options_.constants.end()) {
     check_constant(input, name, constant->second);
@@ -258,14 +274,13 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
     return;
   }
   if (!is_user && weight != exported_.weights.end() && !states_.contains(name)) {
-    entry.binding.tensor = main.append(Constant{weight->second}, {});
+    entry.binding.tensor = main.append(Constant{in_pairs(weight->second)}, {});
     return;
   }
-  auto meta = exported_.graph.tensors.find(input.name);
-  if (meta == exported_.graph.tensors.end())
+  if (declared == exported_.graph.tensors.end())
     throw Error({.kind = ErrorKind::model, .code = "E134", .what = cat("input '", printable(name), "' has no type")});
-  entry.binding.tensor = main.parameter(name, type_of(meta->second));
-  if (!is_user && weight != exported_.weights.end()) program_->defaults[name] = weight->second;
+  entry.binding.tensor = main.parameter(name, type_of(declared->second));
+  if (!is_user && weight != exported_.weights.end()) program_->defaults[name] = in_pairs(weight->second);
 }
 
 void Importer::require(const Relation& relation, std::string_view what) {
@@ -338,9 +353,56 @@ Values Importer::translate(Call& c) {
                  .code = "E120",
                  .what = cat("op ", printable(c.node().target), " is unknown to Weft")});
   GuardCollector guards(c.module());
-  Values values = op->translate(c);
+  Values values = is_of_complex(c) ? by_parts(c, *op) : op->translate(c);
   c.check_arguments();
   return values;
+}
+
+/// Whether the node reads or gives complex numbers.
+bool Importer::is_of_complex(const Call& c) {
+  auto is_read = [&](const NamedArgument& argument) {
+    return argument.value.kind == Argument::Kind::tensor &&
+           std::ranges::any_of(argument.value.items, [&](const Item& item) {
+             return item.kind == Item::Kind::name && read(c, item.text).is_complex;
+           });
+  };
+  return is_complex(declared_result(c, 0).value_or(DType::f32)) || std::ranges::any_of(c.node().inputs, is_read);
+}
+
+Value Importer::part_of(const Call& c, const Binding& bound) const {
+  Expr x = c.expr(bound.tensor);
+  if (!bound.is_complex)
+    return part_ == 1 && is_float(x.dtype()) ? frontend::full(c, x.dtype(), x.dims(), 0).value : bound.tensor;
+  if (!part_) c.unsupported("of complex numbers is not supported");
+  Dims dims(x.dims().begin(), x.dims().end() - 1);
+  return reshape(slice(x, x.rank() - 1, *part_, 1), dims);
+}
+
+/// An operator of complex numbers: one of its own, or that of real ones, first of the real and then of the imaginary
+/// parts.
+Values Importer::by_parts(Call& c, const Operator& op) {
+  if (const Operator* own = find_complex_operator(op.name)) return own->translate(c);
+  if (!goes_by_parts(op.name)) c.unsupported("of complex numbers is not supported");
+  std::array<Values, 2> parts;
+  for (int64_t i : {0, 1}) {
+    part_ = i;
+    try {
+      parts[static_cast<size_t>(i)] = op.translate(c);
+    } catch (...) {
+      part_.reset();
+      throw;
+    }
+    part_.reset();
+    if (parts[0].empty()) return {};  // it gives sizes
+  }
+  Values joined;
+  for (size_t i = 0; i < parts[0].size(); ++i) {
+    Dims dims = parts[0][i].dims();
+    dims.push_back(1);
+    auto column = [&](const Values& part) { return reshape(c.expr(part[i]), dims).value; };
+    joined.push_back(frontend::concat(c, {column(parts[0]), column(parts[1])}, std::ssize(dims) - 1));
+  }
+  return joined;
 }
 
 /// What a result of the node shares memory with; null: nothing.
@@ -354,7 +416,7 @@ void Importer::check_type(const Call& c, const std::string& name, Value value) c
   auto meta = scope_->graph->tensors.find(name);
   if (meta == scope_->graph->tensors.end()) return;
   const TensorMeta& said = meta->second;
-  bool fits = said.dtype == value.dtype() && std::ssize(said.sizes) == value.rank();
+  bool fits = part_type(said.dtype) == value.dtype() && std::ssize(said.sizes) + is_complex(said.dtype) == value.rank();
   for (size_t a = 0; fits && a < said.sizes.size(); ++a)
     fits = !said.sizes[a].number || !known_different(value.dims()[a], *said.sizes[a].number);
   if (fits) return;
@@ -393,7 +455,9 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
       bool is_of_set =
           tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
       if (!is_of_set) check_type(c, item.text, values[tensors]);
-      bind_output(item, {.tensor = values[tensors]}, base, c.node(), tensors);
+      auto noted = scope_->graph->tensors.find(item.text);
+      bool is_pair = noted != scope_->graph->tensors.end() && is_complex(noted->second.dtype);
+      bind_output(item, {.tensor = values[tensors], .is_complex = is_pair}, base, c.node(), tensors);
       if (base) scope_->names[item.text].may_be_copy = sharing_of(c) == Sharing::perhaps;
       ++tensors;
     }
@@ -443,6 +507,8 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
   refresh(c, *entry.base);
   Value whole = value;
   if (entry.node) {
+    if (entry.binding.is_complex || entry.base->binding.is_complex)
+      c.unsupported(cat("writes to what ", describe(*entry.node), " made of complex numbers"));
     if (entry.may_be_copy)
       c.unsupported(
           cat("writes to what ", describe(*entry.node), " made, and its strides decide whether it is a view"));

@@ -48,6 +48,8 @@ class Importer {
   void require(const Relation& relation, std::string_view what);
   /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
+  /// What an operator reads of it: of complex numbers one part, where the operator goes by parts; E122 elsewhere.
+  Value part_of(const Call& c, const Binding& bound) const;
   /// What the program says of result number `i` of a node, which is a tensor; nothing where it says nothing.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
 
@@ -63,6 +65,8 @@ class Importer {
   void node(const Node& node);
   void translate_node(const Node& node);
   Values translate(Call& c);
+  bool is_of_complex(const Call& c);
+  Values by_parts(Call& c, const Operator& op);
   void bind_outputs(Call& c, const Values& values, Entry* base);
   void bind_output(const Item& item, Binding binding, Entry* base, const Node& node, size_t result);
   void check_type(const Call& c, const std::string& name, Value value) const;
@@ -80,6 +84,7 @@ class Importer {
   std::set<std::string> states_, changed_;
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
+  std::optional<int64_t> part_ = {};                          // which part of complex numbers operators read now
   std::set<std::string> told_sizes_;                          // symbols that the sizes of an input tell
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;

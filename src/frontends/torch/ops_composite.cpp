@@ -153,16 +153,6 @@ Values cartesian_product(Call& c) {
   return one(frontend::concat(c, columns, 1));
 }
 
-Values combinations(Call& c) {
-  Expr x = c.tensor("self");
-  auto count = x.dims().at(0).constant();
-  if (c.integer("r", 2) != 2 || !count || *count > 4096) c.unsupported("of other than 2 of a known number of elements");
-  Values columns;
-  for (Expr places : pairs(c, *count, c.flag("with_replacement") ? 0 : 1))
-    columns.push_back(reshape(gather(x, places), {places.dims()[0], 1}));
-  return one(frontend::concat(c, columns, 1));
-}
-
 Values channel_shuffle(Call& c) {
   Expr x = c.tensor("self");
   Dim groups = c.size("groups");
@@ -363,22 +353,6 @@ Values bilinear(Call& c) {
   return one(reshape(y, dims));
 }
 
-Values vander(Call& c) {
-  Expr x = c.tensor("x");
-  if (x.rank() == 0) c.unsupported("of a tensor without axes is not supported");
-  if (!is_float(x.dtype())) x = convert(x, DType::i64);
-  auto count = c.size("N", x.dims().back()).constant();
-  if (!count || *count > 4096) c.unsupported("of a number of powers that only the run tells");
-  Dims column = x.dims();
-  column.push_back(*count == 0 ? 0 : 1);
-  if (*count == 0) return one(frontend::full(c, x.dtype(), column, 0));
-  Values powers;
-  for (int64_t i = 0; i < *count; ++i)
-    powers.push_back(i == 0 ? reshape(frontend::full(c, x.dtype(), x.dims(), 1), column)
-                            : c.expr(powers.back()) * reshape(x, column));
-  return one(frontend::concat(c, powers, x.rank()));
-}
-
 // ---- Integration ----
 
 /// The areas between neighbours along an axis; `x` has the places, or `dx` their distance.
@@ -511,7 +485,6 @@ constexpr Operator rows[] = {
     {"aten.sum_to_size.default", sum_to_size},
     {"aten.block_diag.default", block_diagonal},
     {"aten.cartesian_prod.default", cartesian_product},
-    {"aten.combinations.default", combinations},
     {"aten.channel_shuffle.default", channel_shuffle},
     {"aten.native_channel_shuffle.default", channel_shuffle},
     {"aten.rot90.default", quarter_turns},
@@ -534,7 +507,6 @@ constexpr Operator rows[] = {
     {"aten.linalg_vecdot.default", products_of_rows},
     {"aten.linalg_matrix_power.default", matrix_power},
     {"aten.linalg_multi_dot.default", chain_of_products},
-    {"aten.linalg_vander.default", vander},
     {"aten.bilinear.default", bilinear},
     {"aten.trapezoid.x", trapezoid},
     {"aten.trapezoid.dx", trapezoid},

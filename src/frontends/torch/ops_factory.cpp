@@ -66,16 +66,28 @@ Values linspace(Call& c, bool is_power) {
   ignore_places(c);
   DType type = c.element("dtype").value_or(DType::f32);
   int64_t steps = c.integer("steps");
-  double start = c.number("start"), end = c.number("end");
-  if (!is_float(type)) c.unsupported(cat("of ", type, " is not supported"));
+  Expr start = c.operand("start").as(c, DType::f64), end = c.operand("end").as(c, DType::f64);
   if (steps < 0) c.fail("E145", cat("has ", steps, " steps"));
   double base = c.number("base", 10);
   auto shown = [&](Expr x) { return convert(is_power ? frontend::pow(base, x) : x, type); };
-  if (steps <= 1) return one(shown(frontend::full(c, DType::f64, {steps}, start)));
-  double step = (end - start) / static_cast<double>(steps - 1);
-  Expr i = iota(c, steps, DType::f64);
+  if (steps <= 1) return one(shown(broadcast(reshape(start, {}), {steps})));
+  Expr step = (end - start) / static_cast<double>(steps - 1), i = iota(c, steps, DType::f64);
   Expr back = (static_cast<double>(steps - 1) - i) * step;
   return one(shown(select(i < static_cast<double>(steps / 2), i * step + start, end - back)));
+}
+
+/// Rows and columns of the elements of a triangle, one after the other.
+Values triangle_places(Call& c, bool upper) {
+  ignore_places(c);
+  int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset", 0);
+  std::array<std::vector<int64_t>, 2> places;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      if (upper ? j - i >= offset : j - i <= offset) places[0].push_back(i), places[1].push_back(j);
+  std::vector<int64_t> all = places[0];
+  all.insert(all.end(), places[1].begin(), places[1].end());
+  Tensor tensor = make_tensor(DType::i64, {2, std::ssize(places[0])}, std::span<const int64_t>(all));
+  return one(convert(c.expr(constant(c.module(), tensor)), c.element("dtype").value_or(DType::i64)));
 }
 
 Values eye(Call& c) {
@@ -105,6 +117,14 @@ constexpr Operator rows[] = {
     {"aten.arange.start_step", arange},
     {"aten.linspace.default", [](Call& c) { return linspace(c, false); }},
     {"aten.logspace.default", [](Call& c) { return linspace(c, true); }},
+    {"aten.linspace.Tensor_Tensor", [](Call& c) { return linspace(c, false); }},
+    {"aten.linspace.Tensor_Scalar", [](Call& c) { return linspace(c, false); }},
+    {"aten.linspace.Scalar_Tensor", [](Call& c) { return linspace(c, false); }},
+    {"aten.logspace.Tensor_Tensor", [](Call& c) { return linspace(c, true); }},
+    {"aten.logspace.Tensor_Scalar", [](Call& c) { return linspace(c, true); }},
+    {"aten.logspace.Scalar_Tensor", [](Call& c) { return linspace(c, true); }},
+    {"aten.tril_indices.default", [](Call& c) { return triangle_places(c, false); }},
+    {"aten.triu_indices.default", [](Call& c) { return triangle_places(c, true); }},
     {"aten.eye.default", eye},
     {"aten.eye.m", eye},
 };

@@ -2,6 +2,7 @@
 // Operators that read or write where data say.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "frontends/common/arithmetic.h"
 #include "frontends/common/indexing.h"
@@ -249,8 +250,8 @@ Values grid_sample(Call& c) {
 }
 
 /// Rows of x in groups that follow each other, each by the matrix of its group; `offs` has where each group ends.
-Values grouped_product(Call& c) {
-  Expr x = c.tensor("input"), w = c.tensor("weight"), ends = convert(c.tensor("offs"), DType::i64);
+Values grouped_product(Call& c, std::string_view first, std::string_view second) {
+  Expr x = c.tensor(first), w = c.tensor(second), ends = convert(c.tensor("offs"), DType::i64);
   if (x.rank() != 2 || w.rank() != 3) c.unsupported(cat("of ", x.value.shape(), " and ", w.value.shape()));
   Dim rows = x.dims()[0], groups = w.dims()[0];
   Expr row = reshape(iota(c, rows), {rows, 1});
@@ -258,6 +259,36 @@ Values grouped_product(Call& c) {
   group = min(group, frontend::scalar(c, groups - 1));  // rows behind the last group may hold anything
   Expr y = c.make(GroupedDot{.type = x.dtype()}, {reshape(x, {rows, 1, x.dims()[1]}), w, group});
   return one(reshape(y, {rows, w.dims()[2]}));
+}
+
+/// Sums (0), means (1) or greatest (2) of the rows that each bag names; `offsets` has where bags start.
+Values embedding_bag(Call& c) {
+  c.ignore({"scale_grad_by_freq", "sparse"});  // of the gradient
+  Expr w = c.tensor("weight"), index = convert(c.tensor("indices"), DType::i64), starts = c.tensor("offsets");
+  int64_t mode = c.integer("mode", 0), padding = c.integer("padding_idx", -1);
+  auto weights = c.optional("per_sample_weights");
+  Dim bags = starts.dims()[0] - Dim(c.flag("include_last_offset") ? 1 : 0), count = index.dims()[0];
+  Expr place = reshape(iota(c, count), {count, 1});
+  starts = slice(convert(starts, DType::i64), 0, 0, bags);
+  Expr bag = reduce(ReduceFn::sum, convert(starts <= place, DType::i64), {1}, false) - 1;
+  bool is_named = c.has("padding_idx") && (padding >= 0 || c.node().target == "aten.embedding_bag.padding_idx");
+  Dim padded = padding < 0 ? w.dims()[0] + Dim(padding) : Dim(padding);
+  Expr counts = frontend::full(c, w.dtype(), {count, 1}, 1);
+  if (is_named) counts = convert(!equal(reshape(index, {count, 1}), frontend::scalar(c, padded)), w.dtype());
+  Expr rows = frontend::gather(w, index);
+  if (weights) rows = rows * reshape(*weights, {count, 1});
+  auto added = [&](Expr x, double start, ScatterFn fn) {
+    Dims dims = {bags, x.dims()[1]};
+    return frontend::scatter_elements(frontend::full(c, w.dtype(), dims, start),
+                                      broadcast(reshape(bag, {count, 1}), x.dims()), x, 0, fn);
+  };
+  Expr number = added(counts, 0, ScatterFn::add);
+  if (mode == 2) {
+    Expr y = added(select(counts > 0, rows, -INFINITY), -INFINITY, ScatterFn::max);
+    return one(select(number > 0, y, 0));
+  }
+  Expr y = added(select(counts > 0, rows, 0), 0, ScatterFn::add);
+  return one(mode == 1 ? y / max(number, 1) : y);
 }
 
 /// How many elements lie in each of equal parts of [min, max].
@@ -329,7 +360,12 @@ constexpr Operator rows[] = {
     {"aten.grid_sampler_2d.default", grid_sample},
     {"aten.grid_sampler.default", grid_sample},
     {"aten.histc.default", histogram},
-    {"transformers.grouped_mm_fallback.default", grouped_product},
+    {"transformers.grouped_mm_fallback.default", [](Call& c) { return grouped_product(c, "input", "weight"); }},
+    {"aten._grouped_mm.default", [](Call& c) { return grouped_product(c, "self", "mat2"); }},
+    {"aten.embedding_bag.padding_idx", embedding_bag},
+    {"aten._embedding_bag_forward_only.default", embedding_bag},
+    {"aten._embedding_bag.default", embedding_bag},
+    {"aten.embedding_bag.default", embedding_bag},
     {"aten._unsafe_index_put.default", index_put},
 };
 

@@ -174,6 +174,18 @@ Values max_pool(Call& c, size_t axes, bool with_places) {
   return {unbatched(values, is_added), unbatched(in_plane(c, x, places), is_added)};
 }
 
+/// The gradient of maxima goes to where they stood.
+Values max_pool_gradient(Call& c) {
+  c.ignore({"kernel_size", "stride", "padding", "dilation", "ceil_mode"});
+  Expr x = c.tensor("self"), gradient = c.tensor("grad_output"), places = c.tensor("indices");
+  auto planes = [](Expr y) {
+    Dims lead(y.dims().begin(), y.dims().end() - 2);
+    return reshape(y, {product(lead), y.dims()[y.dims().size() - 2] * y.dims().back()});
+  };
+  Expr none = frontend::full(c, x.dtype(), planes(x).dims(), 0);
+  return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
+}
+
 /// With a divisor of its own a window is a sum; what pads it counts as zeros.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
@@ -492,6 +504,7 @@ constexpr Operator rows[] = {
     {"aten.max_pool2d.default", [](Call& c) { return max_pool(c, 2, false); }},
     {"aten.max_pool3d.default", [](Call& c) { return max_pool(c, 3, false); }},
     {"aten.max_pool1d_with_indices.default", [](Call& c) { return max_pool(c, 1, true); }},
+    {"aten.max_pool2d_with_indices_backward.default", max_pool_gradient},
     {"aten.max_pool2d_with_indices.default", [](Call& c) { return max_pool(c, 2, true); }},
     {"aten.max_pool3d_with_indices.default", [](Call& c) { return max_pool(c, 3, true); }},
     {"aten.avg_pool1d.default", [](Call& c) { return average_pool(c, 1); }},
@@ -511,6 +524,7 @@ constexpr Operator rows[] = {
     {"aten.layer_norm.default", layer_norm},
     {"aten.native_layer_norm.default", layer_norm},
     {"aten.rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm.default", rms_norm},
     {"aten.group_norm.default", group_norm},
     {"aten.native_group_norm.default", group_norm},
     {"aten.batch_norm.default", batch_norm},

@@ -34,8 +34,9 @@ Line line_of(Call& c, bool flattens) {
 
 /// y, which has one element along the axis, without that axis unless it is to be kept.
 Expr shown(Call& c, Expr y, const Line& line) {
+  bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});
-  if (c.flag("keepdim")) return y;
+  if (keeps) return y;
   Dims dims = y.dims();
   dims.erase(dims.begin() + line.axis);
   return reshape(y, dims);
@@ -186,6 +187,36 @@ Values unique(Call& c) {
   return {convert(groups.values, x.dtype()), inverse ? places : none, counts ? groups.counts : none};
 }
 
+Values unique_neighbours(Call& c) {
+  Expr x = c.tensor("self"), none = frontend::full(c, DType::i64, {0}, 0);
+  bool inverse = c.flag("return_inverse"), counts = c.flag("return_counts"), is_flat = !c.has("dim");
+  Dims dims = x.dims();
+  int64_t axis = is_flat ? 0 : c.axis_of("dim", x.rank());
+  if (is_flat) x = frontend::flat(x);
+  if (known_equal(size_at(x, axis), 0)) return {x, inverse && is_flat ? reshape(none, dims) : none, none};
+  frontend::Groups groups = frontend::unique_neighbours(x, axis);
+  Expr places = is_flat ? reshape(groups.inverse, dims) : groups.inverse;
+  return {groups.values, inverse ? places : none, counts ? groups.counts : none};
+}
+
+/// The number of each element of `repeats`, as often as it says; or the elements of x there.
+Values repeated(Call& c) {
+  Expr repeats = c.tensor("repeats");
+  c.ignore({"output_size"});
+  Expr which = frontend::repeated_places(repeats.rank() == 0 ? reshape(repeats, {1}) : repeats);
+  if (!c.has("self")) return one(which);
+  Expr x = c.has("dim") ? c.tensor("self") : frontend::flat(c.tensor("self"));
+  return one(frontend::gather(x, which, c.axis_of("dim", x.rank(), 0)));
+}
+
+Values one_hot(Call& c) {
+  Expr x = c.tensor("self");
+  Dim classes = c.size("num_classes", -1);
+  if (known_equal(classes, -1)) c.unsupported("of a number of classes that only the data tell");
+  return one(
+      frontend::one_hot(x, classes, x.rank(), frontend::number(c, DType::i64, 1), frontend::number(c, DType::i64, 0)));
+}
+
 Values taken(Call& c) {
   Expr x = c.tensor("self"), index = c.tensor("index");
   return one(frontend::gather(frontend::flat(x), index));
@@ -256,6 +287,10 @@ constexpr Operator rows[] = {
     {"aten.isin.Scalar_Tensor", is_in},
     {"aten._unique2.default", unique},
     {"aten.unique_dim.default", unique},
+    {"aten.unique_consecutive.default", unique_neighbours},
+    {"aten.repeat_interleave.self_Tensor", repeated},
+    {"aten.repeat_interleave.Tensor", repeated},
+    {"aten.one_hot.default", one_hot},
     {"aten.take.default", taken},
     {"aten.put.default", put},
     {"aten.take_along_dim.default", taken_along},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's arithmetic on sizes, and what the program asserts of them.
 #include <algorithm>
+#include <cmath>
 
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
@@ -119,6 +120,20 @@ Values item(Call& c) {
   return {};
 }
 
+Dim whole_power(const Dim& base, const Dim& exponent) {
+  Dim result = 1;
+  for (int64_t i = 0; i < exponent.constant().value_or(0); ++i) result = result * base;
+  return result;
+}
+Values power(Call& c) {
+  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
+  bool is_small = b.is_constant() && b.value() >= 0 && b.value() <= 8;
+  if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, whole_power);
+  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes that only the run tells is not supported");
+  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())}});
+  return {};
+}
+
 constexpr auto add = [](auto a, auto b) { return a + b; };
 constexpr auto sub = [](auto a, auto b) { return a - b; };
 constexpr auto mul = [](auto a, auto b) { return a * b; };
@@ -129,6 +144,7 @@ constexpr Operator rows[] = {
     {"_operator.add", [](Call& c) { return arithmetic(c, add, add); }},
     {"_operator.sub", [](Call& c) { return arithmetic(c, sub, sub); }},
     {"_operator.mul", [](Call& c) { return arithmetic(c, mul, mul); }},
+    {"_operator.pow", power},
     {"_operator.floordiv",
      [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return floordiv(a, b); }); }},
     {"_operator.mod", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return mod(a, b); }); }},

@@ -372,8 +372,9 @@ Values copy(Call& c) {
 /// Outside of training nothing is dropped.
 Values dropout(Call& c) {
   Expr x = c.tensor(c.node().inputs.empty() ? "input" : c.node().inputs[0].name);
-  c.ignore({"p"});
-  c.require_default("train", !c.flag("train") && !c.flag("training"));
+  bool drops = c.number("p", 0.5) > 0;
+  c.require_default("train", !drops || (!c.flag("train") && !c.flag("training")));
+  c.ignore({"train", "training"});
   return one(x);
 }
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "frontends/common/control.h"
 #include "frontends/common/create.h"
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
+#include "frontends/common/linear.h"
 #include "frontends/common/selection.h"
 #include "frontends/onnx/import/expr.h"
 #include "ops/views.h"
@@ -188,67 +188,6 @@ Values one_hot(Call& c) {
   return {one_hot(arg(c, 0), depth, axis, value(1), off)};
 }
 
-/// One step of elimination on matrices m[batch, n, w] with partial pivoting (Golub and Van Loan, "Matrix computations",
-/// 3.4): row `at` is swapped with the one below that has the largest element in column `at`.
-struct Pivoted {
-  Expr matrix;  ///< rows swapped
-  Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
-  Expr factor;  ///< what times row `at` clears the column in each row, before masking: [batch, n, 1]
-  Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
-  Expr row;     ///< numbers of the rows, [1, n, 1], and of row `at`
-  Expr number;
-};
-
-Pivoted pivoted(const Builder& b, Expr m, const Dim& at) {
-  const Dims d = m.dims();
-  Expr row = along(iota(b, d[1]), 1, 3), number = scalar(b, at);
-  Expr size = select(row < number, -1, abs(slice(m, 2, at, 1)));
-  Expr best{&b, b.emit(ArgReduce{.axis = 1}, {size})};  // [batch, 1, 1]
-  Expr from = select(equal(row, number), best, select(equal(row, best), number, row));
-  Expr swapped = gather_elements(m, broadcast(from, d), 1);
-  Expr pivot = slice(slice(swapped, 1, at, 1), 2, at, 1);
-  Expr factor = slice(swapped, 2, at, 1) / select(equal(pivot, 0), 1, pivot);
-  return {swapped, pivot, factor, select(equal(best, number), like(m, 1), like(m, -1)), row, number};
-}
-
-/// Matrices [.., n, n] as [batch, n, n].
-Expr square_matrices(Call& c, Expr x) {
-  int64_t rank = x.rank();
-  if (rank < 2) c.fail("E140", cat("needs matrices, has ", x.value.shape()));
-  Dims lead(x.dims().begin(), x.dims().end() - 2);
-  Dim n = x.dims().back();
-  GuardCollector guards(c.module());
-  require_equal(x.dims()[x.dims().size() - 2], n, "rows and columns of square matrices");
-  return reshape(x, {product(lead), n, n});
-}
-
-Values determinant(Call& c) {
-  Expr x = arg(c, 0), m = square_matrices(c, x);
-  Dim batch = m.dims()[0], n = m.dims()[1];
-  Values start = {m, full(c, x.dtype(), {batch, 1, 1}, 1)};
-  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
-    Pivoted p = pivoted(b, {&b, now[0]}, at);
-    Expr cleared = p.matrix - select(p.row > p.number, p.factor, 0) * slice(p.matrix, 1, at, 1);
-    return Values{cleared, Expr{&b, now[1]} * p.sign * p.pivot};
-  });
-  return {reshape(Expr{&c, y[1]}, Dims(x.dims().begin(), x.dims().end() - 2))};
-}
-
-/// Gauss-Jordan elimination: the unit matrix goes through the steps that turn x into the unit matrix.
-Values inverse(Call& c) {
-  Expr x = arg(c, 0), m = square_matrices(c, x);
-  Dim batch = m.dims()[0], n = m.dims()[1];
-  Expr unit = convert(equal(along(iota(c, n), 0, 2), along(iota(c, n), 1, 2)), x.dtype());
-  Values start = {concat(c, {m, broadcast(with_rank(unit, 3), {batch, n, n})}, 2)};
-  Values y = loop_over(c, n, start, 0, [](const Builder& b, const Dim& at, const Values& now) {
-    Pivoted p = pivoted(b, {&b, now[0]}, at);
-    Expr own = slice(p.matrix, 1, at, 1), is_own = equal(p.row, p.number);
-    Expr cleared = p.matrix - select(is_own, 0, p.factor) * own;
-    return Values{select(is_own, cleared / p.pivot, cleared)};
-  });
-  return {reshape(slice(Expr{&c, y[0]}, 2, n, n), x.dims())};
-}
-
 Values lp_normalization(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", -1), x.rank()), p = c.integer("p", 2);
@@ -369,8 +308,8 @@ constexpr Operator table[] = {
     {"", "Range", range, "no stash_type of 16 bits"},
     {"com.microsoft", "Range", range},
     {"", "OneHot", one_hot},
-    {"", "Det", determinant},
-    {"com.microsoft", "Inverse", inverse},
+    {"", "Det", [](Call& c) { return Values{frontend::determinant(arg(c, 0)).value}; }},
+    {"com.microsoft", "Inverse", [](Call& c) { return Values{frontend::inverse(arg(c, 0))}; }},
     {"", "LpNormalization", lp_normalization},
     {"", "MeanVarianceNormalization", mean_variance_normalization},
     {"", "NegativeLogLikelihoodLoss", nll_loss},

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear algebra. Where torch ends with an error because a matrix is singular or not positive definite, results hold
+// infinities or NaN.
+#include <cmath>
+
+#include "frontends/common/create.h"
+#include "frontends/common/linear.h"
+#include "frontends/torch/promote.h"
+
+namespace weft::torch {
+namespace {
+
+/// What torch's forms with `_ex` add: 0 where nothing failed, one for each matrix.
+Value no_errors(Expr matrices) {
+  return frontend::full(*matrices.at, DType::i32, Dims(matrices.dims().begin(), matrices.dims().end() - 2), 0);
+}
+
+/// Both with the batches of both.
+std::array<Expr, 2> in_common_batches(Call& c, Expr a, Expr b) {
+  auto batches = [](Expr x) { return Dims(x.dims().begin(), x.dims().end() - 2); };
+  GuardCollector guards(c.module());
+  Dims all = broadcast_dims(std::array{batches(a), batches(b)}, c.name());
+  auto widened = [&](Expr x) {
+    Dims dims = all;
+    dims.insert(dims.end(), x.dims().end() - 2, x.dims().end());
+    return broadcast(x, dims);
+  };
+  return {widened(a), widened(b)};
+}
+
+Expr argument_of(Call& c) { return c.tensor(c.has("A") ? "A" : c.has("input") ? "input" : "self"); }
+
+Values inverse(Call& c) {
+  c.ignore({"check_errors"});
+  Expr x = argument_of(c);
+  return {frontend::inverse(x), no_errors(x)};
+}
+
+/// B is a vector where it has one axis, or the sizes of a without its last.
+Values solve(Call& c, bool has_info) {
+  Expr a = c.tensor("A"), b = c.tensor("B");
+  c.ignore({"check_errors"});
+  bool is_vector = b.rank() == 1;
+  if (!is_vector && b.rank() + 1 == a.rank()) {
+    is_vector = true;
+    for (size_t i = 0; i < b.dims().size(); ++i) is_vector = is_vector && known_equal(a.dims()[i], b.dims()[i]);
+  }
+  Dims column = b.dims();
+  column.push_back(1);
+  if (is_vector) b = reshape(b, column);
+  bool left = c.flag("left", true);
+  auto [m, right] = in_common_batches(c, left ? a : swap_last(a), left || is_vector ? b : swap_last(b));
+  Expr y = frontend::solved(m, right);
+  if (is_vector) y = reshape(y, Dims(y.dims().begin(), y.dims().end() - 1));
+  else if (!left) y = swap_last(y);
+  return has_info ? Values{y, no_errors(a)} : one(y);
+}
+
+Values solve_triangular(Call& c) {
+  auto [a, b] = in_common_batches(c, c.tensor("self"), c.tensor("B"));
+  bool upper = c.flag("upper"), unit = c.flag("unitriangular");
+  if (c.flag("left", true)) return one(frontend::solved_triangle(a, b, upper, unit));
+  return one(swap_last(frontend::solved_triangle(swap_last(a), swap_last(b), !upper, unit)));
+}
+Values cholesky(Call& c) {
+  c.ignore({"check_errors"});
+  Expr x = c.tensor("self");
+  Expr y = c.flag("upper") ? swap_last(frontend::cholesky(swap_last(x))) : frontend::cholesky(x);
+  return {y, no_errors(x)};
+}
+
+/// y of l l^T y = b.
+Expr solved_by_cholesky(Expr l, Expr b, bool upper) {
+  if (upper) l = swap_last(l);
+  return frontend::solved_triangle(swap_last(l), frontend::solved_triangle(l, b, false, false), true, false);
+}
+Values cholesky_solve(Call& c) {
+  auto [b, l] = in_common_batches(c, c.tensor("self"), c.tensor("input2"));
+  return one(solved_by_cholesky(l, b, c.flag("upper")));
+}
+Values determinant(Call& c) { return one(frontend::determinant(argument_of(c)).value); }
+Values sign_and_logarithm(Call& c) {
+  auto of = frontend::determinant(argument_of(c));
+  return {of.sign, of.logarithm};
+}
+Values log_determinant(Call& c) {
+  auto of = frontend::determinant(argument_of(c));
+  return one(select(of.sign < 0, NAN, of.logarithm));
+}
+
+constexpr Operator rows[] = {
+    {"aten.inverse.default", inverse},
+    {"aten.linalg_inv.default", inverse},
+    {"aten.linalg_inv_ex.default", inverse},
+    {"aten.linalg_solve.default", [](Call& c) { return solve(c, false); }},
+    {"aten.linalg_solve_ex.default", [](Call& c) { return solve(c, true); }},
+    {"aten._linalg_solve_ex.default", [](Call& c) { return solve(c, false); }},
+    {"aten.linalg_solve_triangular.default", solve_triangular},
+    {"aten.cholesky.default", cholesky},
+    {"aten.linalg_cholesky.default", cholesky},
+    {"aten.linalg_cholesky_ex.default", cholesky},
+    {"aten.cholesky_solve.default", cholesky_solve},
+    {"aten.det.default", determinant},
+    {"aten.linalg_det.default", determinant},
+    {"aten._linalg_det.default", determinant},
+    {"aten.slogdet.default", sign_and_logarithm},
+    {"aten.linalg_slogdet.default", sign_and_logarithm},
+    {"aten._linalg_slogdet.default", sign_and_logarithm},
+    {"aten.logdet.default", log_determinant},
+    // What it looks at is 0: errors are values here.
+    {"aten._linalg_check_errors.default",
+     [](Call& c) { return c.ignore({"info", "api_name", "is_matrix"}), Values{}; }},
+};
+
+}  // namespace
+
+std::span<const Operator> linear_operators() { return rows; }
+
+}  // namespace weft::torch

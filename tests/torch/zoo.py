@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models of timm and transformers with random weights on Weft, beside torch in eager.
+
+    ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--json FILE] [NAME...]
+
+One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
+with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
+greatest element of eager's answer. The command line, which has no torch in its process, gives the same bits. torch.compile
+compiles one graph for all batches from 2 to 8, with no node in eager.
+"""
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("TORCH_LOGS", "-all")
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+import numpy as np
+import torch
+import vision
+from places import BUILD
+from torch.export import Dim
+from zoo_models import PORTS, TEXTS, TIMM, configured
+
+import weft
+import weft.torch
+
+RELATIVE = 1e-4
+
+
+def names(given=()):
+    every = [f"timm/{name}" for name in sorted(TIMM)] + [f"transformers/{name}" for name in sorted(TEXTS)]
+    return [name for name in every if not given or name in given or name.partition("/")[2] in given]
+
+
+class Answer(torch.nn.Module):
+    """The model by the names of its inputs, with fixed options; it gives its first tensor."""
+
+    def __init__(self, model, ports=(), **options):
+        super().__init__()
+        self.model, self.ports, self.options = model, ports, options
+
+    def forward(self, *inputs):
+        out = self.model(**dict(zip(self.ports, inputs)), **self.options) if self.ports else self.model(*inputs)
+        return out if isinstance(out, torch.Tensor) else out[0]
+
+
+def loaded(name):
+    """The model, a function from batch and length to inputs, dynamic shapes, and the sizes to try."""
+    torch.manual_seed(1)
+    kind, _, rest = name.partition("/")
+    if kind == "timm":
+        import timm
+
+        model_name, size = TIMM[rest]
+        model = timm.create_model(model_name, pretrained=False, num_classes=10).eval()
+        batch = Dim("batch", min=1, max=64)
+        return Answer(model), lambda b, _: (torch.randn(b, *size),), ({0: batch},), [(1, 0), (3, 0), (8, 0)]
+    config, kind_of, ports, options = TEXTS[rest]
+    model = kind_of(configured(rest, config)).eval()
+    axes = {"b": Dim("batch", min=1, max=64), "t": Dim("tokens", min=2, max=64)}
+    shapes = (tuple({i: axes[a] for i, a in enumerate(PORTS[port][0])} for port in ports),)
+    has_length = any("t" in PORTS[port][0] for port in ports)
+    return (Answer(model, ports, **options), lambda b, t: tuple(PORTS[port][1](b, t) for port in ports), shapes,
+            list(zip((1, 3, 8), (9, 16, 24) if has_length else (0, 0, 0))))  # fmt: skip
+
+
+def spread(model):
+    """Weights that make answers depend on inputs: many models begin with zeros at their ends."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.numel() and not parameter.any():
+                parameter.normal_(0, 0.02)
+
+
+def apart(got, wanted):
+    got, wanted = torch.as_tensor(got).float(), wanted.float()
+    if got.shape != wanted.shape:
+        return float("inf")
+    most = wanted.abs().max().item()
+    return (got - wanted).abs().max().item() / (most or 1)
+
+
+def command_line(file, run, inputs, device):
+    """Whether the command gives the same bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "m.pt2").write_bytes(file)
+        words = [str(BUILD / "bin/weft"), "run", "m.pt2", "--device", device, "--threads", "1"]
+        for port, x in zip(run.inputs, inputs, strict=True):
+            np.save(Path(folder, f"{port.name}.npy"), x.numpy())
+            words += ["--input", f"{port.name}={port.name}.npy"]
+        words += ["--output", f"{run.outputs[0].name}=y.npy"]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr.strip().partition("\n")[0]
+        wanted = np.asarray(run(*inputs) if len(run.outputs) == 1 else run(*inputs)[0])
+        return "" if np.array_equal(np.load(Path(folder, "y.npy")), wanted, equal_nan=True) else "other bits"
+
+
+def checked(name, device="cpu", with_compile=True):
+    """{"name", "archive": "right" | why, "command": ..., "compile": ..., "apart", "seconds"}"""
+    begin, found = time.time(), {"name": name}
+    try:
+        model, inputs, shapes, sizes = loaded(name)
+        spread(model)
+        with torch.no_grad():
+            program = torch.export.export(model, inputs(2, sizes[1][1]), dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        return {**found, "archive": f"not exported: {type(error).__name__}: {error}"[:300]}
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    del program
+    try:
+        run, worst = weft.compile(file.getvalue(), device=device, threads=1), 0.0
+        for batch, length in sizes:
+            x = inputs(batch, length)
+            with torch.no_grad():
+                got = run(*x)
+                worst = max(worst, apart(got[0] if isinstance(got, tuple) else got, model(*x)))
+        found["apart"] = worst
+        found["archive"] = "right" if worst <= RELATIVE else f"apart by {worst:.2g}"
+        found["command"] = command_line(file.getvalue(), run, inputs(*sizes[1]), device) or "right"
+        del run
+    except weft.Error as error:
+        found["archive"] = str(error)[:400]
+    if with_compile:
+        found["compile"] = through_compile(model, inputs, sizes[1:], device)
+    return {**found, "seconds": round(time.time() - begin, 1)}
+
+
+def through_compile(model, inputs, sizes, device):
+    torch._dynamo.reset()
+    weft.torch.placements.clear()
+    fast = torch.compile(model, backend="weft", dynamic=True, options={"device": device, "threads": 1})
+    try:
+        with torch.no_grad():
+            worst = 0.0
+            for batch, length in [(2, sizes[0][1]), *sizes]:
+                x = inputs(batch, length)
+                worst = max(worst, apart(fast(*x), model(*x)))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
+    if worst > RELATIVE or left:
+        return left[0] if left else f"apart by {worst:.2g}"
+    return "right" if len(weft.torch.placements) == 1 else f"right, {len(weft.torch.placements)} graphs"
+
+
+def prepare():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    vision.define_operators()
+
+
+def judged(task):
+    try:
+        return checked(*task)
+    except Exception as error:
+        return {"name": task[0], "archive": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--no-compile", action="store_true", help="archives only")
+    parser.add_argument("--json", help="a row for each model")
+    args = parser.parse_args()
+    rows = []
+    with multiprocessing.get_context("spawn").Pool(args.jobs, prepare, maxtasksperchild=4) as pool:
+        for row in pool.imap_unordered(judged, [(name, args.device, not args.no_compile) for name in names(args.names)]):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+            if args.json:
+                Path(args.json).write_text("\n".join(map(json.dumps, rows)))
+    summary = {"models": len(rows)}
+    for what in ("archive", "command", "compile"):
+        summary[what] = sum(str(row.get(what, "")).startswith("right") for row in rows)
+    print(json.dumps(summary))
+    return 1 if summary["archive"] < len(rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
