@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
@@ -23,13 +24,24 @@ struct Steps {
   int64_t axis = -1;
 };
 
+/// The axis of a reshaped value that has the elements of `axis` before; -1: there is none.
+int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
+  Dim before = product({from.begin(), from.begin() + axis});
+  for (auto at = to.begin(); at != to.end(); ++at) {
+    if (known_equal(*at, from[static_cast<size_t>(axis)]) && known_equal(product({to.begin(), at}), before))
+      return at - to.begin();
+  }
+  return -1;
+}
+
 /// The same for a view of it, if the scales keep an axis of their own.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (s.axis >= 0) {
     if (view.is<Broadcast>()) s.axis += view.types[0].shape.rank() - view.inputs[0].rank();
     else if (const auto* turn = view.as<Transpose>())
       s.axis = std::ranges::find(turn->permutation, s.axis) - turn->permutation.begin();
-    else return std::nullopt;
+    else s.axis = reshaped_axis(view.inputs[0].dims(), view.types[0].shape.dims, s.axis);
+    if (s.axis < 0) return std::nullopt;
   }
   s.x = module.append(view.op, {s.x});
   return s;
@@ -60,11 +72,24 @@ Value along(Module& module, Value list, int64_t axis, int64_t rank) {
 
 bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
 
+/// What `change` makes of each element, computed before views of them: so the turns of a layout before and after a
+/// product still meet.
+Value before_views(Module& module, Value value, const std::function<Value(Value)>& change) {
+  Instruction& i = *value.def;
+  if (!i.is<Transpose>() && !i.is<Reshape>()) return change(value);
+  return module.append(i.op, {before_views(module, i.inputs[0], change)});
+}
+
 /// x - zero in 16 bits.
 Value without_zero(Module& module, const Steps& s) {
+  auto zero = has_zero_point(s) ? splat_number(s.zero) : 0.0;
+  if (zero) {
+    return before_views(module, s.x, [&](Value x) {
+      Value wide = convert(module, x, DType::i16);
+      return *zero == 0.0 ? wide : apply(module, Fn::sub, wide, *zero);
+    });
+  }
   Value wide = convert(module, s.x, DType::i16);
-  if (!has_zero_point(s)) return wide;
-  if (auto zero = splat_number(s.zero)) return apply(module, Fn::sub, wide, *zero);
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
@@ -128,7 +153,9 @@ Steps as_bytes(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
   auto moved = [&](Value value) {
-    return convert(module, apply(module, Fn::add, convert(module, value, DType::i16), by), type);
+    return before_views(module, value, [&](Value x) {
+      return convert(module, apply(module, Fn::add, convert(module, x, DType::i16), by), type);
+    });
   };
   std::optional<double> zero = s.zero ? splat_number(s.zero) : 0.0;
   return {moved(s.x), s.scale, zero ? constant(module, type, *zero + by) : moved(s.zero)};
