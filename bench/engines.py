@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 @dataclass
 class Job:
     engine: str
-    model: str  # path of an ONNX file
+    model: str  # path of an ONNX file, a SavedModel or a .tflite file
     threads: int
     sizes: dict[str, int] = field(default_factory=dict)  # symbol -> number bound when loading; empty: all stay free
     cache: str = ""  # folder in which the engine may keep what it compiled
+    python: str = ""  # that can import the engine; empty: the one that runs the benchmark
 
 
 def bound_shapes(job, inputs):
@@ -109,6 +110,38 @@ def weft_before_engine(job):
     return run, f"{version} of {commit}"
 
 
+def tensorflow_engine(job):
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    model = tf.saved_model.load(job.model)  # which the function needs alive
+    function = model.signatures["serving_default"]
+
+    def run(feeds, model=model):
+        results = function(**{name: tf.constant(value) for name, value in feeds.items()})
+        return {name: value.numpy() for name, value in results.items()}
+
+    return run, tf.__version__
+
+
+def litert_engine(job):
+    """TensorFlow's own interpreter, which gives what it can to XNNPACK."""
+    import tensorflow as tf
+
+    interpreter = tf.lite.Interpreter(job.model, num_threads=job.threads)
+    interpreter.allocate_tensors()
+    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+
+    def run(feeds):
+        for detail, value in zip(inputs, feeds.values()):
+            interpreter.set_tensor(detail["index"], value)
+        interpreter.invoke()
+        return {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in outputs}
+
+    return run, tf.__version__
+
+
 def free(load):
     """The same engine, told no sizes when it loads: what a run brings must do."""
     return lambda job: load(replace(job, sizes={}))
@@ -120,6 +153,8 @@ BOUND = {
     "weft_bf16": lambda job: weft_engine(job, "bf16"),
     "onnxruntime": onnxruntime_engine,
     "onnxruntime_weft": onnxruntime_weft_engine,
+    "tensorflow": tensorflow_engine,
+    "litert": litert_engine,
     "openvino": lambda job: openvino_engine(job, "f32"),
     "openvino_bf16": lambda job: openvino_engine(job, "bf16"),
 }

@@ -74,13 +74,13 @@ class Worker:
     """The parent's end. `start` holds what the process said of its start; a failure is an EngineError with its last
     words."""
 
-    def __init__(self, job, feeds, python=sys.executable):
+    def __init__(self, job, feeds):
         self.folder = tempfile.TemporaryDirectory(prefix="weft-bench-")
         feeds_path = Path(self.folder.name, "feeds.npz")
         np.savez(feeds_path, **feeds)
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [python, __file__, json.dumps(asdict(job)), feeds_path],
+            [job.python or sys.executable, __file__, json.dumps(asdict(job)), feeds_path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of keras.applications as SavedModels and as .tflite files, in f32 and in int8: Weft beside TensorFlow (oneDNN) and LiteRT
+(XNNPACK), which take turns.
+
+    ./x python bench/tensorflow_models.py [--models MobileNetV2,EfficientNetB0,ResNet50] [--forms saved,lite,int8] [--threads 1]
+                                   [--rounds 5] [--seconds 1] [--out FILE]
+
+saved: the SavedModel, beside TensorFlow. lite: the same network as .tflite, beside LiteRT. int8: in bytes, beside LiteRT. A row for
+each, in the form of bench/results/README.md, and at the end the geometric mean of the ratios. The networks are made on the first run and
+kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests (build/tensorflow, tests/tensorflow/requirements.txt).
+"""
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parent / "tests/tensorflow")]
+
+import judge  # noqa: E402
+import machine  # noqa: E402
+from engines import Job  # noqa: E402
+from peers import Race, figures, show  # noqa: E402
+
+MODELS = ["MobileNetV2", "EfficientNetB0", "ResNet50"]
+FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"), "int8": ("_int8.tflite", "litert", "int8")}
+
+
+def folder_of(name, python):
+    """The folder with the files of a network."""
+    folder = Path(os.environ.get("WEFT_BENCH_CACHE", Path.home() / ".cache/weft-bench")) / "keras"
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([python, HERE / "models/keras_networks.py", folder, name], check=True)
+    return folder
+
+
+def same(race, kind, peer):
+    """Answers agree: the largest difference in parts of the largest number, or in steps of bytes."""
+    mine, theirs = (next(iter(race.workers[name].outputs().values())).astype(np.float64) for name in ("weft", peer))
+    assert mine.shape == theirs.shape
+    return float(np.abs(mine - theirs).max() / (1 if kind == "int8" else np.abs(theirs).max()))
+
+
+def compare(name, form, arguments, python, caches):
+    end, peer, kind = FORMS[form]
+    path = folder_of(name, python) / f"{name}{end}"
+    rng = np.random.default_rng(3)
+    x = rng.random((1, 224, 224, 3)).astype(np.float32)
+    feeds = {"x": x if kind == "f32" else (x * 255 - 128).astype(np.int8)}
+    job = lambda engine: Job(engine, str(path), arguments.threads, python="" if engine == "weft" else str(python))  # noqa: E731
+    race = Race(["weft", peer], job, feeds, caches, cold=False)
+    try:
+        if len(race.workers) < 2:
+            sys.exit(f"{name} {form}: an engine failed")
+        difference = same(race, kind, peer)
+        found = figures(race, race.run(arguments.rounds, arguments.seconds))
+    finally:
+        race.close()
+    print(f"{name} {form}")
+    show(found)
+    of = {"model": name, "form": "SavedModel" if form == "saved" else "tflite", "type": kind, "threads": arguments.threads, "load": machine.load()}
+    values = found.pop("weft") | {"difference": difference}
+    machine.tell(machine.result("TensorFlow model on a CPU", of, values, peers=found), arguments.out)
+    return found[peer]["cpu_ratio"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=lambda text: text.split(","), default=MODELS)
+    parser.add_argument("--forms", type=lambda text: text.split(","), default=list(FORMS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    python = judge.environment()
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as caches:
+        for form in arguments.forms:
+            ratios = [compare(name, form, arguments, python, caches) for name in arguments.models]
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            print(f"{form}: processor time {mean:.3f} of {FORMS[form][1]}'s in geometric mean, worst {max(ratios):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
