@@ -7,35 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HOME = ROOT / "build" / "tensorflow"
+sys.path.append(str(HERE.parent))
+import environments  # noqa: E402
 
 
 def environment():
     """The Python that can import TensorFlow."""
-    python, wanted = HOME / "bin/python", (HERE / "requirements.txt").read_text()
-    stamp = HOME / "requirements.txt"
-    HOME.parent.mkdir(exist_ok=True)
-    with open(HOME.with_suffix(".lock"), "w") as lock:  # tests may run side by side
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != wanted:
-            install(python)
-            stamp.write_text(wanted)
-    return python
-
-
-def install(python):
-    for command in ([sys.executable, "-m", "venv", str(HOME)],
-                    [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q", "-r", str(HERE / "requirements.txt")]):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode == 0:
-            continue
-        if os.environ.get("WEFT_TEST_OFFLINE") == "1":
-            pytest.skip(f"WEFT_TEST_OFFLINE: TensorFlow is not there: {done.stderr[-300:]}")
-        pytest.fail(f"TensorFlow cannot be installed: {done.stderr[-600:]}\nWEFT_TEST_OFFLINE=1 leaves its tests out")
+    return environments.python_of("tensorflow", HERE / "requirements.txt")
 
 
 def run(script, *arguments):

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environments of their own for what only tests need (TensorFlow, servers and their clients): build/NAME, made when a test first
+wants it. Nothing of them is needed to build or run Weft."""
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from places import ROOT
+
+
+def python_of(name, requirements):
+    """The Python of build/NAME, which has what the file `requirements` lists."""
+    home, wanted = ROOT / "build" / name, requirements.read_text()
+    python, stamp = home / "bin/python", home / "requirements.txt"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with open(home.with_suffix(".lock"), "w") as lock:  # tests may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            install(home, requirements)
+            stamp.write_text(wanted)
+    return python
+
+
+def install(home, requirements):
+    for command in ([sys.executable, "-m", "venv", str(home)],
+                    [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "-q", "-r", str(requirements)]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 0:
+            continue
+        if os.environ.get("WEFT_TEST_OFFLINE") == "1":
+            pytest.skip(f"WEFT_TEST_OFFLINE: {home.name} is not there: {done.stderr[-300:]}")
+        pytest.fail(f"{home.name} cannot be installed: {done.stderr[-600:]}\nWEFT_TEST_OFFLINE=1 leaves its tests out")
