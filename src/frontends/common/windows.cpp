@@ -62,8 +62,10 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   fill_defaults(window, spatial.size());
   window.pads_begin.clear(), window.pads_end.clear();
   for (size_t i = 0; i < spatial.size(); ++i) {
-    Dim count = ceildiv(spatial[i], window.strides[i]), reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
-    add_pads(window, max((count - 1) * window.strides[i] + reach - spatial[i], 0), upper);
+    int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+    Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
+    // Windows that leave no gaps always need them; without the maximum the sizes of deep networks stay short.
+    add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }
 }
 
