@@ -223,9 +223,54 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
         case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
         case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
 
+# --- what TensorFlow joins in graphs that it optimises
+for steps, operands, more in [(["BiasAdd"], [f(4)], {}), (["BiasAdd", "Relu"], [f(4)], {}), (["BiasAdd", "Relu6"], [f(4)], {}), (["BiasAdd", "Elu"], [f(4)], {}),
+                              (["BiasAdd", "LeakyRelu"], [f(4)], dict(leakyrelu_alpha=0.3))]:
+    case("_FusedConv2D", [f(2, 7, 6, 3), const(f(3, 3, 3, 4), F), [const(x, F) for x in operands]], strides=[1, 2, 2, 1], padding="SAME", fused_ops=steps, **more)
+norm = [const(f(4), F), const(f(4), F), const(f(4), F), const(f(4, low=0.2), F)]
+case("_FusedConv2D", [f(2, 5, 5, 3), const(f(3, 3, 3, 4), F), norm], strides=[1, 1, 1, 1], padding="VALID", fused_ops=["FusedBatchNorm"], epsilon=1e-3)
+case("_FusedConv2D", [f(2, 5, 5, 3), const(f(3, 3, 3, 4), F), norm], strides=[1, 1, 1, 1], padding="VALID", fused_ops=["FusedBatchNorm", "Relu"], epsilon=1e-3)
+for steps, stride in [(["BiasAdd"], 1), (["BiasAdd", "Relu"], 2), (["BiasAdd", "Relu6"], 1)]:
+    case("_FusedDepthwiseConv2dNative", [f(2, 7, 6, 3), const(f(3, 3, 3, 2), F), [const(f(6), F)]], strides=[1, stride, stride, 1], padding="SAME", fused_ops=steps)
+for steps, ta in [(["BiasAdd"], False), (["BiasAdd", "Relu"], True), (["BiasAdd", "Tanh"], False), (["BiasAdd", "Sigmoid"], False), (["BiasAdd", "GeluExact"], False),
+                  (["BiasAdd", "GeluApproximate"], False)]:
+    case("_FusedMatMul", [f(4, 3) if ta else f(3, 4), f(4, 5), [f(5)]], transpose_a=ta, fused_ops=steps)
+
+# --- selections and tensors that are given by their elements
+corners = rng.uniform(0, 10, (12, 2))
+boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F)
+two = np.array([[0, 0, 1, 1], [0, 0, 1, 2]], F)  # whose overlap is exactly a half
+for x, scores, count, overlap in [(boxes, f(12), 5, 0.3), (boxes[:1], f(1), 3, 0.5), (np.zeros((0, 4), F), np.zeros(0, F), 3, 0.5), (two, np.array([1, 1], F), 2, 0.5),
+                                  (boxes[:, [2, 3, 0, 1]], np.round(f(12)), 12, 0.1)]:
+    case("NonMaxSuppression", [x, scores, const(count)], iou_threshold=overlap)
+    case("NonMaxSuppressionV2", [x, scores, const(count), const(overlap, F)])
+    case("NonMaxSuppressionV3", [x, scores, const(count), const(overlap, F), const(-0.5, F)])
+    for padded in (False, True):
+        case("NonMaxSuppressionV4", [x, scores, const(count), const(overlap, F), const(0, F)], pad_to_max_output_size=padded)
+        case("NonMaxSuppressionV5", [x, scores, const(count), const(overlap, F), const(0.1, F), const(0, F)], pad_to_max_output_size=padded)
+for x in [ints(9, low=0, high=4), np.zeros(0, F), np.array([3, 3, 1], L), np.round(f(11))]:
+    case("Unique", [x])
+    case("UniqueWithCounts", [x], out_idx="int64")
+    case("UniqueV2", [x, const([], I)])
+for x, size, weights in [(ints(9, low=0, high=6), 5, np.zeros(0, F)), (ints(4, low=0, high=3), 3, f(4)), (np.zeros(0, I), 2, np.zeros(0, I))]:
+    case("Bincount", [x, const(size), const(weights, weights.dtype)])
+for name in ["SegmentSum", "SegmentMean"]:
+    for x, ids in [(f(5, 2), [0, 0, 2, 2, 3]), (f(3), [0, 1, 1]), (f(1, 2, 2), [2])]:
+        case(name, [x, np.asarray(ids, I)])
+for name in ["SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"]:
+    for x, rows, ids in [(f(5, 2), [4, 0, 1, 1], [0, 0, 2, 2]), (f(3, 4), [2], [0]), (f(2, 3), [0, 1, 0], [0, 1, 3])]:
+        case(name, [x, np.asarray(rows, I), np.asarray(ids, I)])
+for index, sizes, wanted in [([[0, 1], [2, 3]], [3, 4], [2, -1]), ([[0], [5]], [6], [2, 3]), (np.zeros((0, 2)), [2, 2], [4])]:
+    case("SparseReshape", [np.asarray(index, L), const(sizes, L), const(wanted, L)])
+for index, values, sizes in [([[0, 1], [2, 3], [2, 0]], f(3), [4, 4]), (np.zeros((0, 2)), np.zeros(0, F), [2, 3]), ([[0, 0], [1, 2]], ints(2, dtype=L), [2, 3])]:
+    case("SparseFillEmptyRows", [np.asarray(index, L), values, const(sizes, L), const(7, values.dtype)])
+for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), (2, [4], np.float32(3)), ([[1], [2]], [4], np.float32(2))]:
+    case("SparseToDense", [np.asarray(index, I), const(sizes), np.asarray(values), const(9, np.asarray(values).dtype)], validate_indices=False)
+
 OPERATORS = sorted({c.operator for c in CASES})
-NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0]}
-CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0]}
+NUMBERS |= {name: [0] for name in OPERATORS if name.startswith("NonMax")}
+CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_FusedDepthwiseConv2dNative")
 
 
 def open_dims(case, number, value):

@@ -28,12 +28,39 @@ def build(case, is_open):
             return x
 
         operands = [[operand(v, n) for v in i] if isinstance(i, list) else operand(i, n) for n, i in enumerate(case.inputs)]
+        if case.operator.startswith("_"):
+            return graph, feeds, [joined(graph, case, operands)]
         call = getattr(tf.raw_ops, case.operator)
         names = list(inspect.signature(call).parameters)[:len(operands)]
-        attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in ("DstT", "out_type", "output_type") else v for k, v in case.fields.items()}
+        attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in ("DstT", "out_type", "output_type", "out_idx") else v for k, v in case.fields.items()}
         found = call(**dict(zip(names, operands)), **attributes, name="y")
         results = [t for t in found if isinstance(t, tf.Tensor)] if isinstance(found, (list, tuple)) else [found]
     return graph, feeds, results
+
+
+def joined(graph, case, operands):
+    """A node that only TensorFlow's optimiser writes."""
+    node = tf.compat.v1.NodeDef(op=case.operator, name="y")
+    flat = [x for operand in operands for x in (operand if isinstance(operand, list) else [operand])]
+    node.input.extend(x.name.removesuffix(":0") for x in flat)
+    kind, count = tf.float32.as_datatype_enum, len(flat) - 2
+    node.attr["T"].type, node.attr["num_args"].i = kind, count
+    if case.operator == "_FusedConv2D":
+        node.attr["TArgs"].list.type.extend([kind] * count)
+    for key, value in case.fields.items():
+        attribute = node.attr[key]
+        if isinstance(value, list) and isinstance(value[0], str):
+            attribute.list.s.extend(v.encode() for v in value)
+        elif isinstance(value, list):
+            attribute.list.i.extend(value)
+        elif isinstance(value, str):
+            attribute.s = value.encode()
+        elif isinstance(value, bool):
+            attribute.b = value
+        else:
+            attribute.f = value
+    with graph.as_default():
+        return tf.import_graph_def(tf.compat.v1.GraphDef(node=[node]), {x.name: x for x in flat}, ["y:0"], name="")[0]
 
 
 def main(folder):

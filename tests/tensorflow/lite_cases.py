@@ -17,6 +17,7 @@ class Value:
     scales: tuple = ()
     zeros: tuple = ()
     axis: int = 0
+    variable: bool = False  # a tensor that the operator writes, zeros at first
 
 
 @dataclass
@@ -30,19 +31,29 @@ class Case:
     open_sizes: bool = True  # is tried with open sizes too (open_dims)
     name: str = ""
 
+    @property
+    def has_state(self):
+        return any(i is not None and i.variable for i in self.inputs)
+
 
 CASES = []
 CHANNELS_LAST = ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D")  # whose numbers of channels must be fixed
 # Inputs that hold sizes or coordinates: how many these are must be fixed.
 NUMBERS = {"RESHAPE": [1], "PAD": [1], "SLICE": [1, 2], "STRIDED_SLICE": [1, 2], "FILL": [0], "BROADCAST_ARGS": [0, 1],
-           "GATHER_ND": [1], "SCATTER_ND": [0], "DYNAMIC_UPDATE_SLICE": [2]}
+           "GATHER_ND": [1], "SCATTER_ND": [0], "DYNAMIC_UPDATE_SLICE": [2], "SPARSE_TO_DENSE": [0], "NON_MAX_SUPPRESSION_V4": [0], "NON_MAX_SUPPRESSION_V5": [0]}
+
+
+def is_input(value):
+    return value is not None and not value.constant and not value.variable
 
 
 def open_dims(case, number):
     """The sizes of an input of the form with open sizes: all are open but those that must be fixed. Where there are several
     inputs, axes of size 1 stay: Weft takes open sizes that meet as equal, and broadcasts none of them."""
     shape = case.inputs[number].array.shape
-    is_alone = sum(i is not None and not i.constant for i in case.inputs) == 1
+    is_alone = sum(is_input(i) for i in case.inputs) == 1
+    if is_alone and case.has_state:
+        return [1, -1, shape[2]] if case.fields.get("timeMajor") is False and len(shape) == 3 else list(shape)
     dims = [-1 if is_alone or size != 1 else 1 for size in shape]
     if number in NUMBERS.get(case.operator, []) or (case.operator in CHANNELS_LAST and number == 0):
         dims = [*dims[:-1], shape[-1]] if case.operator in CHANNELS_LAST else list(shape)
@@ -57,6 +68,10 @@ def case(operator, inputs, outputs, options="", tolerance=1e-5, open_sizes=True,
 
 def const(array, dtype=I):
     return Value(np.asarray(array, dtype), constant=True)
+
+
+def state(*shape):
+    return Value(np.zeros(shape, F), variable=True)
 
 
 def f(*shape, low=-2.0, high=2.0):
@@ -379,5 +394,69 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
         case("RESIZE_BILINEAR", [f(*shape), const(size)], [F], "ResizeBilinearOptions", alignCorners=aligned, halfPixelCenters=half)
         case("RESIZE_NEAREST_NEIGHBOR", [f(*shape), const(size)], [F], "ResizeNearestNeighborOptions", alignCorners=aligned, halfPixelCenters=half)
 case("RESIZE_BILINEAR", [steps(bytes_(1, 3, 4, 2), 0.05, 3), const([6, 8])], [(S, 0.05, 3)], "ResizeBilinearOptions", halfPixelCenters=True)
+
+# --- Boxes, sparse tensors, segments ---------------------------------------------------------------------------------
+corners = rng.uniform(0, 10, (12, 2))
+boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F)
+for x, scores, count, overlap in [(boxes, f(12), 5, 0.3), (boxes[:1], f(1), 3, 0.5), (boxes[:, [2, 3, 0, 1]], f(12), 12, 0.1)]:
+    limits = [const(count), const(overlap, F), const(-0.5, F)]
+    case("NON_MAX_SUPPRESSION_V4", [x, scores, *limits], [I, I], "NonMaxSuppressionV4Options")
+    case("NON_MAX_SUPPRESSION_V5", [x, scores, *limits, const(0, F)], [I, F, I], "NonMaxSuppressionV5Options")
+for x, target in [(ints(9, low=0, high=4), I), (np.round(f(7)), L), (np.array([3], I), I)]:
+    case("UNIQUE", [x], [x.dtype.type, target], "UniqueOptions", idxOutType=CODES[target])
+for x, ids in [(f(5, 2), [0, 0, 2, 2, 3]), (f(3), [0, 1, 1]), (ints(1, 2), [2])]:
+    case("SEGMENT_SUM", [x, np.asarray(ids, I)], [x.dtype.type], "SegmentSumOptions")
+for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), ([[1], [2]], [4], f(2))]:
+    fill = const(9, np.asarray(values).dtype)
+    case("SPARSE_TO_DENSE", [np.asarray(index, I), const(sizes), np.asarray(values), fill], [np.asarray(values).dtype.type], "SparseToDenseOptions")
+
+# --- Recurrent networks ----------------------------------------------------------------------------------------------
+def weights(*shape):
+    return const(f(*shape, low=-0.7, high=0.7), F)
+
+
+def gates(count, *shape):
+    return [weights(*shape) for _ in range(count)]
+
+
+def lstm(inputs, units, out, coupled=False, peeps=False, projected=False):
+    """The operands of one direction behind x: weights, peepholes, biases, a projection."""
+    first = [None] if coupled else gates(1, units, inputs)
+    again = [None] if coupled else gates(1, units, out)
+    peepholes = ([None] if coupled else gates(1, units)) + gates(2, units) if peeps else [None] * 3
+    biases = ([None] if coupled else gates(1, units)) + gates(3, units)
+    return [*first, *gates(3, units, inputs), *again, *gates(3, units, out), *peepholes, *biases,
+            *([weights(out, units), weights(out)] if projected else [None, None])]
+
+
+TANH, RELU = 4, 1
+for batch, coupled, peeps, projected, clips in [(1, False, False, False, (0, 0)), (2, True, False, False, (0, 0)), (1, False, True, False, (0.2, 0)),
+                                                (3, True, True, False, (0, 0)), (2, False, True, True, (0.5, 0.1)), (1, False, False, True, (0, 0))]:
+    units, out = 4, 3 if projected else 4
+    operands = lstm(5, units, out, coupled, peeps, projected)
+    options = dict(fusedActivationFunction=TANH, cellClip=clips[0], projClip=clips[1])
+    for time_major in (False, True):
+        x = f(3, batch, 5) if time_major else f(batch, 3, 5)
+        case("UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "UnidirectionalSequenceLSTMOptions",
+             timeMajor=time_major, **options)
+    case("LSTM", [f(batch, 5), *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "LSTMOptions", **options)
+    for merged in (False, True)[: 2 if batch == 1 else 1]:  # LiteRT writes past the rows of several
+        states = [state(batch, out), state(batch, units), state(batch, out), state(batch, units)]
+        case("BIDIRECTIONAL_SEQUENCE_LSTM", [f(batch, 4, 5), *operands, *lstm(5, units, out, coupled, peeps, projected), *states, *[None] * 9], [F] * (2 - merged),
+             "BidirectionalSequenceLSTMOptions", timeMajor=False, mergeOutputs=merged, **options)
+for batch, activation in [(1, TANH), (2, RELU), (3, 3)]:
+    operands = [weights(4, 5), weights(4, 4), weights(4), state(batch, 4)]
+    case("RNN", [f(batch, 5), *operands], [F], "RNNOptions", fusedActivationFunction=activation)
+    for time_major in (False, True):
+        x = f(3, batch, 5) if time_major else f(batch, 3, 5)
+        case("UNIDIRECTIONAL_SEQUENCE_RNN", [x, *operands], [F], "SequenceRNNOptions", timeMajor=time_major, fusedActivationFunction=activation)
+    for merged in (False, True):
+        other = [weights(4, 5), weights(4, 4), weights(4), state(batch, 4)]
+        case("BIDIRECTIONAL_SEQUENCE_RNN", [f(batch, 3, 5), *operands, *other, *[None] * 3], [F] * (2 - merged), "BidirectionalSequenceRNNOptions",
+             timeMajor=False, mergeOutputs=merged, fusedActivationFunction=activation)
+for batch, rank, bias, activation in [(1, 1, True, 0), (2, 2, False, RELU), (3, 2, True, 0)]:
+    filters, memory = 6, 4
+    operands = [weights(filters, 5), weights(filters, memory), weights(filters // rank) if bias else None, state(batch, memory * filters)]
+    case("SVDF", [f(batch, 5), *operands], [F], "SVDFOptions", rank=rank, fusedActivationFunction=activation)
 
 OPERATORS = sorted({c.operator for c in CASES})

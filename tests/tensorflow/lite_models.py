@@ -13,7 +13,7 @@ import numpy as np
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).parent))
-from lite_cases import CASES, CODES, Value, open_dims  # noqa: E402
+from lite_cases import CASES, CODES, Value, is_input, open_dims  # noqa: E402
 
 
 def read_schema():
@@ -51,6 +51,7 @@ class Writer:
             t.buffer = len(self.buffers) - 1
         elif open_shape is not None and self.is_open:
             t.shapeSignature = open_shape
+        t.isVariable = value is not None and value.variable
         self.graph.tensors.append(t)
         return len(self.graph.tensors) - 1
 
@@ -62,7 +63,7 @@ class Writer:
                 op.inputs.append(-1)
                 continue
             op.inputs.append(self.tensor(f"x{i}", value.array.dtype, value.array.shape, value, open_dims(case, i)))
-            if not value.constant:
+            if is_input(value):
                 self.graph.inputs.append(op.inputs[-1])
         for i, output in enumerate(case.outputs):
             dtype, *steps = output if isinstance(output, tuple) else (output,)
@@ -90,7 +91,7 @@ class Writer:
 
 
 # Reference kernels are missing for these, or leave out the last channel of a window (LOCAL_RESPONSE_NORMALIZATION).
-LACKS_REFERENCE = ("CEIL", "ROUND", "ELU", "BROADCAST_TO", "LOCAL_RESPONSE_NORMALIZATION", "SUM")
+LACKS_REFERENCE = ("CEIL", "ROUND", "ELU", "BROADCAST_TO", "LOCAL_RESPONSE_NORMALIZATION", "SUM", "SEGMENT_SUM")
 
 
 def answers(model, case):
@@ -101,13 +102,14 @@ def answers(model, case):
         kernels = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = tf.lite.Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=kernels)
     interpreter.allocate_tensors()
-    values = [v.array for v in case.inputs if v is not None and not v.constant]
-    for detail, value in zip(interpreter.get_input_details(), values):
-        interpreter.set_tensor(detail["index"], value)
-    interpreter.invoke()
-    # LiteRT hands out no tensor without elements whose size it found while it ran.
-    return [interpreter.get_tensor(d["index"]) if np.prod(d["shape"]) else np.zeros(d["shape"], d["dtype"])
-            for d in interpreter.get_output_details()]
+    values = [v.array for v in case.inputs if is_input(v)]
+    for letter in "yz" if case.has_state else "y":  # a second run goes on from the state of the first
+        for detail, value in zip(interpreter.get_input_details(), values):
+            interpreter.set_tensor(detail["index"], value)
+        interpreter.invoke()
+        # LiteRT hands out no tensor without elements whose size it found while it ran.
+        for i, d in enumerate(interpreter.get_output_details()):
+            yield f"{letter}{i}", interpreter.get_tensor(d["index"]) if np.prod(d["shape"]) else np.zeros(d["shape"], d["dtype"])
 
 
 def main(folder):
@@ -116,9 +118,9 @@ def main(folder):
         model = Writer(False).add(case)
         (folder / f"{case.name}.tflite").write_bytes(model)
         (folder / f"{case.name}-open.tflite").write_bytes(Writer(True).add(case))
-        arrays = {f"x{i}": v.array for i, v in enumerate(v for v in case.inputs if v is not None and not v.constant)}
+        arrays = {f"x{i}": v.array for i, v in enumerate(v for v in case.inputs if is_input(v))}
         try:
-            arrays |= {f"y{i}": y for i, y in enumerate(answers(model, case))}
+            arrays |= dict(answers(model, case))
             index[case.name] = ""
         except (ValueError, RuntimeError) as error:
             index[case.name] = str(error)[:300]

@@ -16,7 +16,8 @@ struct Step {
   Dim size;        ///< of the state
 
   Expr weight() const { return inside(body, weights.recurrent); }
-  Expr clipped(Expr v) const { return form.clip > 0 ? min(max(v, -form.clip), form.clip) : v; }
+  Expr clipped(Expr v) const { return within(v, form.clip); }
+  static Expr within(Expr v, double bound) { return bound > 0 ? min(max(v, -bound), bound) : v; }
   /// Columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, size * Dim(g), size); }
   /// v + the bias of the recurrence from column `first` on.
@@ -47,8 +48,12 @@ void lstm_cell(const Step& s, Expr& hidden, Expr& cell) {
   };
   Expr i = s.act[0](s.clipped(peep(s.gate(sum, 0), 0, cell)));
   Expr forget = s.form.input_forget ? 1.0 - i : s.act[0](s.clipped(peep(s.gate(sum, 2), 2, cell)));
-  cell = forget * cell + i * s.act[1](s.clipped(s.gate(sum, 3)));
+  cell = s.within(forget * cell + i * s.act[1](s.clipped(s.gate(sum, 3))), s.form.cell_clip);
   hidden = s.act[0](s.clipped(peep(s.gate(sum, 1), 1, cell))) * s.act[2](cell);
+  if (!s.weights.projection) return;
+  hidden = matmul(hidden, inside(s.body, s.weights.projection));
+  if (s.weights.projection_bias) hidden = hidden + inside(s.body, s.weights.projection_bias);
+  hidden = s.within(hidden, s.form.projection_clip);
 }
 
 std::vector<Activation> activations_of(const RecurrentForm& form) {
@@ -63,7 +68,7 @@ std::vector<Activation> activations_of(const RecurrentForm& form) {
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form) {
   const Builder& b = *x.at;
-  const Dim steps = x.dims()[0], size = hidden.dims()[1];
+  const Dim steps = x.dims()[0], size = cell ? cell.dims()[1] : hidden.dims()[1];
   bool is_gru = form.kind == CellKind::gru;  // which multiplies a part of the recurrence before it is added
   auto act = activations_of(form);
   Expr projected = matmul(form.rounded ? form.rounded(x) : x, weights.input);

@@ -17,31 +17,34 @@ using Activation = std::function<Expr(Expr)>;
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
 ///   lstm: gates i, o, f, c: i, f = a0; c' = f * c + i * a1(gate c); o = a0; h' = o * a2(c'), with peepholes P * c
 ///   added
-///         to i and f, and P * c' to o
+///         to i and f, and P * c' to o; with a projection, h = (o * a2(c')) Q + b
 enum class CellKind : uint8_t { rnn, gru, lstm };
 
 struct RecurrentForm {
   CellKind kind = CellKind::rnn;
-  std::vector<Activation> activations = {};  ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
-  double clip = 0;                           ///< bound of what activations of gates get; 0: none
+  std::vector<Activation> activations = {};   ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
+  double clip = 0;                            ///< bound of what activations of gates get; 0: none
+  double cell_clip = 0, projection_clip = 0;  ///< lstm: bounds of c' and of the projected h; 0: none
   bool linear_before_reset = false;
   bool input_forget = false;     ///< lstm: f = 1 - i
   bool is_reverse = false;       ///< from the last step to the first; the states stand in the order of the steps
   Activation rounded = nullptr;  ///< what x and h pass through before products with lstm weights
 };
 
-/// Columns are the gates, one after another, each as wide as the state. A null bias is 0.
+/// Columns are the gates, one after another, each as wide as the state. A null bias is 0. Behind a projection h is
+/// `out` wide, else as wide as the state.
 struct RecurrentWeights {
-  Expr input, recurrent;                       ///< [in, gates * hidden], [hidden, gates * hidden]
-  Value input_bias = {}, recurrent_bias = {};  ///< [gates * hidden]
-  Value peepholes = {};                        ///< lstm: [3 * hidden] of i, o, f, or null
+  Expr input, recurrent;                        ///< [in, gates * hidden], [out, gates * hidden]
+  Value input_bias = {}, recurrent_bias = {};   ///< [gates * hidden]
+  Value peepholes = {};                         ///< lstm: [3 * hidden] of i, o, f, or null
+  Value projection = {}, projection_bias = {};  ///< lstm: [hidden, out], [out], or null
 };
 
 struct Recurrent {
-  Expr states;        ///< [steps, batch, hidden]
-  Expr hidden, cell;  ///< after the last step, [batch, hidden]; cell is the hidden state where there is none
+  Expr states;        ///< [steps, batch, out]
+  Expr hidden, cell;  ///< after the last step, [batch, out]; cell [batch, hidden], or `hidden` where there is none
 };
-/// `hidden` and `cell` (lstm) are the first states, [batch, hidden]. With lengths, i64[batch, 1], a row that has ended
+/// `hidden` and `cell` (lstm) are the first states. With lengths, i64[batch, 1], a row that has ended
 /// keeps its state and gives zeros.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);

@@ -142,6 +142,20 @@ Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
   return {y, first, inverse, members};
 }
 
+Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback) {
+  const Builder& c = *x.at;
+  Dims dims = x.dims();
+  dims.push_back(1);
+  x = reshape(x, dims);
+  Expr table{&c, constant(c.module(), keys)};
+  if (x.dtype() != keys.dtype) table = convert(table, x.dtype());
+  Expr found = equal(x, table);
+  if (is_float(x.dtype())) found = found | (is_nan(x) & is_nan(table));
+  Expr which = arg_extreme(convert(found, DType::i32), x.rank() - 1, true, false);
+  Expr is_known = reduce(ReduceFn::max, convert(found, DType::i32), {x.rank() - 1}, false) > 0;
+  return select(is_known, gather({&c, constant(c.module(), values)}, which), fallback);
+}
+
 Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers) {
   const Builder& c = *boxes.at;
   NonMaxSuppression op{.most = most, .centers = centers};

@@ -43,6 +43,9 @@ Groups unique_neighbours(Expr x, int64_t axis);
 /// Number i as often as element i of `repeats` says: [2, 0, 1] -> [0, 0, 2].
 Expr repeated_places(Expr repeats);
 
+/// values[i] where x equals keys[i] (NaN equals NaN), `fallback` elsewhere: a scalar, or of x's sizes.
+Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
+
 /// Boxes that overlap a better one of their class by more than `overlap` go, of those with a score above `least`:
 /// boxes[batch, count, 4] (corners, or with `centers` middle and size), scores[batch, classes, count] ->
 /// i64[selected, 3] of batch, class and box; at most `most` of each class.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "frontends/common/views.h"
 #include "ir/core_ops.h"
+#include "ops/views.h"
 
 namespace weft::tensorflow {
 
@@ -72,7 +73,18 @@ Expr Call::flat(size_t i) const {
   constexpr int64_t most = 4096;
   if (!shape.is_static() || shape.elements().value() > most)
     unsupported(cat("input ", i, " holds ", shape.elements(), " numbers; how many must be fixed"));
-  return reshape(convert(input(i), DType::i64), {shape.elements()});
+  return flattened(inputs_[i]);
+}
+
+/// Whole numbers as an i64 vector, made of vectors where that shows which of them are known.
+Expr Call::flattened(Value value) const {
+  while (value.def->is<Reshape>()) value = value.def->inputs[0];
+  const auto* joined = value.def->as<Concat>();
+  if (!joined || joined->axis != 0 || value.rank() < 2)
+    return reshape(convert(Expr{this, value}, DType::i64), {value.shape().elements()});
+  Values parts;
+  for (Value part : value.def->inputs) parts.push_back(flattened(part));
+  return frontend::concat(*this, parts, 0);
 }
 
 Dims Call::sizes(size_t i, int64_t least) const { return sizes_in(module(), flat(i), least); }
@@ -178,9 +190,9 @@ void Call::check_attributes() const {
 
 std::vector<Operator> all_operators() {
   std::vector<Operator> all;
-  for (auto part :
-       {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(), reduction_operators(),
-        control_operators(), complex_operators(), full_operators(), list_operators()}) {
+  for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
+                    reduction_operators(), control_operators(), complex_operators(), full_operators(), list_operators(),
+                    selection_operators(), recurrent_operators()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

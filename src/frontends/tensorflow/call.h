@@ -40,6 +40,11 @@ struct OpenList {
   Dim count;
 };
 
+/// A table that turns keys into values: two vectors of one length.
+struct LookupTable {
+  Tensor keys, values;
+};
+
 /// What operators ask of the model around them.
 class Graphs {
  public:
@@ -54,6 +59,8 @@ class Graphs {
   /// Keeps a list, and gives the text that stands for it; null: no list is called so.
   virtual std::string add_list(OpenList list) = 0;
   virtual const OpenList* find_list(const std::string& name) const = 0;
+  /// The table whose node is called so; null: there is none, or it is not filled with constants.
+  virtual const LookupTable* find_table(const std::string& name) = 0;
 };
 
 /// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
@@ -115,6 +122,7 @@ class Call : public Builder {
   Graphs& graphs() const { return graphs_; }
 
  private:
+  Expr flattened(Value value) const;
   const AttributeValue* find(std::string_view name) const;
   template <class T>
   const T* get(std::string_view name) const;
@@ -155,6 +163,9 @@ std::span<const Operator> control_operators();
 std::span<const Operator> complex_operators();
 std::span<const Operator> full_operators();
 std::span<const Operator> list_operators();
+std::span<const Operator> selection_operators();
+std::span<const Operator> text_operators();
+std::span<const Operator> recurrent_operators();
 
 /// Every operator of both tables.
 std::vector<Operator> all_operators();

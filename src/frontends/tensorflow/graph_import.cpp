@@ -11,6 +11,7 @@
 #include "frontends/tensorflow/fault.h"
 #include "frontends/tensorflow/flow.h"
 #include "frontends/tensorflow/graph_index.h"
+#include "frontends/tensorflow/tables.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 
@@ -43,7 +44,23 @@ size_t first_of(std::string_view op, std::string_view output) {
                              {"Merge", "value_index", 1},
                              {"TensorArrayV3", "flow", 1},
                              {"TensorListPopBack", "tensor", 1},
-                             {"TensorListConcatV2", "lengths", 1}};
+                             {"TensorListConcatV2", "lengths", 1},
+                             {"NonMaxSuppressionV4", "valid_outputs", 1},
+                             {"NonMaxSuppressionV5", "selected_scores", 1},
+                             {"NonMaxSuppressionV5", "valid_outputs", 2},
+                             {"Unique", "idx", 1},
+                             {"UniqueV2", "idx", 1},
+                             {"UniqueWithCounts", "idx", 1},
+                             {"UniqueWithCounts", "count", 2},
+                             {"SparseReshape", "output_shape", 1},
+                             {"SparseFillEmptyRows", "output_values", 1},
+                             {"SparseFillEmptyRows", "empty_row_indicator", 2},
+                             {"SparseFillEmptyRows", "reverse_index_map", 3},
+                             {"StringSplit", "values", 1},
+                             {"StringSplit", "shape", 2},
+                             {"StringSplitV2", "values", 1},
+                             {"StringSplitV2", "shape", 2},
+                             {"StringNGrams", "ngrams_splits", 1}};
   for (const Named& known : names) {
     if (known.op == op && known.output == output) return known.at;
   }
@@ -59,6 +76,8 @@ std::vector<std::optional<DType>> result_types(const Node& node) {
   }
   if (node.op == "TopKV2" && !types[1]) types[1] = DType::i32;
   bool counts = node.op == "Shape" || node.op == "Size" || node.op == "Rank" || node.op == "BroadcastArgs";
+  if (node.op == "StringToNumber" && !types[0]) types[0] = DType::f32;
+  if (node.op.starts_with("Unique")) types = {std::nullopt, DType::i32};  // the default of out_idx
   bool points = node.op == "Where" || node.op == "ArgMax" || node.op == "ArgMin";
   if (!types[0] && counts) types[0] = DType::i32;
   if (!types[0] && points) types[0] = DType::i64;
@@ -208,6 +227,12 @@ class Importer final : public Graphs {
     return false;
   }
 
+  const LookupTable* find_table(const std::string& name) override {
+    if (!tables_) tables_ = tables_of(model_);
+    auto found = tables_->find(name);
+    return found == tables_->end() ? nullptr : &found->second;
+  }
+
   std::string add_list(OpenList list) override {
     std::string name = cat("list ", lists_.size());
     lists_.emplace(name, std::move(list));
@@ -300,7 +325,7 @@ class Importer final : public Graphs {
   }
 
   Value parameter(const GraphPort& input) {
-    if (!input.type || *input.type == DType::string)
+    if (!input.type)
       fail("E149", cat("input '", printable(input.name), "' is of a type that Weft does not read from TensorFlow"));
     auto wanted = options_.shapes.find(input.name);
     Dims dims;
@@ -376,7 +401,8 @@ class Importer final : public Graphs {
       indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[at(number)], std::move(results), is_ordered);
     }
-    if (options_.judged) return;  // which tells them one by one
+    // Both are told one by one: a fixed input may decide which branch there is.
+    if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);
     if (!list.empty())
@@ -640,6 +666,7 @@ class Importer final : public Graphs {
   std::map<std::string, Tensor> first_values_;
   std::map<std::string, Value> states_, assigned_;  ///< of variables: what they hold at first and at the end
   std::map<std::string, OpenList> lists_;
+  std::optional<std::map<std::string, LookupTable>> tables_;
   int64_t depth_ = 0, nodes_ = 0;
 };
 

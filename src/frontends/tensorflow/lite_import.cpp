@@ -111,6 +111,7 @@ class Importer final : public Graphs {
   }
   std::string add_list(OpenList) override { return {}; }  // there are none in this format
   const OpenList* find_list(const std::string&) const override { return nullptr; }
+  const LookupTable* find_table(const std::string&) override { return nullptr; }
 
  private:
   struct Frame {
@@ -212,8 +213,31 @@ class Importer final : public Graphs {
     if (tensor.data && type_of(tensor) == DType::string)
       fail("E149", cat("tensor '", printable(tensor.name), "' holds texts"));
     if (tensor.data) value = constant(frame.module, constant_of(tensor, type_of(tensor)));
+    else if (tensor.is_variable) value = state(frame, t);
     else if (is_empty) value = constant(frame.module, allocate_tensor(type_of(tensor), tensor.dims).tensor);
     return value;
+  }
+
+  /// What a variable tensor is called, whose name may be that of another.
+  std::string state_name(const Frame& frame, int64_t t) const {
+    const std::string& name = frame.graph.tensors[at(t)].name;
+    auto count = std::ranges::count(frame.graph.tensors, name, &LiteTensor::name);
+    return name.empty() || count > 1 ? cat("state ", t) : name;
+  }
+
+  /// A tensor that an operator writes: zeros at first, then what the last run left.
+  Value state(const Frame& frame, int64_t t) {
+    const LiteTensor& tensor = frame.graph.tensors[at(t)];
+    std::string name = state_name(frame, t);
+    Node node{.op = "variable tensor", .name = tensor.name};
+    Call here(frame.module, node, {}, {}, *this);
+    bool is_fixed = std::ranges::none_of(tensor.dims, [](int64_t size) { return size < 0; });
+    if (!is_fixed || !is_float(type_of(tensor)))
+      here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are"));
+    written_.insert(name);
+    std::vector<double> zeros(static_cast<size_t>(element_count(tensor.dims)), 0);
+    first_values_.try_emplace(name, make_tensor(type_of(tensor), tensor.dims, std::span<const double>(zeros)));
+    return variable(here, name);
   }
 
   Value output(Frame& frame, int64_t t) {
@@ -311,6 +335,12 @@ class Importer final : public Graphs {
       call.fail("E140", cat("has ", op.outputs.size(), " outputs, and gives ", outputs.size()));
     for (size_t i = 0; i < op.outputs.size(); ++i)
       frame.values[at(op.outputs[i])] = checked(call, frame.graph.tensors[at(op.outputs[i])], outputs[i]);
+    size_t next = op.outputs.size();  // behind the results stand the next values of the variables among the operands
+    for (int64_t t : op.inputs) {
+      if (t < 0 || !frame.graph.tensors[at(t)].is_variable || next >= outputs.size()) continue;
+      assign(call, state_name(frame, t), outputs[next]);
+      frame.values[at(t)] = outputs[next++];
+    }
   }
 
   Values read(const Call& c, const LiteOperator& op, Frame& frame, bool moves) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches, loops and variables.
+#include "frontends/common/indexing.h"
 #include "frontends/tensorflow/flow.h"
 #include "frontends/tensorflow/graph_model.h"
 #include "ops/build.h"
@@ -101,6 +102,14 @@ Values own_variable(Call& c) {
 
 Values read_variable(Call& c) { return {c.graphs().variable(c, variable_name(c))}; }
 
+/// Rows of a variable.
+Values gather_of_variable(Call& c) {
+  c.expect_inputs(2, 2);
+  c.ignore("dtype");
+  if (c.integer("batch_dims", 0) != 0) c.unsupported("with batch axes is not supported");
+  return {gather({&c, c.graphs().variable(c, variable_name(c))}, c.input(1))};
+}
+
 Values assign_variable(Call& c) {
   c.ignore("validate_shape");
   c.graphs().assign(c, variable_name(c), c.input(1));
@@ -121,6 +130,7 @@ constexpr Operator table[] = {
     {"", "VarHandleOp", full_var_handle},
     {"", "VariableV2", own_variable, "inside of branches and loops, if the model writes it"},
     {"", "ReadVariableOp", read_variable, "inside of branches and loops, if the model writes it"},
+    {"", "ResourceGather", gather_of_variable, "batch axes"},
     {"", "AssignVariableOp", assign_variable, "inside of branches and loops"},
     {"", "AssignAddVariableOp", [](Call& c) { return add_to_variable(c, Fn::add); }, "inside of branches and loops"},
     {"", "AssignSubVariableOp", [](Call& c) { return add_to_variable(c, Fn::sub); }, "inside of branches and loops"},

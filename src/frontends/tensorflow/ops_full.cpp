@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"
@@ -108,9 +110,43 @@ int64_t fixed(Call& c, const Dim& size, std::string_view what) {
   return size.value();
 }
 
+/// What a product of a graph that TensorFlow has optimised brings along: the operators in `fused_ops`, one after
+/// another, with their operands behind the first two. Channels are axis `channels` of y.
+Values fused(Call& c, Expr y, int64_t channels) {
+  for (auto hint : {"num_args", "num_host_args", "TArgs", "filter_format", "grad_a", "grad_b"}) c.ignore(hint);
+  size_t next = 2;
+  auto vector = [&] { return along(c.input(next++), channels, y.rank()); };
+  std::string names = c.text("fused_ops");
+  for (std::string_view name : split(names, ',')) {
+    if (name == "BiasAdd") {
+      y = y + vector();
+    } else if (name == "Add") {
+      y = y + c.input(next++);
+    } else if (name == "FusedBatchNorm") {
+      Expr scale = vector(), offset = vector(), mean = vector(), variance = vector();
+      y = (y - mean) * (scale * rsqrt(variance + static_cast<float>(c.number("epsilon", 1e-4)))) + offset;
+    } else if (name == "LeakyRelu") {
+      y = select(y < 0, y * c.number("leakyrelu_alpha", 0.2), y);
+    } else if (name == "Elu") {
+      y = select(y < 0, expm1(y), y);
+    } else if (name == "Relu" || name == "Relu6") {
+      y = name == "Relu" ? relu(y) : min(relu(y), 6);
+    } else if (name == "Sigmoid" || name == "Tanh") {
+      y = name == "Tanh" ? tanh(y) : sigmoid(y);
+    } else if (name == "GeluExact" || name == "GeluApproximate") {
+      y = name == "GeluExact" ? gelu(y) : tanh_gelu(y);
+    } else if (!name.empty()) {
+      c.unsupported(cat("with '", printable(name), "' behind it is not supported"));
+    }
+  }
+  c.expect_inputs(next, next);
+  for (auto unused : {"epsilon", "leakyrelu_alpha"}) c.ignore(unused);
+  return {y};
+}
+int64_t channel_axis(Call& c, int64_t rank) { return has_channels_last(c) ? rank - 1 : 1; }
+
 /// w[spatial..., in / groups, out].
-Values conv(Call& c, int64_t axes) {
-  c.expect_inputs(2, 2);
+Expr conv(Call& c, int64_t axes) {
   c.expect_rank(0, axes + 2), c.expect_rank(1, axes + 2);
   bool is_last = has_channels_last(c);
   Expr x = first_form(c.input(0), is_last);
@@ -120,19 +156,30 @@ Values conv(Call& c, int64_t axes) {
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
   Window window = window_of(c, x, kernel_of(w, static_cast<size_t>(axes)), is_last, true);
-  return {own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last)};
+  return own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last);
 }
 
 /// w[height, width, in, multiplier].
-Values depthwise_conv(Call& c) {
-  c.expect_inputs(2, 2);
+Expr depthwise_conv(Call& c) {
   c.expect_rank(0, 4), c.expect_rank(1, 4);
   bool is_last = has_channels_last(c);
   Expr x = first_form(c.input(0), is_last), w = transpose(c.input(1), {2, 3, 0, 1});
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   w = reshape(w, {in * each, 1, w.dims()[2], w.dims()[3]});
-  return {own_form(convolution(x, w, window_of(c, x, kernel_of(w, 2), is_last, true), in), is_last)};
+  return own_form(convolution(x, w, window_of(c, x, kernel_of(w, 2), is_last, true), in), is_last);
 }
+
+/// A product of two operands alone, and with what follows it.
+Values plain(Call& c, Expr (*product)(Call&)) {
+  c.expect_inputs(2, 2);
+  return {product(c)};
+}
+Values with_fused(Call& c, Expr (*product)(Call&)) {
+  Expr y = product(c);
+  return fused(c, y, channel_axis(c, y.rank()));
+}
+Expr conv_2d(Call& c) { return conv(c, 2); }
+Expr conv_3d(Call& c) { return conv(c, 3); }
 
 /// The sizes of the result in input 0, w[height, width, out, in], x.
 Values conv_backprop_input(Call& c) {
@@ -195,12 +242,11 @@ Values bias_add(Call& c) {
   return {x + (has_channels_last(c) ? bias : along(bias, 1, x.rank()))};
 }
 
-Values mat_mul(Call& c) {
-  c.expect_inputs(2, 2);
+Expr mat_mul(Call& c) {
   c.expect_rank(0, 2), c.expect_rank(1, 2);
   c.ignore("grad_a"), c.ignore("grad_b");  // for gradients of gradients
   Expr a = c.input(0), b = c.input(1);
-  return {matmul(c.flag("transpose_a") ? transpose(a, {1, 0}) : a, c.flag("transpose_b") ? transpose(b, {1, 0}) : b)};
+  return matmul(c.flag("transpose_a") ? transpose(a, {1, 0}) : a, c.flag("transpose_b") ? transpose(b, {1, 0}) : b);
 }
 
 Values concat_v2(Call& c) {
@@ -246,9 +292,12 @@ constexpr Operator table[] = {
     {"", "Selu", [](Call& c) { return one_input(c, selu); }},
     {"", "Softplus", [](Call& c) { return one_input(c, [](Expr x) { return softplus(x); }); }},
     {"", "Softsign", [](Call& c) { return one_input(c, [](Expr x) { return x / (abs(x) + 1); }); }},
-    {"", "Conv2D", [](Call& c) { return conv(c, 2); }, "open numbers of channels"},
-    {"", "Conv3D", [](Call& c) { return conv(c, 3); }, "open numbers of channels"},
-    {"", "DepthwiseConv2dNative", depthwise_conv, "open numbers of channels"},
+    {"", "Conv2D", [](Call& c) { return plain(c, conv_2d); }, "open numbers of channels"},
+    {"", "Conv3D", [](Call& c) { return plain(c, conv_3d); }, "open numbers of channels"},
+    {"", "DepthwiseConv2dNative", [](Call& c) { return plain(c, depthwise_conv); }, "open numbers of channels"},
+    {"", "_FusedConv2D", [](Call& c) { return with_fused(c, conv_2d); }, "open numbers of channels"},
+    {"", "_FusedDepthwiseConv2dNative", [](Call& c) { return with_fused(c, depthwise_conv); },
+     "open numbers of channels"},
     {"", "Conv2DBackpropInput", conv_backprop_input, "explicit pads, dilations"},
     {"", "MaxPool", [](Call& c) { return pooled(c, PoolFn::max, 2); }},
     {"", "AvgPool", [](Call& c) { return pooled(c, PoolFn::average, 2); }},
@@ -258,7 +307,8 @@ constexpr Operator table[] = {
     {"", "FusedBatchNormV2", fused_batch_norm, "training"},
     {"", "FusedBatchNormV3", fused_batch_norm, "training"},
     {"", "BiasAdd", bias_add},
-    {"", "MatMul", mat_mul},
+    {"", "MatMul", [](Call& c) { return plain(c, mat_mul); }},
+    {"", "_FusedMatMul", [](Call& c) { return with_fused(c, mat_mul); }},
     {"", "ConcatV2", concat_v2},
     {"", "Einsum", einsum_op},
     {"", "LRN", lrn},

@@ -5,6 +5,7 @@
 
 #include "frontends/common/control.h"
 #include "frontends/common/indexing.h"
+#include "frontends/common/selection.h"
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "frontends/onnx/ops/scores.h"
@@ -144,21 +145,6 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// values[i] where x equals keys[i] (NaN equals NaN), `fallback` elsewhere.
-Expr looked_up(Call& c, Expr x, const Tensor& keys, const Tensor& values, const Tensor& fallback) {
-  Dims dims = x.dims();
-  dims.push_back(1);
-  x = reshape(x, dims);
-  Expr table{&c, constant(c.module(), keys)};
-  if (x.dtype() != keys.dtype) table = convert(table, x.dtype());
-  Expr found = equal(x, table);
-  if (is_float(x.dtype())) found = found | (is_nan(x) & is_nan(table));
-  Expr which{&c, c.emit(ArgReduce{.largest = true, .axis = x.rank() - 1, .keep = false}, {convert(found, DType::i32)})};
-  Expr value{&c, c.emit(Gather{.axis = 0}, {constant(c.module(), values), which})};
-  Expr is_known = reduce(ReduceFn::max, convert(found, DType::i32), {x.rank() - 1}, false) > 0;
-  return select(is_known, value, {&c, constant(c.module(), fallback)});
-}
-
 /// The result of a LabelEncoder for other keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
@@ -181,7 +167,7 @@ Values label_encoder(Call& c) {
   Expr x = arg(c, 0);
   if ((x.dtype() == DType::string) != (keys.dtype == DType::string))
     c.fail("E141", cat("has keys of ", keys.dtype, " for ", x.value.type()));
-  return {looked_up(c, x, keys, values, label_default(c, values.dtype))};
+  return {looked_up(x, keys, values, {&c, constant(c.module(), label_default(c, values.dtype))})};
 }
 
 /// A string for each number, or a number for each string.
@@ -195,7 +181,8 @@ Values category_mapper(Call& c) {
   Tensor other = from_text ? scalar_tensor(DType::i64, static_cast<double>(c.integer("default_int64", -1)))
                            : make_text_tensor({}, {c.text("default_string", "_Unused")});
   c.ignore("default_int64"), c.ignore("default_string");
-  return {from_text ? looked_up(c, x, names, numbers, other) : looked_up(c, x, numbers, names, other)};
+  Expr unknown{&c, constant(c.module(), other)};
+  return {from_text ? looked_up(x, names, numbers, unknown) : looked_up(x, numbers, names, unknown)};
 }
 
 /// x times the transposed coefficients [targets, features], plus intercepts.

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators whose results are as large as the data makes them, and tensors that are given by their elements
+// (indices[n, rank], values[n], the sizes of the whole), which TensorFlow calls sparse.
+#include "frontends/common/selection.h"
+
+#include <limits>
+
+#include "frontends/common/arithmetic.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/views.h"
+#include "frontends/tensorflow/call.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+Dim one_size(Call& c, size_t i, std::string_view what) {
+  Dims all = c.sizes(i);
+  if (all.size() != 1) c.fail("E140", cat("needs one ", what, ", has ", all));
+  return all[0];
+}
+
+/// The type that attribute `name` gives, which is i32 or i64.
+DType index_type(Call& c, std::string_view name, DType fallback) {
+  return c.has(name) ? c.type(name).value_or(fallback) : fallback;
+}
+
+/// x of [size] with zeros behind it, up to [whole].
+Expr filled_up(Expr x, const Dim& whole) {
+  Dims rest = x.dims();
+  rest[0] = whole - rest[0];
+  return {x.at, concat(*x.at, {x, full(*x.at, x.dtype(), rest, 0)}, 0)};
+}
+
+// --- boxes -----------------------------------------------------------------------------------------------------------
+
+/// The numbers of the boxes [n, 4] that stay, by falling score.
+Expr taken_boxes(Call& c) {
+  c.expect_rank(0, 2), c.expect_rank(1, 1);
+  Expr boxes = convert(c.input(0), DType::f32), scores = convert(c.input(1), DType::f32);
+  const Dim count = scores.dims()[0];
+  auto limit = [&](size_t i, double fallback) {
+    return c.has_input(i) ? convert(reshape(c.input(i), {}), DType::f32) : number(c, DType::f32, fallback);
+  };
+  double overlap = c.has_input(3) ? 0.5 : c.number("iou_threshold", 0.5);
+  Expr chosen = non_max_suppression(reshape(boxes, {1, count, 4}), reshape(scores, {1, 1, count}),
+                                    min(one_size(c, 2, "number of boxes"), count), limit(3, overlap),
+                                    limit(4, -std::numeric_limits<double>::infinity()), false);
+  return convert(reshape(slice(chosen, 1, 2, 1), {chosen.dims()[0]}), DType::i32);
+}
+
+void expect_hard_limit(Call& c, size_t i) {
+  auto sigma = c.constant(i);
+  if (!sigma || sigma->elements() != 1 || to_doubles(*sigma)[0] != 0)
+    c.unsupported("that lowers the scores of boxes (soft_nms_sigma) is not supported");
+}
+
+/// `least` and `most` inputs, of which the sixth is soft_nms_sigma; results: numbers, with `has_scores` scores, with
+/// `has_count` how many there are.
+Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_count) {
+  c.expect_inputs(least, most);
+  if (c.has_input(5)) expect_hard_limit(c, 5);
+  bool is_lite = c.node().op.starts_with("NON_");
+  Expr chosen = taken_boxes(c);
+  const Dim count = chosen.dims()[0];
+  Values results = {chosen};
+  if (has_scores) results.push_back(gather(c.input(1), chosen));
+  if (is_lite || c.flag("pad_to_max_output_size")) {
+    for (Value& each : results) each = filled_up({&c, each}, one_size(c, 2, "number of boxes"));
+  }
+  if (has_count) results.push_back(scalar(c, count, DType::i32));
+  return results;
+}
+
+// --- values that differ ----------------------------------------------------------------------------------------------
+
+/// Values in the order in which they come, the number of each element's, and how often each is there.
+Values unique_op(Call& c) {
+  Expr x = c.input(0);
+  if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
+  if (c.has_input(1)) c.axes_in(1, 1);  // which can name no other axis
+  c.ignore("idx_out_type");             // the result says it
+  DType type = index_type(c, "out_idx", c.output_type(1));
+  Groups groups = unique(x, {}, false);
+  Values results = {groups.values, convert(groups.inverse, type)};
+  if (c.node().op == "UniqueWithCounts") results.push_back(convert(groups.counts, type));
+  return results;
+}
+
+/// How often each number is there, or the sum of its weights; what is not below the size counts nowhere.
+Values bincount(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = flat(convert(c.input(0), DType::i64)), weights = flat(c.input(2));
+  Dim size = one_size(c, 1, "size");
+  bool has_weights = !known_equal(weights.dims()[0], 0);
+  if (has_weights && !weights.dims()[0].is_constant()) c.unsupported("with an open number of weights is not supported");
+  Expr each = has_weights ? weights : full(c, weights.dtype(), x.dims(), 1);
+  Expr place = min(x, scalar(c, size));
+  Expr bins = full(c, weights.dtype(), {size + 1}, 0);
+  return {slice(scatter_elements(bins, place, each, 0, ScatterFn::add), 0, 0, size)};
+}
+
+// --- segments --------------------------------------------------------------------------------------------------------
+
+/// The rows of a table that have the same segment become one; segments rise, so the last says how many there are.
+struct Segments {
+  Call& c;
+  Expr ids;  ///< i64 [n]
+  Dim count;
+
+  explicit Segments(Call& call, size_t input)
+      : c(call), ids(flat(convert(c.input(input), DType::i64))), count(counted()) {}
+
+  Dim counted() const {
+    Expr first = concat(c, {full(c, DType::i64, {1}, -1), ids}, 0);
+    return c.sizes_or_bound(reduce(ReduceFn::max, first, {0}) + 1.0, {std::nullopt})[0];
+  }
+  Expr summed(Expr rows, ScatterFn fn, double start) const {
+    Dims dims = rows.dims();
+    dims[0] = count;
+    return scatter_nd(full(c, rows.dtype(), dims, start), reshape(ids, {ids.dims()[0], 1}), rows, fn);
+  }
+  /// How many rows each segment has, beside [count, ...].
+  Expr sizes(Expr y) const {
+    Expr ones = full(c, y.dtype(), ids.dims(), 1);
+    Dims column(static_cast<size_t>(y.rank()), 1);
+    column[0] = count;
+    return reshape(max(summed(ones, ScatterFn::add, 0), 1), column);
+  }
+};
+
+enum class Divisor : uint8_t { one, size, root };
+
+Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
+  Segments segments(c, ids);
+  c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
+  Expr sum = segments.summed(rows, ScatterFn::add, 0);
+  if (divisor == Divisor::one) return {sum};
+  Expr sizes = segments.sizes(sum);
+  return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
+}
+
+/// Of rows [n] of a table, the sums, means ... of those with the same segment.
+Values sparse_segments(Call& c, Divisor divisor) {
+  c.expect_inputs(3, 3);
+  if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
+  return segment_sum(c, gather(c.input(0), convert(c.input(1), DType::i64)), 2, divisor);
+}
+
+Values whole_segments(Call& c, Divisor divisor) {
+  c.expect_inputs(2, 2);
+  return segment_sum(c, c.input(0), 1, divisor);
+}
+
+// --- sparse tensors --------------------------------------------------------------------------------------------------
+
+/// For each axis, how many elements one step along it passes.
+Expr steps_of(Expr sizes) { return running(ReduceFn::product, max(sizes, 1), 0, true, true); }
+
+/// The same elements under other sizes, of which one may be -1.
+Values sparse_reshape(Call& c) {
+  c.expect_inputs(3, 3);
+  c.expect_rank(0, 2);
+  Expr indices = convert(c.input(0), DType::i64), old_sizes = c.flat(1), wanted = c.flat(2);
+  Expr all = reduce(ReduceFn::product, old_sizes, {0}, false);
+  Expr fixed = reduce(ReduceFn::product, select(wanted < 0, 1, wanted), {0}, false);
+  wanted = select(wanted < 0, all / max(fixed, 1), wanted);
+  Expr place = reduce(ReduceFn::sum, indices * steps_of(old_sizes), {1});
+  return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
+}
+
+/// A tensor of matrices' rows [n, 2] in which each row has an element: those that have none get `fallback` at place 0.
+Values sparse_fill_empty_rows(Call& c) {
+  c.expect_inputs(4, 4);
+  c.expect_rank(0, 2), c.expect_rank(1, 1);
+  Expr indices = convert(c.input(0), DType::i64), values = c.input(1);
+  Dims dims = c.sizes(2);
+  if (dims.size() != 2 || indices.dims()[1] != Dim(2)) c.unsupported("of other than two axes is not supported");
+  const Dim count = values.dims()[0];
+  Expr rows = reshape(slice(indices, 1, 0, 1), {count});
+  Expr found =
+      scatter_elements(full(c, DType::i64, {dims[0]}, 0), rows, full(c, DType::i64, {count}, 1), 0, ScatterFn::add);
+  Expr is_empty = equal(found, 0), empty = true_places(is_empty);
+  const Dim added = empty.dims()[0];
+  Expr new_indices = concat(c, {reshape(empty, {added, 1}), full(c, DType::i64, {added, 1}, 0)}, 1);
+  Expr fill = broadcast(reshape(c.input(3), {1}), {added});
+  Expr all = concat(c, {indices, new_indices}, 0), all_values = concat(c, {values, fill}, 0);
+  Expr order = sorted(concat(c, {rows, empty}, 0)).places;
+  Expr back = scatter_elements(full(c, DType::i64, {count + added}, 0), order, iota(c, count + added), 0);
+  return {gather(all, order), gather(all_values, order), is_empty, slice(back, 0, 0, count)};
+}
+
+/// `fallback` everywhere but at indices (a scalar, [n] or [n, rank]).
+Values sparse_to_dense(Call& c) {
+  c.expect_inputs(4, 4);
+  c.ignore("validate_indices");
+  Expr indices = convert(c.input(0), DType::i64), values = c.input(2);
+  Dims dims = c.sizes(1);
+  if (indices.rank() > 2) c.fail("E151", cat("has indices ", indices.value.shape()));
+  if (indices.rank() < 2) indices = reshape(indices, {indices.value.shape().elements(), 1});
+  c.require_same(indices.dims()[1], std::ssize(dims), "axes of the indices and of the result");
+  values = broadcast(values, {indices.dims()[0]});
+  return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
+}
+
+constexpr Operator table[] = {
+    {"", "NonMaxSuppression", [](Call& c) { return best_boxes(c, 3, 3, false, false); }},
+    {"", "NonMaxSuppressionV2", [](Call& c) { return best_boxes(c, 4, 4, false, false); }},
+    {"", "NonMaxSuppressionV3", [](Call& c) { return best_boxes(c, 5, 5, false, false); }},
+    {"NON_MAX_SUPPRESSION_V4", "NonMaxSuppressionV4", [](Call& c) { return best_boxes(c, 5, 5, false, true); }},
+    {"NON_MAX_SUPPRESSION_V5", "NonMaxSuppressionV5", [](Call& c) { return best_boxes(c, 6, 6, true, true); },
+     "soft_nms_sigma other than 0"},
+    {"UNIQUE", "Unique", unique_op},
+    {"", "UniqueV2", unique_op, "several axes"},
+    {"", "UniqueWithCounts", unique_op},
+    {"", "Bincount", bincount, "open numbers of weights"},
+    {"SEGMENT_SUM", "SegmentSum", [](Call& c) { return whole_segments(c, Divisor::one); }},
+    {"", "SegmentMean", [](Call& c) { return whole_segments(c, Divisor::size); }},
+    {"", "SparseSegmentSum", [](Call& c) { return sparse_segments(c, Divisor::one); }},
+    {"", "SparseSegmentMean", [](Call& c) { return sparse_segments(c, Divisor::size); }},
+    {"", "SparseSegmentSqrtN", [](Call& c) { return sparse_segments(c, Divisor::root); }},
+    {"", "SparseReshape", sparse_reshape},
+    {"", "SparseFillEmptyRows", sparse_fill_empty_rows, "other than two axes"},
+    {"SPARSE_TO_DENSE", "SparseToDense", sparse_to_dense},
+};
+
+}  // namespace
+
+std::span<const Operator> selection_operators() { return table; }
+
+}  // namespace weft::tensorflow

