@@ -69,6 +69,7 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
       "write an output in the place of an input (past=present); `explain` says whether");
   line.value("--device", "NAME", compile.device,
              "auto, cpu, ref, gpu, nvidia:0, amd:0 ...; a named device is used or refused");
+  line.value("--devices", "LIST", compile.device, "several that compute each run together: gpu:0,gpu:1; cpu,cpu");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(
       "--memory-limit", "BYTES",

@@ -2,49 +2,84 @@
 #include "driver/on_device.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace weft::driver {
 
-std::shared_ptr<gpu::Device> device_of(const Executable& executable) {
-  std::string name = executable.device();
-  return gpu::open_device(name.substr(0, name.find(' ')));
+namespace {
+
+/// Of each rank; one for a program that is not split.
+std::vector<std::shared_ptr<gpu::Device>> devices_of(const Executable& executable) {
+  std::string names = executable.device();
+  names.resize(std::min(names.find(' '), names.size()));
+  std::vector<std::shared_ptr<gpu::Device>> devices;
+  for (std::string_view name : split(names, ',')) devices.push_back(gpu::open_device(std::string(name)));
+  return devices;
 }
+
+}  // namespace
+
+std::shared_ptr<gpu::Device> device_of(const Executable& executable) { return devices_of(executable).front(); }
 
 static size_t port_number(const std::vector<Port>& ports, const std::string& name) {
   return static_cast<size_t>(std::ranges::find(ports, name, &Port::name) - ports.begin());
 }
 
+/// What follows a port's name where each rank has a part of it: "@0", "@1"; nothing where it is whole.
+static std::vector<std::string> parts_of(const std::vector<Port>& ports, const std::string& name) {
+  if (port_number(ports, name) < ports.size()) return {""};
+  std::vector<std::string> parts;
+  while (port_number(ports, cat(name, "@", parts.size())) < ports.size()) parts.push_back(cat("@", parts.size()));
+  return parts;
+}
+
 OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs,
                    std::span<const DonationRequest> donations)
-    : device_(device_of(executable)),
+    : devices_(devices_of(executable)),
+      device_(devices_.front()),
       context_(executable.new_context()),
       stream_(device_),
       begin_(device_),
       end_(device_),
       inputs_(inputs.begin(), inputs.end()) {
-  for (const Tensor& output : context_->run(inputs)) {
-    auto size = output.data.size();
-    memory_.emplace_back(device_, static_cast<int64_t>(size));
-    outputs_.emplace_back(memory_.back().data(), size);
+  auto reserve = [&](const Port& port, size_t size) {
+    memory_.emplace_back(devices_[static_cast<size_t>(port.rank)], static_cast<int64_t>(size));
+    return memory_.back().data();
+  };
+  std::vector<Tensor> first = context_->run(inputs);
+  for (size_t i = 0; i < first.size(); ++i) {
+    auto size = first[i].data.size();
+    outputs_.emplace_back(reserve(executable.outputs()[i], size), size);
   }
-  for (Tensor& input : inputs_) {
-    auto size = input.data.size();
-    memory_.emplace_back(device_, static_cast<int64_t>(size));
-    stream_.copy_to_device(memory_.back().data(), input.data.data(), static_cast<int64_t>(size));
-    stream_.synchronize();
-    input.data = Bytes(std::span<const std::byte>(memory_.back().data(), size), nullptr);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Bytes& data = inputs_[i].data;
+    std::byte* copy = reserve(executable.inputs()[i], data.size());
+    gpu::Stream stream(devices_[static_cast<size_t>(executable.inputs()[i].rank)]);
+    stream.copy_to_device(copy, data.data(), static_cast<int64_t>(data.size()));
+    stream.synchronize();
+    data = Bytes(std::span<const std::byte>(copy, data.size()), nullptr);
   }
   for (const DonationRequest& donation : donations) {
-    const Bytes& place = inputs_[port_number(executable.inputs(), donation.input)].data;
-    outputs_[port_number(executable.outputs(), donation.output)] = {const_cast<std::byte*>(place.data()), place.size()};
+    for (const std::string& part : parts_of(executable.inputs(), donation.input)) {
+      const Bytes& place = inputs_[port_number(executable.inputs(), cat(donation.input, part))].data;
+      outputs_[port_number(executable.outputs(), cat(donation.output, part))] = {const_cast<std::byte*>(place.data()),
+                                                                                 place.size()};
+    }
   }
-  options_ = {.output_memory = outputs_, .on_device = true, .stream = stream_.get()};
+  options_ = {.output_memory = outputs_, .on_device = true};
+  if (devices_.size() == 1) options_.stream = stream_.get();
   timed_run();
 }
 
 double OnDevice::timed_run() {
+  if (devices_.size() > 1) {  // it returns when all devices are done
+    auto begin = std::chrono::steady_clock::now();
+    context_->run(inputs_, options_);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
   device_->use();
   stream_.record(begin_);
   context_->run(inputs_, options_);

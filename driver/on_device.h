@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "runtime/executable.h"
 #include "targets/gpu/device.h"
@@ -19,7 +20,8 @@ class OnDevice {
   double timed_run();
 
  private:
-  std::shared_ptr<gpu::Device> device_;
+  std::vector<std::shared_ptr<gpu::Device>> devices_;  // of each rank
+  std::shared_ptr<gpu::Device> device_;                // the first
   std::unique_ptr<Context> context_;
   gpu::Stream stream_;
   gpu::Event begin_, end_;

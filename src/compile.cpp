@@ -18,6 +18,7 @@ namespace weft {
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
   heed_watch();
+  if (device_names(options).size() > 1) return compile_ranks(std::move(program), options, std::move(report));
   Place place = find_place(options);
   if (place.has_passes) {
     check_can_compile_for(place.chip);

@@ -8,6 +8,7 @@
 
 #include "ir/module.h"
 #include "ops/custom.h"
+#include "passes/pipeline.h"
 #include "runtime/executable.h"
 
 /// Model in, executable out: the whole of Weft as a few functions.
@@ -45,7 +46,8 @@ struct TuneOptions {
 struct CompileOptions {
   /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
   /// "ref:cpu", "ref:amd:gfx942": the reference runs what the passes for that chip make of the program, which judges
-  /// them.
+  /// them. "nvidia:0,nvidia:1", "cpu,cpu": products are split, and all of these compute a run together
+  /// (passes/shard.h).
   std::string device = "auto";
   int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
   HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
@@ -77,6 +79,7 @@ struct CompileOptions {
   VendorLibraries libraries = {};  ///< those that are here, found by compile and tune
   int compute_units = 0;           ///< of the GPU that is compiled for, found with it; 0: of the chip's usual model
   Chooser choose = {};             ///< among kernels that do the same work; empty: by what tuning measured before
+  Ranks ranks = {};                ///< which part of a split program is compiled, set by compile_ranks
   int64_t max_nodes = 0;  ///< functions expanded (E153); 0: 50,000 and 16 for each node of the file, 10,000,000 in it
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
   /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.

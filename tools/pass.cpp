@@ -13,7 +13,7 @@
 #include "passes/program_files.h"
 
 int main(int count, char** words) {
-  std::string name, file, chip = "host", precision = "f32";
+  std::string name, file, chip = "host", precision = "f32", rank = "0/1";
   weft::CompileOptions options;
   CLI::App line("Runs one pass on a program in the text form and prints the result.", "weft-pass");
   line.add_option("NAME", name)->required();
@@ -22,10 +22,13 @@ int main(int count, char** words) {
                   "the chip that the pass works for: gfx942, x86-64-v4+avx512vnni; by default this one");
   line.add_option("--precision", precision, "of products: f32, bf16 or f16");
   line.add_option("--keep-f32", options.keep_f32, "nodes whose products stay f32; * and ? match");
+  line.add_option("--rank", rank, "of a split program: 1/2 is the second of two");
   CLI11_PARSE(line, count, words);
   try {
     options.precision = weft::parse_precision(precision);
     weft::PassContext context = weft::context_of(weft::chip_named(chip), options);
+    context.ranks.number = weft::parse_number(rank.substr(0, rank.find('/')), "--rank");
+    context.ranks.count = weft::parse_number(rank.substr(rank.find('/') + 1), "--rank");
     auto program = weft::read_program(file);
     weft::Pipeline run(*program, {}, context);
     run(name, weft::find_pass(name, context));

@@ -219,9 +219,11 @@ typedef struct weft_operator {
 
 typedef struct weft_compile_options {
   size_t struct_size;
-  const char* device;       /* "auto" (NULL), "cpu", "ref"; a device that is named is used or refused, never replaced */
-  int32_t threads;          /* 0: WEFT_THREADS, else the cores that this process may use */
-  weft_precision precision; /* of matrix products and convolutions of an f32 model */
+  /* "auto" (NULL), "cpu", "ref", "nvidia:0"; a device that is named is used or refused, never replaced. Several
+   * ("nvidia:0,nvidia:1", "cpu,cpu") compute every run together: the weights of products are split between them. */
+  const char* device;
+  int32_t threads;           /* 0: WEFT_THREADS, else the cores that this process may use */
+  weft_precision precision;  /* of matrix products and convolutions of an f32 model */
   const char* const* shapes; /* "x=1,3,224,224", "x=1..8,3,224,224", "x:1x3x224x224", "x[1,3,224,224]" */
   size_t shape_count;
   const char* const* symbols; /* "batch=4": sizes of the model by name */

@@ -27,6 +27,7 @@ struct Port {
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
   bool is_donated = false;                   ///< an input whose memory a run may write an output to
+  int rank = 0;                              ///< of several devices, the one in whose memory it lies on the device
 };
 
 /// A condition on sizes that could not be proved while compiling.
@@ -142,7 +143,15 @@ enum class StepKind : uint8_t {
   host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
   part,     ///< GPUs: number `kernel` of Plan::parts, by the processor: operands and sizes as of `host`
   library,  ///< GPUs: `call`, of the buffers before the last, which is its working memory; such a plan cannot be saved
+  collective,  ///< `collective` of `amount` elements, from buffers[0] to buffers[1]; such a plan cannot be saved
 };
+
+/// What the ranks of a model do together: the same call in each, with as many elements.
+enum class CollectiveFn : uint8_t {
+  sum,     ///< the sum over all ranks, element by element
+  gather,  ///< the elements of all ranks, one rank after another
+};
+std::span<const std::string_view> names(CollectiveFn);
 
 std::span<const std::string_view> names(StepKind);
 
@@ -181,6 +190,7 @@ struct PlanStep {
   std::vector<SizeCheck> checks = {};
   HostCall host = {};
   LibraryCall call = {};
+  CollectiveFn collective = CollectiveFn::sum;
   std::vector<int64_t> offsets = {};  ///< of the call's operands in their buffers, in bytes
   bool is_spare = false;  ///< GPUs: launched only where the library, which the step before calls, has no way
   int decision = -1;      ///< the one of Plan::decisions that led to this step

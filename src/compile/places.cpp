@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "compile.h"
 #include "compile/stages.h"
 #include "targets/cpu/thread_pool.h"
@@ -67,7 +68,16 @@ int compute_units(const Runner& runner) { return runner.gpu ? runner.gpu->info()
 
 Place cpu_place(const CompileOptions& options) { return {.chip = host_chip(), .runner = {.host = host_of(options)}}; }
 
-Place find_place(const CompileOptions& options) {
+std::vector<std::string> device_names(const CompileOptions& options) {
+  std::vector<std::string> names;
+  for (std::string_view name : split(options.device, ',')) names.emplace_back(trim(name));
+  if (options.device.empty() || options.device.ends_with(',')) names.emplace_back();
+  return names;
+}
+
+namespace {
+
+Place find_one(const CompileOptions& options) {
   const std::string& name = options.device;
   if (name == "auto") return choose_place(options);
   if (name == "cpu") return cpu_place(options);
@@ -77,6 +87,45 @@ Place find_place(const CompileOptions& options) {
   if (auto chip = named_chip(name)) return place_of(*chip, options);
   refuse_name("device", name);
 }
+
+[[noreturn]] void refuse_together(std::string what, std::string hint) {
+  throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
+}
+
+/// Devices that compute a model together are of one kind, present, and each there once.
+void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    bool is_cpu_here = !place.reference && is_cpu(place.chip.kind) && runs_code_for(host_chip(), place.chip);
+    if (names[i] == "auto" || (!place.runner.gpu && !is_cpu_here))
+      refuse_together(cat("'", printable(names[i]), "' cannot be one of several devices"),
+                      "name GPUs that are here, or cpu");
+    if (place.chip != places[0].chip)
+      refuse_together(cat("'", printable(names[0]), "' is ", places[0].chip.arch, ", and '", printable(names[i]),
+                          "' is ", place.chip.arch),
+                      "devices that compute a model together are of one kind");
+    for (size_t other = 0; place.runner.gpu && other < i; ++other) {
+      if (places[other].runner.gpu == place.runner.gpu)
+        refuse_together(cat("the GPU ", place.runner.gpu->name(), " is named twice"), "name each GPU once");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Place> find_places(const CompileOptions& options) {
+  std::vector<std::string> names = device_names(options);
+  std::vector<Place> places;
+  for (const std::string& name : names) {
+    CompileOptions one = options;
+    one.device = name;
+    places.push_back(find_one(one));
+  }
+  if (places.size() > 1) check_together(places, names);
+  return places;
+}
+
+Place find_place(const CompileOptions& options) { return find_places(options).front(); }
 
 namespace {
 

@@ -31,7 +31,12 @@ struct Place {
   Runner runner = {};
 };
 
-/// Finds the device of the options; E501 if it is not present. `auto` is the first GPU, else the CPU.
+/// The devices that the options name: "cpu,cpu" are two.
+std::vector<std::string> device_names(const CompileOptions& options);
+/// Finds them; E501 for one that is not present, E502 for several that cannot compute a model together. `auto` is the
+/// first GPU, else the CPU.
+std::vector<Place> find_places(const CompileOptions& options);
+/// The first of them.
 Place find_place(const CompileOptions& options);
 /// This machine's processor.
 Place cpu_place(const CompileOptions& options);

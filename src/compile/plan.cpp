@@ -111,7 +111,8 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
                CompileReport& report) {
   std::vector<PlanPart> parts;
   if (!is_cpu(chip.kind)) parts = plan_parts(program, options);
-  run_chip_passes(program, {.chip = chip, .precision = asked.precision, .keep_f32 = asked.keep_f32}, options, report);
+  PassContext context{.chip = chip, .precision = asked.precision, .keep_f32 = asked.keep_f32, .ranks = options.ranks};
+  run_chip_passes(program, context, options, report);
   LowerOptions lowering;
   bool narrows_memory = !is_cpu(chip.kind) || multiplies(asked.precision, chip);
   if (narrows_memory) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
@@ -122,7 +123,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   Plan plan = lower(program, chip, lowering);
   plan.parts = std::move(parts);
   plan_lifetimes(plan);
-  plan_in_place(plan, asked.donations);
+  plan_in_place(plan, options.ranks.report ? options.ranks.report->kept : asked.donations);
   share_working_memory(plan);
   for (const std::string& note : donation_notes(plan)) log(LogLevel::info, note);
   report.phase_seconds.emplace_back("lower", timer.seconds());

@@ -84,7 +84,8 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
   auto begin = std::chrono::steady_clock::now();
   SavedFile file(bytes);
   Place place = place_for(file.chips(), options);
-  std::optional<size_t> chosen = best_for(place.chip, file.chips());
+  std::optional<size_t> chosen;
+  if (device_names(options).size() == 1) chosen = best_for(place.chip, file.chips());
   CompileReport report;
   if (chosen && !knobs().checked) {
     ChipProgram program = file.program(*chosen);
@@ -96,6 +97,8 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
       return run_on(place.runner, std::move(program), std::move(origin), std::move(report));
   }
   check_can_recompile(file.chips(), place.chip, options);
+  if (device_names(options).size() > 1)
+    return compile_ranks(std::make_shared<const ProgramSource>(file.source()), options, std::move(report));
   check_can_compile_for(place.chip);
   log(LogLevel::note, "the saved program is for ", names_of(file.chips()), "; compiling it for ", place.chip);
   auto source = std::make_shared<const ProgramSource>(file.source());

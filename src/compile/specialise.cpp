@@ -410,6 +410,13 @@ void check_likely(std::unique_ptr<Program> program, const CompileOptions& option
 
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report) {
+  if (device_names(options).size() > 1 && !options.donations.empty()) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E502",
+                 .what = "values of inputs decide what there is to compile, and on several devices no input of such a "
+                         "model is donated",
+                 .hint = "fix them with --constant, or leave out the donations"});
+  }
   auto made = std::make_shared<Specialising>(std::move(imported.model), imported.program.get(), options, is_whole,
                                              std::move(report));
   if (imported.program) check_likely(std::move(imported.program), options);

@@ -55,6 +55,13 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
 
+/// The same on several devices, which compute each run together.
+std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
+                                          CompileReport report);
+/// The same from what every chip starts from.
+std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
+                                          CompileReport report);
+
 /// What the passes for this chip may ask.
 PassContext context_of(const Chip& chip, const CompileOptions& options);
 /// The passes that every chip shares.

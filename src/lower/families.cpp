@@ -9,6 +9,7 @@
 #include "lower/cpu/mac.h"
 #include "ops/block_dot.h"
 #include "ops/boxes.h"
+#include "ops/collective.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"

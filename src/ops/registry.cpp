@@ -5,6 +5,7 @@
 #include "ir/core_ops.h"
 #include "ops/block_dot.h"
 #include "ops/boxes.h"
+#include "ops/collective.h"
 #include "ops/custom.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
@@ -40,7 +41,7 @@ std::span<const OpInfo* const> all_ops() {
   return infos<Parameter, Constant, Sizes, Bind, If, Loop, CpuPart, Elementwise, Convert, Bitcast, Reshape, Transpose,
                Broadcast, Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot,
                QuantizeRows, BlockDot, Convolution, Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements,
-               ScatterNd, Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp>();
+               ScatterNd, Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp, Collective>();
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {

@@ -18,6 +18,7 @@
 #include "passes/raise_composites.h"
 #include "passes/reduce_precision.h"
 #include "passes/rows_last.h"
+#include "passes/shard.h"
 #include "passes/simplify_algebra.h"
 #include "passes/simplify_indices.h"
 
@@ -96,7 +97,15 @@ bool precision(Module& module, const PassContext& context, PassCounts&) {
   return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
 }
 
+/// The parts are views and gathered values that other rewrites shorten.
+bool shards(Module& module, const PassContext& context, PassCounts& counts) {
+  bool changed = shard(module, context);
+  if (changed) normalise(module, context, counts);
+  return changed;
+}
+
 bool always(const PassContext&) { return true; }
+bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
 /// GPUs narrow values where kernels store them.
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
@@ -104,6 +113,7 @@ bool in_narrow_products(const PassContext& context) { return !on_gpu(context) &&
 constexpr PassInfo passes[] = {
     {"normalise", PassGroup::shared, normalise, always},
     {"raise", PassGroup::shared, raise, always},
+    {"shard", PassGroup::for_chip, shards, on_ranks},
     {"expand_block_dots", PassGroup::for_chip, block_dots, always},
     {"integer_products", PassGroup::for_chip, products_of_integers, always},
     {"fold_scales", PassGroup::for_chip, plain<fold_scales>, always},

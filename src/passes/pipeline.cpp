@@ -34,6 +34,7 @@ void write_text(const std::filesystem::path& path, std::string_view text) { writ
 std::string words_for(const PassContext& context) {
   std::string words = cat(" --chip '", chip_name(context.chip), "'");
   if (context.precision != DType::f32) words += cat(" --precision ", name(context.precision));
+  if (context.ranks.count > 1) words += cat(" --rank ", context.ranks.number, "/", context.ranks.count);
   for (const std::string& node : context.keep_f32) words += cat(" --keep-f32 '", node, "'");
   return words;
 }

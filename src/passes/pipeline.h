@@ -9,6 +9,7 @@
 
 #include "base/chip.h"
 #include "base/dtype.h"
+#include "base/plan.h"
 #include "ir/module.h"
 
 namespace weft {
@@ -18,11 +19,25 @@ using Pass = std::function<bool(Module&)>;
 /// How often each pass changed something.
 using PassCounts = std::map<std::string_view, int64_t>;
 
+/// What the pass `shard` did to one rank's program.
+struct ShardReport {
+  std::vector<DonationRequest> kept = {};  ///< inputs and outputs of which each rank has a part of its own
+  std::vector<std::string> notes = {};     ///< what was split, and which products were not and why
+};
+
+/// Which of the programs that compute a model together this one becomes.
+struct Ranks {
+  int64_t count = 1, number = 0;
+  std::vector<DonationRequest> donations = {};
+  ShardReport* report = nullptr;
+};
+
 /// What a pass for one chip may ask about besides the module.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
   std::vector<std::string> keep_f32 = {};  ///< nodes whose products stay f32; * and ? match
+  Ranks ranks = {};
 };
 
 /// Runs passes over a program, every module of it, one call each:

@@ -21,6 +21,7 @@
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/packed_weights.h"
+#include "runtime/ranks.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "runtime/size_schedule.h"
@@ -357,7 +358,7 @@ class CpuContext final : public Context {
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
-    bind(inputs, options.sizes);
+    bind(inputs, options);
     host_.begin();
     given_ = given;
     inputs_ = std::move(inputs);
@@ -393,7 +394,8 @@ class CpuContext final : public Context {
   const Plan& plan() const { return program_->plan(); }
 
   /// Sizes as in the last run cost nothing.
-  void bind(std::span<const Tensor> inputs, const SymbolValues* known) {
+  void bind(std::span<const Tensor> inputs, const RunOptions& options) {
+    const SymbolValues* known = options.sizes;
     release_all();
     std::vector<std::vector<int64_t>> sizes;
     for (size_t i = 0; i < inputs.size(); ++i) sizes.push_back(inputs[i].dims);
@@ -408,7 +410,7 @@ class CpuContext final : public Context {
     is_bound_ = false;
     if (known) known_ = *known;
     values_ = bind_symbols(plan().inputs, inputs, known);
-    if (program_->is_random() && !known) values_.set(std::string(run_seed), fresh_seed());
+    if (program_->is_random() && !known) values_.set(std::string(run_seed), seed_of(options));
     check_sizes(plan().checks, values_);
     bound_ = program_->bind(values_);
     reserve();
@@ -514,6 +516,7 @@ class CpuContext final : public Context {
     for (size_t i = 0; i < plan().steps.size();) {
       const PlanStep& step = plan().steps[i];
       watch.check(step.source);
+      if (options.rank) options.rank->check();
       if (checked) begin_buffers(*checked, static_cast<int>(i));
       auto begin = now();
       size_t next = execute(step, i, options, launcher);
@@ -562,10 +565,26 @@ class CpuContext final : public Context {
         host_.run(index, bound_.steps[index].sizes, memory_);
         if (launcher.checked) launcher.checked->written(step.outputs);
         break;
+      case StepKind::collective:
+        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
+        exchange(step, options);
+        if (launcher.checked) launcher.checked->written(step.outputs);
+        break;
       case StepKind::part:
       case StepKind::library: internal_error("a CPU has no library to call, and runs all of a program");
     }
     return index + 1;
+  }
+
+  void exchange(const PlanStep& step, const RunOptions& options) {
+    check(options.rank != nullptr, "a split program runs as one of several");
+    auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
+    options.rank->exchange({.fn = step.collective,
+                            .type = plan().buffers[from].shape.dtype,
+                            .from = memory_[from],
+                            .to = memory_[to],
+                            .elements = values_.evaluate(step.amount)},
+                           nullptr);
   }
 
   void reserve_scratch(Launcher& launcher) {

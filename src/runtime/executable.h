@@ -24,6 +24,7 @@ namespace weft {
 
 struct SavedProgram;
 class SymbolValues;
+class Rank;
 
 /// One step of the plan as `explain`, profiles and `verify --bisect` show it.
 struct StepInfo {
@@ -64,6 +65,7 @@ struct RunOptions {
   std::function<bool()> stop = {};
   /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs tell them.
   const SymbolValues* sizes = nullptr;
+  Rank* rank = nullptr;                    ///< of a program that is one of several (runtime/ranks.h)
   const HostExecutor* executor = nullptr;  ///< runs this run's kernels in place of the program's own threads
   std::vector<StepTime>* profile = nullptr;
   /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.

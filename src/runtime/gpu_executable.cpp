@@ -98,7 +98,7 @@ class GpuContext final : public GpuRun {
     if (may_stay && sizes_in_inputs(inputs, options) == sizes_in_inputs_) return false;
     bucket_ = nullptr;
     values_ = bind_symbols(plan().inputs, inputs);
-    if (is_fresh) values_.set(std::string(run_seed), fresh_seed());
+    if (is_fresh) values_.set(std::string(run_seed), seed_of(options));
     sizes_in_inputs_ = sizes_in_inputs(inputs, options);
     size_t next = 0;
     for (const PlanStep& step : plan().steps) {
@@ -240,8 +240,9 @@ class GpuContext final : public GpuRun {
     return variant < 0 ? step.kernel : step.variants[static_cast<size_t>(variant)].kernel;
   }
 
-  void launch_step(size_t i, bool overlap) const {
+  void launch_step(size_t i, bool overlap, Rank* rank) const {
     if (plan().steps[i].kind == StepKind::library) return call_library(i);
+    if (plan().steps[i].kind == StepKind::collective) return exchange(plan().steps[i], rank);
     program_->launch(stream_, plan().steps[i], kernel_of(i), bucket_->plan.blocks[i], memory_,
                      extras_of(block_, i, sizes_.data(), faults_.data()), overlap);
     damage(plan().steps[i], kernel_of(i));
@@ -260,7 +261,7 @@ class GpuContext final : public GpuRun {
       bool is_ours = false;  // the launch before: then this one may begin while that runs
       for (size_t i = 0; i < plan().steps.size(); ++i) {
         if (is_needless(i)) continue;
-        launch_step(i, is_ours);
+        launch_step(i, is_ours, options.rank);
         if (bucket_->plan.blocks[i] > 0) is_ours = plan().steps[i].kind == StepKind::kernel;
       }
       bucket_->graphs.push_back({memory_, works_, stream_.end_capture()});
@@ -279,9 +280,9 @@ class GpuContext final : public GpuRun {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
       if (knobs().checked) forget_writes(i);
-      if (!is_needless(i)) launch_step(i, false);
+      if (!is_needless(i)) launch_step(i, false, options.rank);
       if (options.observe) show(i, options);
-      if (watch.is_needed()) stream_.synchronize();
+      if (watch.is_needed()) await_work(options);
     }
     if (options.stream) stream_.synchronize();
     if (!options.profile) return;
@@ -299,6 +300,7 @@ class GpuContext final : public GpuRun {
 
   void fetch(const RunOptions& options) {
     const gpu::Stream queue = stream_of(options);
+    if (options.rank) await_work(options);  // before a copy to the host, which would wait for ever
     for (const Fetched& f : fetched_) {
       if (options.on_device) queue.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
       else queue.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);

@@ -70,7 +70,7 @@ class LedContext final : public GpuRun {
     stream_.synchronize();
     sent_ = 0;
     values_ = bind_symbols(plan().inputs, inputs_);
-    if (is_random(plan())) values_.set(std::string(run_seed), fresh_seed());
+    if (is_random(plan())) values_.set(std::string(run_seed), seed_of(options));
     check_sizes(plan().checks, values_);
     bytes_.assign(plan().buffers.size(), 0);
     for (size_t i = 0; i < bytes_.size(); ++i) {
@@ -197,6 +197,11 @@ class LedContext final : public GpuRun {
       case StepKind::host:  // what texts and containers come to here: one takes the place of another
         check(step.host.fn == HostFn::same, "a function of the host is in a part for the processor");
         hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
+        break;
+      case StepKind::collective:
+        for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
+        exchange(step, options.rank);
+        await_work(options);  // what comes may wait for the stream alone
         break;
       case StepKind::part: run_part(i, options); break;
     }

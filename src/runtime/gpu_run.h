@@ -4,6 +4,7 @@
 
 #include "runtime/gpu_program.h"
 #include "runtime/outputs.h"
+#include "runtime/ranks.h"
 
 namespace weft {
 
@@ -76,6 +77,23 @@ class GpuRun : public Context {
       operands.push_back(memory_[static_cast<size_t>(step.buffers[k])] + offset);
     }
     works_[i]->launch(stream_, operands);
+  }
+
+  void exchange(const PlanStep& step, Rank* rank) const {
+    check(rank != nullptr, "a split program runs as one of several");
+    auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
+    rank->exchange({.fn = step.collective,
+                    .type = plan().buffers[from].shape.dtype,
+                    .from = memory_[from],
+                    .to = memory_[to],
+                    .elements = values_.evaluate(step.amount)},
+                   &stream_);
+  }
+
+  /// Waits for what the context's stream was given; a rank does not wait for others that have failed.
+  void await_work(const RunOptions& options) const {
+    if (options.rank) options.rank->wait(stream_);
+    else stream_.synchronize();
   }
 
   /// Writes numbers to the beginning of what a kernel computed that WEFT_BREAK_KERNEL names, to see that tools find it.

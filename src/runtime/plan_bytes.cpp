@@ -480,6 +480,7 @@ void check_kind(const PlanStep& step, const Plan& plan) {
     case StepKind::host: return check_host(step, plan);
     case StepKind::part: return check_part(step, plan);
     case StepKind::library: return expect(false, "a step calls a library");
+    case StepKind::collective: return expect(false, "a step needs other ranks");
     case StepKind::branch:
     case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
     case StepKind::swap:

@@ -125,7 +125,11 @@ void Driver::run(Stream* stream, Work& work) {
     case Work::Kind::wait:
       if (work.event->stream != stream) run_until(work.event->stream, work.wanted);
       return;
-    case Work::Kind::call: return work.call(work.data);
+    case Work::Kind::call:  // of the host: it may wait for what other threads do
+      mutex.unlock();
+      work.call(work.data);
+      mutex.lock();
+      return;
   }
 }
 

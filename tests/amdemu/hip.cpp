@@ -279,6 +279,9 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
+/// Work runs when somebody asks for it, and asking here is enough.
+WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
+
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {
   return locked([&](Driver& d) -> int {
     Stream* stream = d.stream(handle);

@@ -164,6 +164,7 @@ WEFT_BOTH(hipMemsetD8Async, cuMemsetD8Async, (void* to, unsigned char value, siz
 WEFT_BOTH(hipStreamCreateWithFlags, cuStreamCreate, (Handle * to, unsigned), return make(me, to, 1);)
 WEFT_BOTH(hipStreamDestroy, cuStreamDestroy_v2, (Handle stream), return drop(me, stream);)
 WEFT_BOTH(hipStreamSynchronize, cuStreamSynchronize, (Handle), return begin(me);)
+WEFT_BOTH(hipStreamQuery, cuStreamQuery, (Handle), return begin(me);)
 WEFT_BOTH(hipStreamWaitEvent, cuStreamWaitEvent, (Handle, Handle, unsigned), return begin(me);)
 WEFT_BOTH(hipEventCreateWithFlags, cuEventCreate, (Handle * to, unsigned), return make(me, to, 1);)
 WEFT_BOTH(hipEventDestroy, cuEventDestroy_v2, (Handle event), return drop(me, event);)

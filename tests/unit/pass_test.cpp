@@ -71,11 +71,24 @@ std::string after(const Pass& pass, const std::string& name, std::string_view be
   return unframed(*program);
 }
 
-/// The first line of a file: "# NAME [CHIP [PRECISION]]".
+/// "1/2": the second of two; after it a donation, "past=present".
+Ranks ranks_of(std::span<const std::string_view> words) {
+  Ranks ranks;
+  if (words.empty()) return ranks;
+  ranks.number = std::stoll(std::string(words[0].substr(0, words[0].find('/'))));
+  ranks.count = std::stoll(std::string(words[0].substr(words[0].find('/') + 1)));
+  for (std::string_view word : words.subspan(1))
+    ranks.donations.push_back(
+        {std::string(word.substr(0, word.find('='))), std::string(word.substr(word.find('=') + 1))});
+  return ranks;
+}
+
+/// The first line of a file: "# NAME [CHIP [PRECISION [RANK/RANKS [DONATION...]]]]".
 std::pair<std::string, PassContext> asked_by(std::string_view header) {
   std::vector<std::string_view> words = split(trim(header.substr(1)), ' ');
   PassContext context{.chip = chip_named(words.size() > 1 ? std::string(words[1]) : "x86-64-v3")};
   if (words.size() > 2) context.precision = *parse_dtype(words[2]);
+  if (words.size() > 3) context.ranks = ranks_of(std::span(words).subspan(3));
   return {std::string(words[0]), context};
 }
 

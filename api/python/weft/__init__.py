@@ -77,6 +77,12 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 def _options(**given: Any) -> _weft.Options:
     """The library's options from those of `compile`; None leaves its default."""
     options = _weft.Options()
+    devices = given.pop("devices", None) or ()
+    if devices:
+        if given.get("device", "auto") != "auto":
+            what, hint = f"device='{given['device']}' and devices={devices!r} are both given", "give one of them"
+            raise UsageError(f"error[E203]: {what}\n   hint: {hint}", "E203", hint=hint)
+        given["device"] = devices if isinstance(devices, str) else ",".join(devices)
     for name, value in given.items():
         if not hasattr(_weft.Options, name):
             raise TypeError(f"weft.compile has no option '{name}'")
@@ -362,6 +368,7 @@ def compile(
     model: str | os.PathLike[str] | bytes,
     *,
     device: str = "auto",
+    devices: Sequence[str] = (),
     threads: int = 0,
     shapes: Mapping[str, Sequence[Any]] | None = None,
     precision: str = "f32",
@@ -387,6 +394,8 @@ def compile(
     (.weft).
 
     device: "auto", "cpu" or "ref"; one that is named is used or refused. threads: 0 takes all that the process may use.
+    devices: several ("gpu:0", "gpu:1", or "cpu" as often as you like) that compute each run together, the weights of
+    products split between them (tensor parallel).
     shapes: sizes of inputs, {"x": (1, 3, 224, 224)}; (1, 8) or "1..8" is a range, None leaves what the model says.
     precision: "f32", "bf16" or "f16" of matrix products and convolutions; nodes in keep_f32 (* and ? match) stay in f32.
     symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.

@@ -264,8 +264,10 @@ class Merger {
 }  // namespace
 
 void merge_launches(Plan& plan) {
-  auto is_kernel = [](const PlanStep& step) { return step.kind == StepKind::kernel; };
-  if (std::ranges::all_of(plan.steps, is_kernel)) Merger(plan).run();
+  auto is_plain = [](const PlanStep& step) {
+    return step.kind == StepKind::kernel || step.kind == StepKind::collective;
+  };
+  if (std::ranges::all_of(plan.steps, is_plain)) Merger(plan).run();
 }
 
 }  // namespace weft

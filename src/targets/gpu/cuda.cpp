@@ -135,6 +135,7 @@ class Cuda final : public Driver {
             {slot(c.stream_create), "cuStreamCreate"},
             {slot(c.stream_destroy), "cuStreamDestroy_v2"},
             {slot(c.stream_synchronize), "cuStreamSynchronize"},
+            {slot(c.stream_query), "cuStreamQuery"},
             {slot(c.stream_wait_event), "cuStreamWaitEvent"},
             {slot(c.event_create), "cuEventCreate"},
             {slot(c.event_destroy), "cuEventDestroy_v2"},

@@ -87,17 +87,17 @@ const std::vector<std::shared_ptr<Device>>& devices() {
 
 bool is_device_name(std::string_view name) {
   std::string_view vendor = name.substr(0, name.find(':'));
-  if (name == "gpu") return true;
-  if (vendor != "amd" && vendor != "nvidia") return false;
+  if (vendor != "amd" && vendor != "nvidia" && vendor != "gpu") return false;
   std::string_view number = name.substr(vendor.size());
   return number.empty() ||
          (number.size() > 1 && std::ranges::all_of(number.substr(1), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
 std::shared_ptr<Device> open_device(const std::string& name) {
-  for (const auto& device : devices()) {
+  for (size_t i = 0; i < devices().size(); ++i) {
+    const auto& device = devices()[i];
     bool first_of = name == "gpu" || name == device->driver().vendor();
-    if (first_of || name == device->name()) return device;
+    if (first_of || name == device->name() || name == cat("gpu:", i)) return device;
   }
   refuse(name);
 }
@@ -215,6 +215,12 @@ void Stream::wait(const Event& event) const {
 }
 
 void Stream::synchronize() const { device_->check(device_->calls().stream_synchronize(get()), "finish its work"); }
+
+bool Stream::is_done() const {
+  int error = device_->calls().stream_query(get());
+  if (error != not_ready) device_->check(error, "finish its work");
+  return error != not_ready;
+}
 
 void Stream::begin_capture() const {
   device_->check(device_->calls().capture_begin(get(), capture_this_thread), "begin a graph");

@@ -29,6 +29,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const DeviceInfo& info() const { return info_; }
   /// "nvidia:0"
   std::string name() const { return cat_name(driver_.vendor(), ordinal_); }
+  int ordinal() const { return ordinal_; }
   /// Makes this device current for the calling thread; every object below does so if it must.
   void use() const { driver_.use(ordinal_); }
   void check(int error, std::string_view doing) const { driver_.check(error, doing); }
@@ -43,11 +44,11 @@ class Device : public std::enable_shared_from_this<Device> {
 /// Every device of both vendors, opened once for the process.
 const std::vector<std::shared_ptr<Device>>& devices();
 
-/// "nvidia:0", "amd:1"; "nvidia", "amd" and "gpu" mean their first device. Throws E501 with the libraries that were
+/// "nvidia:0", "amd:1", "gpu:1" (of both vendors); "nvidia", "amd" and "gpu" mean their first device. Throws E501 with the libraries that were
 /// looked for.
 std::shared_ptr<Device> open_device(const std::string& name);
 
-/// Whether the name is that of a GPU: gpu, or amd or nvidia with or without a number.
+/// Whether the name is that of a GPU: gpu, amd or nvidia with or without a number.
 bool is_device_name(std::string_view name);
 
 /// Owns a driver's handle; `Free` is the member of DriverCalls that releases it.
@@ -162,6 +163,8 @@ class Stream {
   void record(const Event& event) const;
   void wait(const Event& event) const;
   void synchronize() const;
+  /// Whether all of its work has been done.
+  bool is_done() const;
 
   /// Between these two calls work is recorded, not executed.
   void begin_capture() const;

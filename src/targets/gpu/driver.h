@@ -30,6 +30,7 @@ struct DriverCalls {
   int (*stream_create)(Handle* stream, unsigned flags) = nullptr;
   int (*stream_destroy)(Handle stream) = nullptr;
   int (*stream_synchronize)(Handle stream) = nullptr;
+  int (*stream_query)(Handle stream) = nullptr;  ///< not_ready while it has work
   int (*stream_wait_event)(Handle stream, Handle event, unsigned flags) = nullptr;
   int (*event_create)(Handle* event, unsigned flags) = nullptr;
   int (*event_destroy)(Handle event) = nullptr;
@@ -47,6 +48,9 @@ struct DriverCalls {
   int (*graph_destroy)(Handle graph) = nullptr;
   int (*graph_executable_destroy)(Handle executable) = nullptr;
 };
+
+/// CUDA_ERROR_NOT_READY and hipErrorNotReady.
+inline constexpr int not_ready = 600;
 
 /// One entry of the list of functions to find: the member of DriverCalls and its name in the vendor's library.
 struct DriverSymbol {

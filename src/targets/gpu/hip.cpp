@@ -85,6 +85,7 @@ class Hip final : public Driver {
             {slot(c.stream_create), "hipStreamCreateWithFlags"},
             {slot(c.stream_destroy), "hipStreamDestroy"},
             {slot(c.stream_synchronize), "hipStreamSynchronize"},
+            {slot(c.stream_query), "hipStreamQuery"},
             {slot(c.stream_wait_event), "hipStreamWaitEvent"},
             {slot(c.event_create), "hipEventCreateWithFlags"},
             {slot(c.event_destroy), "hipEventDestroy"},

@@ -43,6 +43,7 @@ class Options:
     versions: int = 1  #: of each model of the folder, the newest
     poll: float = 1.0
     device: str = "auto"
+    devices: list[str] = dataclasses.field(default_factory=list)  #: "gpu:0,gpu:1": a program split over both, each
     threads: int = 0
     precision: str = "f32"
     instances: int = 1
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--versions", type=at_least(1), metavar="N", help="how many versions of a model of the folder stay (1)")
     p.add_argument("--poll", type=seconds, metavar="TIME", help="how often the folder is looked at (1s)")
     p.add_argument("--device", help="auto, cpu, nvidia:0 ...; gpu:* is one copy on each GPU (auto)")
+    p.add_argument("--devices", action="append", metavar="LIST", help="split each model over several: gpu:0,gpu:1; again for more copies")
     p.add_argument("--threads", type=at_least(0), metavar="N", help="threads of the CPU; 0: all (0)")
     p.add_argument("--precision", choices=["f32", "bf16", "f16"], help="of matrix products and convolutions (f32)")
     p.add_argument("--instances", type=at_least(1), metavar="N", help="runs at once of each model on each device (1)")
@@ -103,6 +105,8 @@ def parse(words: list[str]) -> Options:
     options = Options(**given)
     if not options.models and not options.model_folder:
         p.error("name a model, or a folder of them with --model-folder")
+    if options.devices and options.device != "auto":
+        p.error("--device and --devices are two ways to say where")
     if bool(options.tls_cert) != bool(options.tls_key):
         p.error("--tls-cert and --tls-key go together")
     return options

@@ -25,8 +25,8 @@ TOO_MANY, TOO_LATE, GONE = "E407", "E403", "E404"
 
 
 def devices(device: str) -> list[str]:
-    """ "gpu:*" is every GPU, "gpu:1" the second one."""
-    if not device.startswith("gpu:"):
+    """ "gpu:*" is every GPU, "gpu:1" the second one; a list is one device that a model is split over."""
+    if not device.startswith("gpu:") or "," in device:
         return [device]
     gpus = _weft.gpus()
     if device == "gpu:*":
@@ -44,7 +44,7 @@ class Served:
 
     def __init__(self, name: str, version: str, path: Path, options: Options) -> None:
         self.name, self.version, self.path = name, version, path
-        self.device_names = devices(options.device)
+        self.device_names = options.devices or devices(options.device)
         self.models = [self._compiled(device, options) for device in self.device_names]
         self.model = self.models[0]
         self.inputs, self.outputs = self.model.inputs, self.model.outputs

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model on several devices: one program for each, made from the same source by the pass `shard`.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/stages.h"
+#include "ir/core_ops.h"
+#include "runtime/ranks.h"
+#include "targets/gpu/communicators.h"
+
+namespace weft {
+namespace {
+
+/// The steps at which ranks meet.
+std::string meetings(const Plan& plan) {
+  std::string text;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind != StepKind::collective) continue;
+    DType type = plan.buffers[static_cast<size_t>(step.buffers[0])].shape.dtype;
+    text += cat(names(step.collective)[static_cast<size_t>(step.collective)], " ", step.amount, " ", type, "; ");
+  }
+  return text;
+}
+
+std::vector<bool> are_split(const std::vector<Port>& ports, const ShardReport& report,
+                            std::string DonationRequest::* name) {
+  std::vector<bool> split;
+  for (const Port& port : ports) split.push_back(std::ranges::find(report.kept, port.name, name) != report.kept.end());
+  return split;
+}
+
+class RankCompiler {
+ public:
+  RankCompiler(std::shared_ptr<const ProgramSource> source, const CompileOptions& options, std::vector<Place> places)
+      : source_(std::move(source)), options_(options), places_(std::move(places)) {
+    options_.tune = {};
+  }
+
+  RankPrograms run(CompileReport report) {
+    RankPrograms programs;
+    for (size_t r = 0; r < places_.size(); ++r) programs.ranks.push_back(compile_rank(r, std::exchange(report, {})));
+    programs.split_inputs = are_split(programs.ranks[0]->inputs(), first_, &DonationRequest::input);
+    programs.split_outputs = are_split(programs.ranks[0]->outputs(), first_, &DonationRequest::output);
+    for (const Place& place : places_) {
+      if (place.runner.gpu) programs.devices.push_back(place.runner.gpu);
+    }
+    programs.notes = std::move(first_.notes);
+    return programs;
+  }
+
+ private:
+  std::shared_ptr<Executable> compile_rank(size_t rank, CompileReport report) {
+    const Place& place = places_[rank];
+    ShardReport sharded;
+    CompileOptions decided = decided_by_tunings(place.chip, options_);
+    decided.compute_units = compute_units(place.runner);
+    decided.ranks = {.count = static_cast<int64_t>(places_.size()),
+                     .number = static_cast<int64_t>(rank),
+                     .donations = source_->donations,
+                     .report = &sharded};
+    std::unique_ptr<Program> program = read_source(*source_);
+    Plan plan = make_plan(*program, place.chip, *source_, decided, report);
+    program.reset();
+    if (rank == 0) first_ = sharded, meetings_ = meetings(plan);
+    check(meetings_ == meetings(plan), "all ranks meet at the same steps");
+    Bytes image = build_image(plan, options_, report);
+    for (const Tensor& constant : source_->constants) constant.data.check_file();
+    return run_on(runner_of(place), {std::move(plan), std::move(image)}, {}, std::move(report));
+  }
+
+  /// On processors the ranks share the threads.
+  Runner runner_of(const Place& place) const {
+    Runner runner = place.runner;
+    auto ranks = static_cast<int>(places_.size());
+    if (!runner.gpu) runner.host.threads = std::max(1, runner.host.threads / ranks);
+    return runner;
+  }
+
+  std::shared_ptr<const ProgramSource> source_;
+  CompileOptions options_;
+  std::vector<Place> places_;
+  ShardReport first_;
+  std::string meetings_;
+};
+
+}  // namespace
+
+namespace {
+
+/// E310 for a donation of a port that the program does not have.
+void check_donations(const Program& program, const CompileOptions& options) {
+  for (const DonationRequest& donation : options.donations) {
+    auto is_input = [&](Value v) { return v.def->as<Parameter>()->parameter == donation.input; };
+    bool has_input = std::ranges::any_of(program.main().parameters(), is_input);
+    bool has_output = std::ranges::count(program.main().results(), donation.output, &Result::name) > 0;
+    if (has_input && has_output) continue;
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat("there is no ", has_input ? "output '" : "input '",
+                             printable(has_input ? donation.output : donation.input), "' for a donation")});
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
+                                          CompileReport report) {
+  run_shared_passes(*program, options, report);
+  check_donations(*program, options);
+  auto source = source_of(*program, options);
+  program.reset();
+  return compile_ranks(std::move(source), options, std::move(report));
+}
+
+std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
+                                          CompileReport report) {
+  if (options.tune.seconds > 0) {
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E502",
+                 .what = "a program that is split over several devices is not tuned",
+                 .hint = "tune the model on one of them: what is kept is used"});
+  }
+  std::vector<Place> places = find_places(options);
+  if (places[0].runner.gpu) gpu::need_collectives(*places[0].runner.gpu);
+  check_can_compile_for(places[0].chip);
+  return make_ranked(RankCompiler(std::move(source), options, std::move(places)).run(std::move(report)));
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "base/plan.h"
+#include "ir/op.h"
+
+namespace weft {
+
+/// What the ranks of a split program do together (passes/shard.h): each has this instruction, with an operand of the
+/// same sizes. `sum`: x -> the sum of all ranks' x; `gather`: x -> [ranks, x...], the same in every rank. No rank alone
+/// can compute it, so the reference does not run it.
+struct Collective {
+  static constexpr std::string_view name = "collective";
+  static constexpr bool has_side_effects = true;
+  CollectiveFn fn = CollectiveFn::sum;
+  int64_t ranks = 1;
+  static auto fields() { return std::tuple{Field{"fn", &Collective::fn}, Field{"ranks", &Collective::ranks}}; }
+  Types infer(Operands in) const;
+  bool operator==(const Collective&) const = default;
+};
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/shard_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/quantize.h"
+
+namespace weft {
+namespace {
+
+/// Elements [start, start + size) of one axis of a tensor; nothing when they do not begin and end on whole bytes.
+std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
+  auto a = static_cast<size_t>(axis);
+  if (tensor.dtype == DType::string) return std::nullopt;
+  std::span<const int64_t> dims = tensor.dims;
+  int64_t outer = element_count(dims.first(a)), inner = element_count(dims.subspan(a + 1)) * bits(tensor.dtype);
+  if (start * inner % 8 != 0 || size * inner % 8 != 0 || dims[a] * inner % 8 != 0) return std::nullopt;
+  auto row = static_cast<size_t>(dims[a] * inner / 8), from = static_cast<size_t>(start * inner / 8),
+       bytes = static_cast<size_t>(size * inner / 8);
+  std::vector<int64_t> sizes = tensor.dims;
+  sizes[a] = size;
+  if (outer == 1) return Tensor{.dtype = tensor.dtype, .dims = sizes, .data = tensor.data.part(from, bytes)};
+  MutableTensor made = allocate_tensor(tensor.dtype, sizes);
+  for (size_t i = 0; i < static_cast<size_t>(outer); ++i)
+    std::memcpy(made.data + i * bytes, tensor.data.data() + i * row + from, bytes);
+  return made.tensor;
+}
+
+}  // namespace
+
+bool RankWeights::is_weights(Value value) {
+  if (auto known = known_.find(value.def); known != known_.end()) return known->second;
+  const Instruction& i = *value.def;
+  bool is_plain = !i.inputs.empty() && i.modules.empty() && !i.op.info().has_side_effects;
+  bool found =
+      i.is<Constant>() || (is_plain && std::ranges::all_of(i.inputs, [&](Value input) { return is_weights(input); }));
+  return known_[value.def] = found;
+}
+
+Value RankWeights::part(Value value, int64_t axis) {
+  int64_t size = value.dims()[static_cast<size_t>(axis)].value() / ranks_.count;
+  return cut(value, axis, ranks_.number * size, size);
+}
+
+Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
+  if (known_equal(value.dims()[static_cast<size_t>(axis)], size)) return value;
+  Value made = pushed(value, axis, start, size);
+  return made ? made : slice_axis(module_, value, axis, start, size);
+}
+
+Value RankWeights::grouped_part(Value value, int64_t groups) {
+  int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
+  std::vector<Value> parts;
+  for (int64_t g = 0; g < groups; ++g) parts.push_back(cut(value, axis, g * piece + ranks_.number * size, size));
+  return concat(module_, parts, axis);
+}
+
+/// What is cut of operands rather than of the result: then little else than the part is computed or kept.
+Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
+  const Instruction& i = *value.def;
+  if (const auto* constant_op = i.as<Constant>()) {
+    auto tensor = cut_tensor(constant_op->tensor, axis, start, size);
+    return tensor ? constant(module_, std::move(*tensor)) : Value{};
+  }
+  if (const auto* op = i.as<Broadcast>()) {
+    int64_t own = axis - (value.rank() - i.inputs[0].rank());
+    bool repeats = own < 0 || known_equal(i.inputs[0].dims()[static_cast<size_t>(own)], 1);
+    Dims dims = op->dims;
+    dims[static_cast<size_t>(axis)] = size;
+    return module_.append(Broadcast{.dims = dims}, {repeats ? i.inputs[0] : cut(i.inputs[0], own, start, size)});
+  }
+  if (!is_weights(value)) return {};
+  if (const auto* op = i.as<Transpose>())
+    return module_.append(*op, {cut(i.inputs[0], op->permutation[static_cast<size_t>(axis)], start, size)});
+  if (i.is<Dequantize>()) return cut_scaled(value, axis, start, size);
+  if (!i.is<Convert>() && !i.is<Elementwise>()) return {};
+  std::vector<Value> inputs;
+  for (const Value& input : i.inputs) inputs.push_back(cut(input, axis, start, size));
+  return module_.append(i.op, std::move(inputs));
+}
+
+/// Scales and zero points: one for all, one for each index of an axis, or one for each block of it.
+Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
+  const Instruction& i = *value.def;
+  const auto& op = *i.as<Dequantize>();
+  std::vector<Value> inputs{cut(i.inputs[0], axis, start, size)};
+  for (size_t k = 1; k < i.inputs.size(); ++k) {
+    Value scale = i.inputs[k];
+    if (scale.rank() == 0 || (op.block == 0 && op.axis != axis)) {
+      inputs.push_back(scale);
+      continue;
+    }
+    int64_t divisor = op.block > 0 && op.axis == axis ? op.block : 1;
+    if (start % divisor != 0 || size % divisor != 0) return {};
+    inputs.push_back(cut(scale, op.block > 0 ? axis : 0, start / divisor, size / divisor));
+  }
+  return module_.append(op, std::move(inputs));
+}
+
+}  // namespace weft

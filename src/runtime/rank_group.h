@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "runtime/ranks.h"
+
+namespace weft {
+
+namespace gpu {
+class Communicators;
+}
+
+/// How the ranks of one context meet. A rank that fails wakes all that wait for it, here or on their device.
+class RankGroup {
+ public:
+  /// Without communicators the ranks share memory.
+  RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators);
+  ~RankGroup();
+
+  /// Before a run: nobody has failed. E602 when the ranks of GPUs failed before: their communicators are gone.
+  void begin();
+  /// A rank ends without having done all of its steps.
+  void fail();
+  Rank& rank(size_t number);
+  bool has_failed() const { return failed_; }
+  int64_t seed() const { return seed_; }
+
+ private:
+  class Member;
+  /// Returns when all ranks are here; E603 if one has failed.
+  void meet();
+  void refuse() const;
+  void exchange(size_t rank, const Exchange& mine);
+
+  std::vector<std::unique_ptr<Member>> members_;
+  std::shared_ptr<gpu::Communicators> communicators_;
+  std::vector<Exchange> posted_;
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  size_t here_ = 0;
+  uint64_t meetings_ = 0;
+  std::atomic<bool> failed_{false};
+  int64_t seed_ = 0;
+};
+
+}  // namespace weft

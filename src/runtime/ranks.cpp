@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ranks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "runtime/bind.h"
+#include "runtime/outputs.h"
+#include "runtime/rank_group.h"
+#include "runtime/saved.h"
+#include "targets/gpu/communicators.h"
+
+namespace weft {
+
+int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank->seed() : fresh_seed(); }
+
+namespace {
+
+/// A port of the whole: number `port` of one rank, or of all of them.
+struct RankPort {
+  size_t port = 0;
+  std::optional<size_t> rank = {};
+};
+
+std::vector<RankPort> spread(const std::vector<bool>& split, size_t ranks) {
+  std::vector<RankPort> list;
+  for (size_t i = 0; i < split.size(); ++i) {
+    if (!split[i]) list.push_back({i, {}});
+    for (size_t r = 0; split[i] && r < ranks; ++r) list.push_back({i, r});
+  }
+  return list;
+}
+
+std::vector<Port> ports_of(const std::vector<Port>& ports, const std::vector<RankPort>& list) {
+  std::vector<Port> named;
+  for (const RankPort& p : list) {
+    named.push_back(ports[p.port]);
+    if (!p.rank) continue;
+    named.back().name += cat("@", *p.rank);
+    named.back().rank = static_cast<int>(*p.rank);
+  }
+  return named;
+}
+
+class RankedExecutable final : public Executable, public std::enable_shared_from_this<RankedExecutable> {
+ public:
+  explicit RankedExecutable(RankPrograms programs)
+      : ranks_(std::move(programs.ranks)),
+        devices_(std::move(programs.devices)),
+        notes_(std::move(programs.notes)),
+        input_places_(spread(programs.split_inputs, ranks_.size())),
+        output_places_(spread(programs.split_outputs, ranks_.size())),
+        inputs_(ports_of(ranks_[0]->inputs(), input_places_)),
+        outputs_(ports_of(ranks_[0]->outputs(), output_places_)),
+        report_(ranks_[0]->report()) {
+    for (size_t r = 1; r < ranks_.size(); ++r) {
+      const CompileReport& other = ranks_[r]->report();
+      report_.kernels += other.kernels, report_.kernels_compiled += other.kernels_compiled;
+      report_.kernels_from_cache += other.kernels_from_cache, report_.constant_bytes += other.constant_bytes;
+      report_.phase_seconds.insert(report_.phase_seconds.end(), other.phase_seconds.begin(), other.phase_seconds.end());
+    }
+  }
+
+  const std::vector<Port>& inputs() const override { return inputs_; }
+  const std::vector<Port>& outputs() const override { return outputs_; }
+  const CompileReport& report() const override { return report_; }
+  const std::map<std::string, std::string>& metadata() const override { return ranks_[0]->metadata(); }
+  std::vector<StepInfo> steps() const override { return ranks_[0]->steps(); }
+  std::unique_ptr<Context> new_context() const override;
+
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = notes_;
+    std::ranges::copy(ranks_[0]->notes(), std::back_inserter(notes));
+    return notes;
+  }
+  std::string device() const override {
+    std::string names;
+    for (const auto& rank : ranks_) {
+      std::string device = rank->device();
+      names += cat(names.empty() ? "" : ",", device.substr(0, device.find(' ')));
+    }
+    std::string first = ranks_[0]->device();
+    return names + first.substr(std::min(first.find(' '), first.size()));
+  }
+  void detach() override {
+    for (const auto& rank : ranks_) rank->detach();
+  }
+  SavedProgram saved() const override {
+    throw Error({.kind = ErrorKind::unsupported,
+                 .code = "E406",
+                 .what = cat("the program is split over ", ranks_.size(), " devices"),
+                 .hint = "save it for one device, and split the model when it is compiled where it runs"});
+  }
+
+  const std::vector<std::shared_ptr<Executable>>& ranks() const { return ranks_; }
+  const std::vector<RankPort>& input_places() const { return input_places_; }
+  const std::vector<RankPort>& output_places() const { return output_places_; }
+  /// Of all contexts, made with the first; none on CPUs.
+  std::shared_ptr<gpu::Communicators> communicators() const {
+    std::lock_guard lock(mutex_);
+    if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
+    return communicators_;
+  }
+  const std::vector<std::shared_ptr<gpu::Device>>& devices() const { return devices_; }
+  bool is_on_gpus() const { return !devices_.empty(); }
+
+ private:
+  std::vector<std::shared_ptr<Executable>> ranks_;
+  std::vector<std::shared_ptr<gpu::Device>> devices_;
+  std::vector<std::string> notes_;
+  std::vector<RankPort> input_places_, output_places_;
+  std::vector<Port> inputs_, outputs_;
+  CompileReport report_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<gpu::Communicators> communicators_;
+};
+
+/// A thread for each rank but the first, which runs on the caller's.
+class RankThreads {
+ public:
+  explicit RankThreads(size_t ranks) : work_(ranks) {
+    try {
+      for (size_t r = 1; r < ranks; ++r) threads_.emplace_back([this, r] { serve(r); });
+    } catch (const std::system_error&) {
+      stop();
+      throw Error({.kind = ErrorKind::resource, .code = "E400", .what = "there is no thread for each rank"});
+    }
+  }
+  ~RankThreads() { stop(); }
+
+  /// Calls work(r) for each rank, all at once; returns when all have returned. `work` does not throw.
+  void run(const std::function<void(size_t)>& work) {
+    {
+      std::lock_guard lock(mutex_);
+      for (size_t r = 1; r < work_.size(); ++r) work_[r] = &work;
+      open_ = work_.size() - 1;
+    }
+    begun_.notify_all();
+    work(0);
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return open_ == 0; });
+  }
+
+ private:
+  void serve(size_t r) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      begun_.wait(lock, [&] { return work_[r] || is_over_; });
+      if (is_over_) return;
+      const auto* work = std::exchange(work_[r], nullptr);
+      lock.unlock();
+      (*work)(r);
+      lock.lock();
+      if (--open_ == 0) done_.notify_all();
+    }
+  }
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    begun_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable begun_, done_;
+  std::vector<const std::function<void(size_t)>*> work_;
+  size_t open_ = 0;
+  bool is_over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// Collectives of two runs that begin in another order on each GPU would wait for each other for ever.
+std::mutex& one_run_on_gpus() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+class RankedContext final : public Context {
+ public:
+  explicit RankedContext(std::shared_ptr<const RankedExecutable> program)
+      : program_(std::move(program)),
+        group_(program_->ranks().size(), program_->communicators()),
+        threads_(program_->ranks().size()) {
+    for (const auto& rank : program_->ranks()) contexts_.push_back(rank->new_context());
+    copies_.resize(contexts_.size()), discarded_.resize(contexts_.size());
+    for (const auto& device : program_->devices()) streams_.emplace_back(device);
+  }
+
+  std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
+    refuse_streams(options);
+    auto lock = program_->is_on_gpus() ? std::unique_lock(one_run_on_gpus()) : std::unique_lock<std::mutex>();
+    std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
+    std::vector<std::vector<Tensor>> results = run_ranks(inputs, options);
+    std::vector<Tensor> outputs;
+    const auto& places = program_->output_places();
+    for (size_t i = 0; i < places.size(); ++i) {
+      Tensor& made = results[places[i].rank.value_or(0)][places[i].port];
+      outputs.push_back(is_placed(made, inputs, options, i) ? std::move(made) : copied(std::move(made), options, i));
+    }
+    return outputs;
+  }
+
+  size_t memory_bytes() const override { return total(&Context::memory_bytes); }
+  size_t peak_memory_bytes() const override { return total(&Context::peak_memory_bytes); }
+  MemoryUse memory() const override {
+    MemoryUse all;
+    for (const auto& context : contexts_) {
+      MemoryUse one = context->memory();
+      all.arena += one.arena, all.scratch += one.scratch, all.peak += one.peak;
+      all.weights += one.weights, all.constants += one.constants;
+    }
+    return all;
+  }
+
+ private:
+  size_t total(size_t (Context::*bytes)() const) const {
+    size_t sum = 0;
+    for (const auto& context : contexts_) sum += (*context.*bytes)();
+    return sum;
+  }
+
+  static void refuse_streams(const RunOptions& options) {
+    if (!options.stream) return;
+    throw Error(
+        {.kind = ErrorKind::usage,
+         .code = "E502",
+         .what = "a program that is split over several devices takes no stream: a run returns when it is done"});
+  }
+
+  /// The tensors of the whole that one rank gets.
+  std::vector<Tensor> inputs_of(size_t rank, std::span<const Tensor> inputs) const {
+    std::vector<Tensor> list(program_->ranks()[rank]->inputs().size());
+    const auto& places = program_->input_places();
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i].rank.value_or(rank) == rank) list[places[i].port] = inputs[i];
+    }
+    return list;
+  }
+
+  /// On processors only parts are written to memory of the caller's at once: what is whole may lie over an input that
+  /// other ranks still read.
+  std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
+    std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
+    const auto& places = program_->output_places();
+    for (size_t i = 0; i < std::min(places.size(), options.output_memory.size()); ++i) {
+      if (places[i].rank == rank || (options.on_device && rank == 0 && !places[i].rank))
+        list[places[i].port] = options.output_memory[i];
+    }
+    return list;
+  }
+
+  /// Whole inputs lie on the first device: the others get copies.
+  void copy_to_devices(std::vector<std::vector<Tensor>>& inputs) {
+    for (size_t r = 1; r < inputs.size(); ++r) {
+      program_->devices()[r]->use();
+      const gpu::Stream& stream = streams_[r];
+      for (const RankPort& place : program_->input_places()) {
+        Tensor& tensor = inputs[r][place.port];
+        if (place.rank || tensor.data.empty()) continue;
+        auto bytes = static_cast<int64_t>(tensor.data.size());
+        std::byte* copy = kept_on(r, copies_[r][place.port], bytes);
+        stream.copy_on_device(copy, tensor.data.data(), bytes);
+        tensor.data = Bytes(std::span<const std::byte>(copy, tensor.data.size()), nullptr);
+      }
+      stream.synchronize();
+    }
+  }
+
+  /// Whole outputs of the other ranks on the device, which nobody wants.
+  std::function<std::byte*(size_t, std::span<const int64_t>, size_t)> discarding(size_t rank) {
+    return [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
+      return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
+    };
+  }
+
+  /// Memory of a rank's device that stays where it is from run to run: captured graphs know it by its address.
+  std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
+    if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
+    return memory.data();
+  }
+
+  std::vector<std::vector<Tensor>> run_ranks(std::span<const Tensor> inputs, const RunOptions& options) {
+    std::vector<std::vector<Tensor>> results(contexts_.size()), given;
+    for (size_t r = 0; r < contexts_.size(); ++r) given.push_back(inputs_of(r, inputs));
+    if (options.on_device) copy_to_devices(given);
+    std::exception_ptr first;
+    std::mutex mutex;
+    group_.begin();
+    threads_.run([&](size_t r) {
+      try {
+        results[r] = run_rank(r, given[r], options);
+      } catch (...) {
+        {
+          std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+        group_.fail();
+      }
+    });
+    if (first) std::rethrow_exception(first);
+    return results;
+  }
+
+  std::vector<Tensor> run_rank(size_t rank, std::span<const Tensor> inputs, const RunOptions& options) {
+    std::vector<std::span<std::byte>> memory = memory_of(rank, options);
+    RunOptions mine{.output_memory = memory,
+                    .on_device = options.on_device,
+                    .deadline = options.deadline,
+                    .stop = options.stop,
+                    .rank = &group_.rank(rank),
+                    .executor = options.executor};
+    if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
+    if (options.on_device) mine.allocate_output = rank == 0 ? first_outputs(options) : discarding(rank);
+    return contexts_[rank]->run(inputs, mine);
+  }
+
+  /// What the caller gives for whole outputs on the first device, by their numbers there.
+  std::function<std::byte*(size_t, std::span<const int64_t>, size_t)> first_outputs(const RunOptions& options) const {
+    if (!options.allocate_output) return {};
+    return [this, &options](size_t output, std::span<const int64_t> dims, size_t bytes) {
+      const auto& places = program_->output_places();
+      auto is_it = [&](const RankPort& p) { return p.port == output && p.rank.value_or(0) == 0; };
+      auto number = std::ranges::find_if(places, is_it) - places.begin();
+      return options.allocate_output(static_cast<size_t>(number), dims, bytes);
+    };
+  }
+
+  /// It lies where the caller wants it: in the memory given, or in the place of a donated input.
+  bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
+    bool is_told = output < options.output_memory.size() && options.output_memory[output].data();
+    if (options.on_device) return true;
+    if (!is_told && !options.allocate_output) return true;
+    if (program_->output_places()[output].rank && is_told) return true;
+    auto is_there = [&](const Tensor& input) { return !made.data.empty() && input.data.data() == made.data.data(); };
+    return !made.is_tensor() || std::ranges::any_of(inputs, is_there);
+  }
+
+  Tensor copied(Tensor made, const RunOptions& options, size_t output) const {
+    MutableTensor place = place_output(options, output, program_->outputs()[output], made.dims);
+    if (!made.data.empty()) std::memcpy(place.data, made.data.data(), made.data.size());
+    return std::move(place.tensor);
+  }
+
+  std::shared_ptr<const RankedExecutable> program_;
+  RankGroup group_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<gpu::Stream> streams_;  // of GPUs
+  // On each rank's device, for runs on the device: of whole inputs, and whole outputs that nobody wants.
+  std::vector<std::map<size_t, gpu::Memory>> copies_, discarded_;
+  RankThreads threads_;
+};
+
+std::unique_ptr<Context> RankedExecutable::new_context() const {
+  return std::make_unique<RankedContext>(shared_from_this());
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> make_ranked(RankPrograms programs) {
+  return std::make_shared<RankedExecutable>(std::move(programs));
+}
+
+}  // namespace weft

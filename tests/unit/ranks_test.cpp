@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that compute a model together: they give what one gives, in the same bits every time, and a rank that fails
+// ends the others. The build with TSan runs these tests too.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.h"
+#include "compile.h"
+#include "counts.h"
+#include "errors.h"
+#include "ops/build.h"
+#include "ops/custom.h"
+
+using namespace weft;
+using weft::test::code_of;
+
+namespace {
+
+constexpr int64_t width = 64, inner = 128, layers = 3;
+constexpr auto soon = std::chrono::seconds(5);
+
+Tensor numbers(std::vector<int64_t> dims, int seed) {
+  std::vector<double> values(static_cast<size_t>(element_count(dims)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i) * 0.7 + seed);
+  return make_tensor(DType::f32, std::move(dims), values);
+}
+
+/// Layers of two products around relu and the operator, with what went in added to what comes out.
+std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
+  auto program = std::make_unique<Program>();
+  Module& m = program->main();
+  Dim rows = program->symbol({.name = "rows", .min = 1});
+  Value x = m.parameter("x", Shape{DType::f32, {rows, width}});
+  for (int i = 0; i < layers; ++i) {
+    Value y = matmul(m, x, apply(m, Fn::mul, constant(m, numbers({width, inner}, i)), 0.1));
+    y = apply(m, Fn::relu, {y});
+    if (op) y = append_custom(m, *op, {}, {y})[0];
+    x = apply(m, Fn::add, {x, matmul(m, y, apply(m, Fn::mul, constant(m, numbers({inner, width}, 2 * i)), 0.1))});
+  }
+  m.set_results({{"y", x}});
+  return program;
+}
+
+std::string devices(int ranks) {
+  std::string list = "cpu";
+  for (int i = 1; i < ranks; ++i) list += ",cpu";
+  return list;
+}
+
+using Outputs = std::vector<Tensor>;
+const std::vector<Tensor>& inputs() {
+  static const std::vector<Tensor> given{numbers({5, width}, 9)};
+  return given;
+}
+
+/// Runs that end with an error and in time, each followed by one that is right.
+void check_failure(Context& context, const Outputs& want, const RunOptions& options, const std::string& code) {
+  auto begin = std::chrono::steady_clock::now();
+  CHECK(code_of([&] { context.run(inputs(), options); }) == code);
+  CHECK(std::chrono::steady_clock::now() - begin < soon);
+  CHECK(context.run(inputs())[0] == want[0]);
+}
+
+}  // namespace
+
+TEST_CASE("ranks give what one device gives, in the same bits at every run") {
+  auto one = compile(network(), {.device = "cpu", .threads = 1});
+  auto want = to_doubles(one->new_context()->run(inputs())[0]);
+  for (int ranks : {2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    auto model = compile(network(), {.device = devices(ranks), .threads = ranks});
+    auto context = model->new_context();
+    Tensor first = context->run(inputs())[0];
+    auto got = to_doubles(first);
+    for (size_t i = 0; i < want.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-4));
+    for (int i = 0; i < 20; ++i) CHECK(context->run(inputs())[0] == first);
+    CHECK(context->memory().arena > 0);
+    CHECK(model->device().starts_with(devices(ranks) + " ("));
+  }
+}
+
+TEST_CASE("contexts of a split program run at once") {
+  auto model = compile(network(), {.device = devices(3), .threads = 3});
+  Tensor want = model->new_context()->run(inputs())[0];
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      auto context = model->new_context();
+      for (int i = 0; i < test::cases(20, 2000); ++i) wrong += context->run(inputs())[0] != want;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a rank that is stopped ends the others, wherever that happens") {
+  auto model = compile(network(), {.device = devices(4), .threads = 4});
+  auto context = model->new_context();
+  Outputs want = context->run(inputs());
+  int ended = 0;
+  for (int at = 0; at < test::cases(40, 400); ++at) {
+    CAPTURE(at);
+    std::atomic<int> asked = 0;  // by all ranks: one of them is told
+    RunOptions options{.stop = [&] { return asked++ == at; }};
+    std::string code = code_of([&] { context->run(inputs(), options); });
+    CHECK((code == "E404" || (code == "none" && asked <= at)));
+    ended += code == "E404";
+    CHECK(context->run(inputs())[0] == want[0]);
+  }
+  CHECK(ended > 10);
+}
+
+namespace {
+
+struct Failing {
+  std::atomic<int> calls = 0;
+  int at = -1;  ///< the call that fails
+};
+
+int32_t call(void* user, const char*, void* const* buffers, const int64_t* sizes) {
+  auto& failing = *static_cast<Failing*>(user);
+  if (failing.calls++ == failing.at) return 1;
+  const auto* x = static_cast<const float*>(buffers[0]);
+  std::copy(x, x + sizes[0] * sizes[1], static_cast<float*>(buffers[1]));
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("an operator of the embedder that fails in one rank ends the others") {
+  Failing failing;
+  CustomOperator op;
+  op.name = "mine:same", op.rule = "f32[n,k] -> f32[n,k]", op.call = call, op.user = &failing;
+  auto model = compile(network(&op), {.device = devices(4), .threads = 4});
+  auto context = model->new_context();
+  Outputs want = context->run(inputs());
+  int calls = failing.calls;
+  CHECK(calls == 4 * layers);
+  for (int at = 0; at < calls; ++at) {
+    CAPTURE(at);
+    failing.at = at, failing.calls = 0;
+    check_failure(*context, want, {}, "E302");
+  }
+}
+
+namespace {
+
+struct Memory {
+  std::atomic<int> left = 1 << 30;
+};
+
+void* take(void* user, size_t bytes, size_t alignment) {
+  if (static_cast<Memory*>(user)->left-- <= 0) return nullptr;
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+void give_back(void*, void* data, size_t, size_t) { std::free(data); }
+
+}  // namespace
+
+TEST_CASE("a rank without memory ends the others") {
+  Memory memory;
+  auto model = compile(network(), {.device = devices(4), .threads = 4, .allocator = {take, give_back, &memory}});
+  Outputs want = model->new_context()->run(inputs());
+  int failed = 0;
+  for (int left = 0; left < 24; ++left) {
+    CAPTURE(left);
+    memory.left = left;
+    auto context = model->new_context();
+    auto begin = std::chrono::steady_clock::now();
+    std::string code = code_of([&] { context->run(inputs()); });
+    CHECK(std::chrono::steady_clock::now() - begin < soon);
+    CHECK((code == "E401" || code == "none"));
+    failed += code == "E401";
+    memory.left = 1 << 30;
+    CHECK(context->run(inputs())[0] == want[0]);
+  }
+  CHECK(failed >= 4);
+}
