@@ -225,6 +225,12 @@ constexpr i64 pointwise_tasks(i64 rows, i64 cols, int lanes) {
   return ceil_div(rows * ceil_div(cols, lanes), pointwise_chunks(lanes));
 }
 
+/// Copies between layouts: a task is a block of rows, as many as fill a cache line, by a run of columns.
+inline constexpr i64 transpose_rows = 16, transpose_cols = 1024;
+constexpr i64 transpose_tasks(i64 outer, i64 rows, i64 cols) {
+  return outer * ceil_div(rows, transpose_rows) * ceil_div(cols, transpose_cols);
+}
+
 /// Row kernels (softmax, norms, reductions of the last axis): rows of a CPU task, tasks, and scratch bytes of a thread.
 constexpr i64 rows_per_task(i64 cols) { return clamp(ceil_div(8192, at_least(cols, 1)), 1, 256); }
 constexpr i64 row_tasks(i64 rows, i64 cols) { return ceil_div(rows, rows_per_task(cols)); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "lower/axes.h"
 #include "lower/lowering.h"
 
 namespace weft {
@@ -74,7 +75,48 @@ static void turn_short_axis(View& from, View& to, int lanes) {
   }
 }
 
+/// The axis along which the source of a copy is contiguous, if that is not the result's and squares of both fill
+/// registers.
+static std::optional<size_t> transposed_axis(const View& from, const View& to) {
+  size_t rank = to.dims.size();
+  auto is_long = [](const Dim& size) { return size.constant().value_or(tasks::transpose_rows) >= 8; };
+  if (rank < 2 || bits(from.dtype) < 8 || bits(to.dtype) < 8 || !known_equal(to.strides.back(), 1)) return {};
+  if (known_equal(from.strides.back(), 0) || known_equal(from.strides.back(), 1) || !is_long(to.dims.back())) return {};
+  for (size_t axis = 0; axis + 1 < rank; ++axis) {
+    if (known_equal(from.strides[axis], 1) && is_long(from.dims[axis])) return axis;
+  }
+  return {};
+}
+
+/// A copy between layouts as transposed squares. False: it is an ordinary copy.
+static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuilder& kernel) {
+  std::vector<Dims> strides{from.strides, to.strides};
+  collapse_axes(to.dims, strides);
+  from.dims = to.dims, from.strides = strides[0], to.strides = strides[1];
+  size_t rank = to.dims.size();
+  auto axis = transposed_axis(from, to);
+  if (lowering.on_gpu() || !axis || rank > 6) return false;
+  for (Dims* list : {&from.dims, &from.strides, &to.dims, &to.strides}) {
+    auto at = list->begin() + static_cast<std::ptrdiff_t>(*axis);
+    std::rotate(at, at + 1, list->end() - 1);
+  }
+  auto texts = [&](const Dims& list) {
+    std::string text;
+    for (const Dim& dim : list) text += cat(text.empty() ? "" : ", ", kernel.size(dim));
+    return text;
+  };
+  kernel.set_header("transpose.h");
+  std::string x = cat(kernel.buffer(from.buffer, from.dtype, false), " + ", kernel.size(from.offset));
+  std::string y = cat(kernel.buffer(to.buffer, to.dtype, true), " + ", kernel.size(to.offset));
+  kernel.line("transposed_copy<", lowering.tile().lanes >= 16 ? 16 : 8, ", ", rank, ">(WEFT_LAUNCH, {{", texts(to.dims),
+              "}}, ", x, ", {{", texts(from.strides), "}}, ", y, ", {{", texts(to.strides), "}});");
+  kernel.set_tasks(cat("tasks::transpose_tasks(", kernel.size(size_of(to.dims, 0, rank - 2)), ", ",
+                       kernel.size(to.dims[rank - 2]), ", ", kernel.size(to.dims[rank - 1]), ")"));
+  return true;
+}
+
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less) {
+  if (less == 0 && lower_transposed(lowering, from, to, kernel)) return;
   turn_short_axis(from, to, lowering.tile().lanes);
   FusedBody body(
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },

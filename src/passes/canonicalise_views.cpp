@@ -5,6 +5,7 @@
 
 #include "ir/core_ops.h"
 #include "ops/build.h"
+#include "ops/dot.h"
 #include "ops/indexed.h"
 #include "passes/match.h"
 #include "passes/view_chain.h"
@@ -39,6 +40,52 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   return std::nullopt;
 }
 
+/// True for a resize that reads each element where it writes it, if operand and result have the same sizes.
+bool keeps_sizes(const Resize& op) {
+  return op.coordinates != ResizeCoordinates::tf_crop_and_resize &&
+         std::ranges::all_of(op.scales, [](double scale) { return scale <= 0 || scale == 1; });
+}
+
+/// The taps [first, last] of one axis of a kernel that meet an element of the operand at any place of the result.
+struct LiveTaps {
+  int64_t first = 0, last = -1;
+};
+LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
+  LiveTaps live;
+  for (int64_t tap = 0; tap < kernel; ++tap) {
+    int64_t at = tap * dilation - pad;  // what the first place of the result reads
+    int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
+    if (skipped >= out || at + skipped * stride >= in) continue;
+    live.first = live.last < 0 ? tap : live.first;
+    live.last = tap;
+  }
+  return live;
+}
+
+/// A convolution without the outer taps that only meet padding: dilated kernels on small pictures have such.
+std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
+  const auto* op = i.as<Convolution>();
+  if (!op || op->transposed || op->layout != Layout::channels_first || !i.inputs[1].def->is<Constant>()) return {};
+  Convolution less = *op;
+  Slice kernel{.starts = Dims(i.inputs[1].dims().size(), 0), .sizes = i.inputs[1].dims(), .steps = {}};
+  kernel.steps.assign(kernel.sizes.size(), 1);
+  for (size_t a = 0; a < op->strides.size(); ++a) {
+    auto in = i.inputs[0].dims()[a + 2].constant(), out = i.types[0].shape.dims[a + 2].constant();
+    auto taps = kernel.sizes[a + 2].constant(), pad = op->pads_begin[a].constant();
+    if (!in || !out || !taps || !pad) continue;
+    LiveTaps live = live_taps(*in, *out, *taps, op->strides[a], op->dilations[a], *pad);
+    if (live.last < 0) continue;
+    kernel.starts[a + 2] = live.first;
+    kernel.sizes[a + 2] = live.last - live.first + 1;
+    less.pads_begin[a] = less.pads_begin[a] - Dim(live.first * op->dilations[a]);
+    less.pads_end[a] = less.pads_end[a] - Dim((*taps - 1 - live.last) * op->dilations[a]);
+  }
+  if (kernel.sizes == i.inputs[1].dims()) return std::nullopt;
+  std::vector<Value> inputs = i.inputs;
+  inputs[1] = module.append(kernel, {inputs[1]});
+  return module.append(less, inputs);
+}
+
 /// Merges neighbouring views of one kind; drops views that change nothing.
 std::optional<Value> merged_view(Module& module, Instruction& i) {
   if (i.inputs.empty()) return std::nullopt;
@@ -65,6 +112,7 @@ std::optional<Value> merged_view(Module& module, Instruction& i) {
     auto none = [](const Dims& dims) { return std::ranges::all_of(dims, [](const Dim& d) { return d == Dim(0); }); };
     if (none(op->before) && none(op->after)) return x;
   }
+  if (const auto* op = i.as<Resize>(); op && same_type && i.inputs.size() == 1 && keeps_sizes(*op)) return x;
   if (i.is<Concat>() && i.inputs.size() == 1) return x;
   if (const auto* op = i.as<Reduce>(); op && op->axes.empty()) return x;
   return std::nullopt;
@@ -128,8 +176,8 @@ std::optional<Value> before_reshape(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain,    merged_view,    merged_convert,
-                                         before_broadcast, before_reshape, picked_slice};
+  static constexpr Rewrite rewrites[] = {shorter_chain,  merged_view,  merged_convert,     before_broadcast,
+                                         before_reshape, picked_slice, without_padded_taps};
   return rewrite_each(module, rewrites);
 }
 

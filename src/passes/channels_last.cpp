@@ -92,9 +92,25 @@ class LayoutChange {
     bool is_elementwise = i.is<Elementwise>() || i.is<Convert>();
     if (is_elementwise || i.is<Concat>()) {
       return std::ranges::any_of(i.inputs, has) &&
-             std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || is_small(v); });
+             std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
+    if (i.is<Resize>() && lies_last(i.inputs[0])) return true;
     return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
+  }
+
+  /// True if the value is computed with channels last, and the model itself calls them first.
+  static bool lies_last(Value value) { return is_transposed(value) || is_made_of_rows(value); }
+  static bool is_transposed(Value value) {
+    const auto* op = value.def->as<Transpose>();
+    return op && op->permutation == to_first(value.rank());
+  }
+  /// A picture that a model of rows makes of them: reshape(transpose(x[batch, pixels, channels])).
+  static bool is_made_of_rows(Value value) {
+    if (!value.def->is<Reshape>()) return false;
+    Value rows = value.def->inputs[0];
+    const auto* op = rows.def->as<Transpose>();
+    return op && op->permutation == std::vector<int64_t>{0, 2, 1} && rows.dims()[0] == value.dims()[0] &&
+           rows.dims()[1] == value.dims()[1];
   }
 
   /// Constants, and values broadcast along the spatial axes.
@@ -139,8 +155,9 @@ class LayoutChange {
   Value last_form(Instruction& user, Value value) {
     auto found = last_of_.find(value.def);
     if (found != last_of_.end()) return found->second;
-    const auto* transposed = value.def->as<Transpose>();
-    if (transposed && transposed->permutation == to_first(value.rank())) return value.def->inputs[0];
+    if (is_transposed(value)) return value.def->inputs[0];
+    if (is_made_of_rows(value))
+      return insert(user, Reshape{.dims = permuted(value.dims())}, {value.def->inputs[0].def->inputs[0]});
     return insert(user, Transpose{.permutation = to_last(value.rank())}, {value});
   }
 

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that Weft's heuristics were not made for, beside other engines, taking turns.
+
+  python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
+  python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
+
+On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time by the peer's.
+The summary takes the better peer of each network. Needs torch, torchvision, timm, transformers and, for the export to
+ONNX, onnxscript. On a GPU a network comes as a `.pt2` file of torch.export; times are the device's.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
+import numpy as np
+import torch
+import zoo_networks as zoo
+from engines import Job
+from machine import keep, load, result
+from peers import Race, figures, show
+
+HALVES = {"fitted": zoo.FITTED, "judging": zoo.JUDGING, "all": list(zoo.ZOO)}
+TOLERANCE = {"weft": 1e-3, "weft_bf16": 0.1}
+
+
+def distance(y, r):
+    """Relative error in the 2-norm."""
+    y, r = np.asarray(y, np.float64), np.asarray(r, np.float64)
+    return float(np.linalg.norm(y - r) / max(np.linalg.norm(r), 1e-30))
+
+
+def torch_answer(name, feeds):
+    with torch.no_grad():
+        return zoo.module(name)(torch.from_numpy(feeds["x"])).numpy()
+
+
+def on_cpu(name, batch, arguments, caches):
+    """Ratio to the better peer, or None if nothing could be compared."""
+    path, feeds, sizes = str(zoo.exported(name)), {"x": zoo.inputs(name, batch).numpy()}, {"batch": batch}
+    print(f"{name} batch={batch}  load {load()}", flush=True)
+    race = Race(arguments.engines, lambda engine: Job(engine, path, 1, sizes), feeds, caches, cold=False)
+    first = next(iter(race.workers), None)
+    if first != arguments.engines[0]:
+        race.close()
+        return None
+    error = distance(race.workers[first].outputs()["y"], torch_answer(name, feeds))
+    measured = figures(race, race.run(arguments.rounds, arguments.seconds))
+    race.close()
+    show(measured)
+    right = error < TOLERANCE.get(first, 1e-3)
+    print(f"    relative error to torch {error:.1e}{'' if right else ', WRONG'}", flush=True)
+    of = {"model": name, "sizes": sizes, "threads": 1, "engine": first}
+    values = measured.pop(first) | {"error": error, "rounds": arguments.rounds, "load": load()}
+    if arguments.out:
+        keep(result("zoo on a CPU", of, values, measured), arguments.out)
+    return max((peer["cpu_ratio"] for peer in measured.values()), default=None) if right else float("inf")
+
+
+def exported_program(name, folder):
+    network, batch = zoo.module(name), torch.export.Dim("batch", max=1024)
+    free = ({0: batch},)
+    free = (free,) if isinstance(network, zoo.Only) else free
+    path = Path(folder, f"{name}.pt2")
+    torch.export.save(torch.export.export(network, (zoo.inputs(name, 2),), dynamic_shapes=free, strict=False), path)
+    return path
+
+
+def on_gpu(name, batch, arguments, folder):
+    import gpu
+    import gpu_peers
+
+    path = exported_program(name, folder)
+    symbol = ["--symbol", f"batch={batch}"]
+    row = {"model": name, "batch": batch, "precision": "f16"}
+    before = gpu.measured(path, "gpu", "f16", symbol, 0)
+    if "ms" not in before:
+        print(f"{name} batch={batch}: {before['error'][-400:]}", flush=True)
+        return float("inf")
+    gpu_peers.NETWORKS[name] = lambda size: as_half(name, size)
+    row |= gpu_peers.network_modes(name, batch, False)
+    row["ms"] = round((before["ms"] + gpu.measured(path, "gpu", "f16", symbol, 0)["ms"]) / 2, 5)
+    best = min(row[key] for key in ("eager_ms", "graph_ms", "compile_graph_ms") if key in row)
+    row["ratio"] = row["ms"] / best
+    gpu.tell("zoo beside PyTorch on a GPU", row, arguments.out)
+    return row["ratio"]
+
+
+def as_half(name, batch):
+    network, x = zoo.module(name).half().cuda(), zoo.inputs(name, batch).cuda()
+    if x.dim() == 4:
+        network, x = network.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    return network, x.half() if x.is_floating_point() else x
+
+
+def summary(ratios):
+    ahead = sum(ratio < 1 for ratio in ratios.values())
+    print(f"ahead of the better peer on {ahead} of {len(ratios)}", end="")
+    if ratios and all(0 < ratio < float("inf") for ratio in ratios.values()):
+        print(f", geometric mean {statistics.geometric_mean(ratios.values()):.3f}", end="")
+    behind = sorted(((ratio, case) for case, ratio in ratios.items() if ratio >= 1), reverse=True)
+    print("".join(f"\n  {case} {ratio:.3f}" for ratio, case in behind))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comma = lambda text: text.split(",")
+    parser.add_argument("--half", choices=HALVES, default="all")
+    parser.add_argument("--only", type=comma, help="networks by name")
+    parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8])
+    parser.add_argument("--engines", type=comma, default=["weft", "onnxruntime", "openvino"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long an engine runs in a round; one run at least")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--out", help="append a row of figures for each case to this file")
+    return parser.parse_args()
+
+
+def main():
+    arguments, ratios = parse(), {}
+    measure = on_gpu if arguments.gpu else on_cpu
+    with tempfile.TemporaryDirectory(prefix="weft-zoo-") as folder:
+        for name in arguments.only or HALVES[arguments.half]:
+            for batch in arguments.batches:
+                ratio = measure(name, batch, arguments, folder)
+                if ratio is not None:
+                    ratios[f"{name} batch={batch}"] = ratio
+    summary(ratios)
+
+
+if __name__ == "__main__":
+    main()

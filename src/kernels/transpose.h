@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// Copies between layouts on CPUs: the operand is contiguous along one axis, the result along another. Squares are
+/// transposed in registers, and each cache line is read and written whole, so strides that are powers of two are not
+/// slower than others.
+#include "pointwise.h"
+
+namespace weft::kernel {
+
+template <int... I>
+struct Lanes {};
+template <class T, T... I>
+using LaneSequence = Lanes<I...>;
+
+/// Where bit `Half` of a lane and of a vector's number differ, elements of the two vectors change places.
+template <int Half, class V, int... I>
+WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
+  constexpr int N = sizeof...(I);
+  const V low = __builtin_shufflevector(a, b, (I & Half ? N + I - Half : I)...);
+  b = __builtin_shufflevector(a, b, (I & Half ? N + I : I + Half)...);
+  a = low;
+}
+/// N vectors of N elements become their columns.
+template <int Half, int N, class V>
+WEFT_INLINE void transpose_square(V (&v)[N]) {
+  WEFT_UNROLL for (int i = 0; i < N; ++i) {
+    if ((i & Half) == 0) swap_quarters<Half>(v[i], v[i + Half], __make_integer_seq<LaneSequence, int, N>());
+  }
+  if constexpr (Half > 1) transpose_square<Half / 2>(v);
+}
+
+template <class V>
+WEFT_INLINE auto plain_bits(V v) {
+  if constexpr (is_packed<Elem<V>>) return bits_of(v);
+  else return v;
+}
+template <class T, class U>
+WEFT_INLINE auto from_plain_bits(U bits) {
+  if constexpr (is_packed<T>) return from_bits<T>(bits);
+  else return bits;
+}
+
+/// to[r * to_step + c] = from[c * from_step + r] for `rows` r and `cols` c, N of each unless lanes are Part.
+template <int N, class T, class From, class Rows, class Cols>
+WEFT_INLINE void transpose_block(From from, i64 from_step, Global<T> to, i64 to_step, Rows rows, Cols cols) {
+  decltype(plain_bits(Vec<T, N>{})) v[N] = {};
+  WEFT_UNROLL for (int c = 0; c < N; ++c) {
+    if (c < valid_lanes(cols, N)) v[c] = plain_bits(convert<T>(load<N>(from + c * from_step, rows)));
+  }
+  transpose_square<N / 2>(v);
+  WEFT_UNROLL for (int r = 0; r < N; ++r) {
+    if (r < valid_lanes(rows, N)) store(to + r * to_step, from_plain_bits<T>(v[r]), cols);
+  }
+}
+
+/// A copy over the space [..., rows, cols]: the operand is contiguous along `rows`, the result along `cols`.
+/// Tasks: tasks::transpose_tasks(all sizes but the last two multiplied, rows, cols).
+template <int N, int Rank, class From, class To, class L>
+WEFT_INLINE void transposed_copy(const L& launch, const Space<Rank>& s, From from, const Coords<Rank>& from_step, To to,
+                                 const Coords<Rank>& to_step) {
+  using T = Pointee<To>;
+  constexpr i64 block = tasks::transpose_rows, run = tasks::transpose_cols;
+  const i64 rows = s.size[Rank - 2], cols = s.size[Rank - 1], c_step = from_step[Rank - 1], r_step = to_step[Rank - 2];
+  WEFT_NO_UNROLL for (i64 task = launch.begin; task < launch.end; ++task) {
+    Division at = divide_index(task, tasks::ceil_div(cols, run));
+    const i64 first_col = at.rest * run, end_col = least(first_col + run, cols);
+    at = divide_index(at.quotient, tasks::ceil_div(rows, block));
+    const i64 first_row = at.rest * block, end_row = least(first_row + block, rows);
+    From x = from;
+    To y = to;
+    WEFT_UNROLL for (int i = Rank - 3; i >= 0; --i) {
+      at = divide_index(at.quotient, s.size[i]);
+      x = x + at.rest * from_step[i], y = y + at.rest * to_step[i];
+    }
+    WEFT_NO_UNROLL for (i64 c = first_col; c < end_col; c += N) {
+      WEFT_NO_UNROLL for (i64 r = first_row; r < end_row; r += N) {
+        const auto here = x + r + c * c_step;
+        const Global<T> there = y + r * r_step + c;
+        const bool whole = c + N <= end_col && r + N <= end_row;
+        if (whole) transpose_block<N, T>(here, c_step, there, r_step, Full{}, Full{});
+        else
+          transpose_block<N, T>(here, c_step, there, r_step, Part{int(least(end_row - r, N))},
+                                Part{int(least(end_col - c, N))});
+      }
+    }
+  }
+}
+
+}  // namespace weft::kernel
