@@ -120,7 +120,7 @@ struct SeenRows : TileRows<Mac, tile> {
 /// e^x for x <= 0 (and NaN), 0 where that is no normal number. The product is rounded: the error, a part of |x|, never
 /// exceeds 2^-24 of the row's largest weight, 1.
 template <class V>
-WEFT_INLINE V exp_not_above_0(V x) {
+WEFT_INLINE V quick_exp_not_above_0(V x) {
   const V y = x * constant<V>(1.44269504088896340736);
   return exp2_within(select(y < constant<V>(-127), constant<V>(-127), y));
 }
@@ -155,13 +155,13 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
   const auto nothing = convert<To>(V(0));
   WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(to + j, nothing, Full{});
   WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {
-    const V e = exp_not_above_0(load<L>(row + j, Full{}) - V(shift));
+    const V e = quick_exp_not_above_0(load<L>(row + j, Full{}) - V(shift));
     store(to + j, convert<To>(e), Full{});
     sum += e;
   }
   WEFT_NO_UNROLL for (i64 j = tasks::round_up(end, L); j < count; j += L) store(to + j, nothing, Full{});
   const bool keeps = state.largest == top || state.largest == -__builtin_inff();  // in the second case all sums are 0
-  const f32 shrink = keeps ? 1 : lane(exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
+  const f32 shrink = keeps ? 1 : lane(quick_exp_not_above_0(splat<f32, L>(state.largest - shift)), 0);
   state.sum = state.sum * shrink + reduce_add(sum);
   state.largest = top;
   return shrink;

@@ -348,25 +348,25 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 #endif
   return x / d;
 }
-/// 1 / (1 + e^-x). In f32 the exponential knows that it gets no positive number, and results that would be denormal are
-/// 0: as the activation of whole networks it counts.
+/// e^x for x <= 0. In f32, results that would be denormal are 0: processors compute with denormals many times slower,
+/// and masked scores of -100 lead there.
+template <class V>
+WEFT_INLINE V exp_not_above_0(V x) {
+#ifdef WEFT_NVIDIA
+  return exp(x);
+#else
+  if constexpr (is_f64<V>) return exp(x);
+  const V low = constant<V>(-87.33654);
+  const Reduced<V> part = reduce_exp(select(x < low, low, x));
+  const V e = (constant<V>(1) + (part.r + exp_tail(part.r))) * power_of_two<V>(part.n);
+  return select(x < low, constant<V>(0), e);
+#endif
+}
+/// 1 / (1 + e^-x)
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
-  const V one = constant<V>(1), zero = constant<V>(0), low = constant<V>(-87.33654), a = -absolute(x);
-  V e;
-#ifdef WEFT_NVIDIA
-  constexpr bool has_unit = true;
-#else
-  constexpr bool has_unit = false;
-#endif
-  if constexpr (is_f64<V> || has_unit) {
-    e = exp(a);
-  } else {
-    const Reduced<V> part = reduce_exp(select(a < low, low, a));
-    e = (one + (part.r + exp_tail(part.r))) * power_of_two<V>(part.n);
-    e = select(a < low, zero, e);
-  }
-  return divide_by_many(select(as_int(x) < as_int(zero), e, one), one + e);
+  const V one = constant<V>(1), e = exp_not_above_0(-absolute(x));
+  return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
 }
 
 // ---- logarithms ----

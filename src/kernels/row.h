@@ -280,7 +280,7 @@ WEFT_INLINE V exp_of_difference(V d) {
 #ifdef WEFT_NVIDIA
   if constexpr (narrow && !is_f64<V>) return unit_exp2(d * constant<V>(1.44269504088896340736));
 #endif
-  return exp(d);
+  return exp_not_above_0(d);
 }
 
 /// e^(x - max) / sum. A row whose largest value is infinite gives NaN, as IEEE arithmetic has it.
@@ -310,7 +310,7 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
   using V = Vec<Acc, N>;
   for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
     const V top = splat<Acc, N>(x.template fold<Max>([](V v) WEFT_LAMBDA { return v; }));
-    const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp(v - top); });
+    const Acc sum = x.template fold<Sum>([&](V v) WEFT_LAMBDA { return exp_not_above_0(v - top); });
     const V rest = splat<Acc, N>(log(sum));
     x.each([&](V v, i64 col, auto lanes) WEFT_LAMBDA { store(row, col, (v - top) - rest, lanes); });
   });
