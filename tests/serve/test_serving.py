@@ -13,7 +13,7 @@ from places import BUILD, DIGITS  # noqa: E402
 
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # Ray and Chromium are large, and Ray takes a minute to start and to stop
-CASES = ["protocol", "guards", "damaged", "clients", "versions", *(["page"] if FULL else [])]
+CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if FULL else [])]
 
 
 @pytest.mark.parametrize("cases", CASES)
