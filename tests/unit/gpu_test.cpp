@@ -28,7 +28,7 @@ std::string digits_code(const CompileOptions& options) {
 }
 
 TEST_CASE("gpu: names of devices") {
-  for (const char* name : {"gpu", "nvidia", "amd", "nvidia:0", "amd:12"}) CHECK(gpu::is_device_name(name));
+  for (const char* name : {"gpu", "nvidia", "amd", "nvidia:0", "amd:12", "gpu:1"}) CHECK(gpu::is_device_name(name));
   for (const char* name : {"", "cpu", "nvidia:", "amd:gfx942", "intel:0"}) CHECK_FALSE(gpu::is_device_name(name));
 }
 

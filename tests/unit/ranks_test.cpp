@@ -14,7 +14,10 @@
 #include "counts.h"
 #include "errors.h"
 #include "ops/build.h"
+#include "ops/collective.h"
 #include "ops/custom.h"
+#include "runtime/ranks.h"
+#include "targets/gpu/communicators.h"
 
 using namespace weft;
 using weft::test::code_of;
@@ -181,4 +184,34 @@ TEST_CASE("a rank without memory ends the others") {
     CHECK(context->run(inputs())[0] == want[0]);
   }
   CHECK(failed >= 4);
+}
+
+/// What one GPU can show of NCCL or RCCL: their calls, types and numbers, and that graphs capture them. With one rank a
+/// sum is its operand.
+TEST_CASE("a GPU alone makes the collectives of one rank") {
+  if (gpu::devices().empty()) return;
+  auto device = gpu::devices()[0];
+  if (code_of([&] { gpu::need_collectives(*device); }) == "E501") return;
+  for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+    CAPTURE(name(type));
+    auto program = std::make_unique<Program>();
+    Module& m = program->main();
+    Dim rows = program->symbol({.name = "rows", .min = 1});
+    Value x = m.parameter("x", Shape{type, {rows, width}});
+    Value sum = m.append(Collective{.fn = CollectiveFn::sum, .ranks = 1}, {apply(m, Fn::relu, {x})});
+    Value all = m.append(Collective{.fn = CollectiveFn::gather, .ranks = 1}, {apply(m, Fn::neg, {sum})});
+    m.set_results({{"y", reshape(m, apply(m, Fn::abs, {all}), {rows, width})}});
+    auto model = make_ranked({.ranks = {compile(std::move(program), {.device = device->name()})},
+                              .split_inputs = {false},
+                              .split_outputs = {false},
+                              .devices = {device}});
+    auto context = model->new_context();
+    for (int64_t count : {5, 1, 5}) {
+      std::vector<double> values = to_doubles(numbers({count, width}, 3));
+      Tensor given = make_tensor(type, {count, width}, values);
+      std::vector<double> want = to_doubles(given);
+      for (double& v : want) v = v > 0 ? v : 0;
+      for (int run = 0; run < 3; ++run) CHECK(to_doubles(context->run(std::vector<Tensor>{given})[0]) == want);
+    }
+  }
 }
