@@ -204,3 +204,25 @@ def test_wrong_words(words, code, text):
     words = [str(word) for word in words]
     done = subprocess.run([sys.executable, "-m", "weft.serve", *words, "--port", "0"], capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode != 0 and text in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+NO_DELAY = """
+import asyncio, socket, sys, uvicorn
+from weft.serve import __main__, _options
+
+async def accept_one(self, sockets):
+    self.started = True
+    sockets[0].listen()
+    with socket.create_connection(sockets[0].getsockname()):
+        connection = sockets[0].accept()[0]
+        print("no delay:", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+uvicorn.Server.serve = accept_one
+asyncio.run(__main__.serve(_options.Options(models=sys.argv[1:], port=0)))
+"""
+
+
+def test_the_second_part_of_an_answer_does_not_wait_for_the_first():
+    """With Nagle's algorithm it would wait until the client acknowledges what came before: 40 ms."""
+    done = subprocess.run([sys.executable, "-c", NO_DELAY, str(MODEL)], capture_output=True, text=True, env=ENVIRONMENT)
+    assert "no delay: 1" in done.stdout, done.stdout + done.stderr
