@@ -4,12 +4,12 @@
 a call costs beside the program itself, and the time of a call.
 
     ./x python bench/torch_compile.py [--only cold,overhead,calls] [--models resnet50,...] [--threads 1] [--rounds 7]
-                                      [--seconds 0.3] [--device cpu] [--type f32] [--out FILE]
+                                      [--seconds 0.3] [--device cpu] [--type f32] [--limit 500] [--out FILE]
 
 cold: a new process without kernels on disk, from torch.compile to the first answer. overhead: a model of one small product,
 called by torch.compile, less the same program called through the C ABI. calls: in one process, taking turns: torch.compile
 with weft, weft.compile of the exported program, torch.compile with inductor, eager. A row for each, in the form of
-bench/results/README.md.
+bench/results/README.md. After --limit seconds no other network begins; a line names those that are left out.
 """
 import argparse
 import json
@@ -53,8 +53,7 @@ def compiled(module, backend, arguments):
 
         options = {"fullgraph": True, "threads": arguments.threads}
         return torch.compile(module, backend="weft", options=options)
-    mode = "max-autotune" if arguments.device != "cpu" else None
-    return torch.compile(module, backend="inductor", mode=mode)
+    return torch.compile(module, backend="inductor", mode=arguments.mode)
 
 
 def settled(arguments):
@@ -82,7 +81,7 @@ def cold(name, arguments):
         with tempfile.TemporaryDirectory() as folder:
             places = {"WEFT_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
             words = [sys.executable, __file__, "--first", f"{name},{backend}", "--threads", str(arguments.threads)]
-            words += ["--device", arguments.device, "--type", arguments.type]
+            words += ["--device", arguments.device, "--type", arguments.type, *(["--mode", arguments.mode] if arguments.mode else [])]
             done = subprocess.run(words, env={**os.environ, **places}, capture_output=True, text=True, check=True)
             found[backend] = {"seconds": json.loads(done.stdout.splitlines()[-1])}
     return found
@@ -154,14 +153,21 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
     parser.add_argument("--type", default="f32", choices=TYPES)
+    parser.add_argument("--limit", type=float, default=500)
+    parser.add_argument("--mode", help="of inductor; on a GPU reduce-overhead unless it is given")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     arguments = parser.parse_args()
+    if arguments.device != "cpu" and arguments.mode is None:
+        arguments.mode = "reduce-overhead"
     if arguments.first:
         print(json.dumps(first_call(*arguments.first.split(","), arguments)))
         return
+    begin = time.perf_counter()
     host = machine.processor() if arguments.device == "cpu" else machine.gpu()
     of = {"threads": arguments.threads, "type": arguments.type, "load": machine.load()}
+    if arguments.mode:
+        of["mode"] = arguments.mode
 
     def tell(what, about, found):
         values = found.pop("weft")
@@ -176,6 +182,9 @@ def main():
         import networks
 
         for name in arguments.models or list(networks.NETWORKS):
+            if time.perf_counter() - begin > arguments.limit:
+                print(f"left out for want of time: {name}", file=sys.stderr)
+                continue
             tell("torch.compile, time of a call", {"model": name}, calls(name, arguments))
 
 

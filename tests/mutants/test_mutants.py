@@ -124,14 +124,21 @@ def files(tmp_path_factory):
         subprocess.run([weft, "compile", path, "-o", folder / f"{model}.weft"], check=True, capture_output=True)
     several = [weft, "compile", folder / "digits.weft", "--target", "cpu:x86-64-v4,amd:gfx1100", "-o", folder / "several.weft"]
     subprocess.run(several, check=True, capture_output=True)
+    for number, text in enumerate(programs(folder / "m.onnx", 20)):
+        (folder / f"{number}.txt").write_bytes(text)
+    (folder / "m.onnx").unlink()
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def exported_programs(tmp_path_factory):
+    """Archives of torch.export, and the text in them alone."""
+    folder = tmp_path_factory.mktemp("torch")
     for name, archive in exported_archives():
         (folder / f"{name}.pt2").write_bytes(archive)
         with zipfile.ZipFile(io.BytesIO(archive)) as members:
             model = next(member for member in members.namelist() if "/models/" in member)
             (folder / f"{name}_json.pt2").write_bytes(members.read(model))
-    for number, text in enumerate(programs(folder / "m.onnx", 20)):
-        (folder / f"{number}.txt").write_bytes(text)
-    (folder / "m.onnx").unlink()
     return sorted(folder.iterdir())
 
 
@@ -169,6 +176,11 @@ def test_mutants(models, first):
 @pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))
 def test_damaged_files(files, first):
     check("damaged pictures, tensors and programs", "weft-mutant-files", files, first)
+
+
+@pytest.mark.parametrize("first", range(0, 20_000 if FULL else 500, AT_ONCE))
+def test_damaged_exported_programs(exported_programs, first):
+    check("damaged programs of torch.export", "weft-mutant-files", exported_programs, first)
 
 
 @pytest.mark.parametrize("first", range(0, FILES, AT_ONCE))

@@ -105,6 +105,65 @@ class Masks(nn.Module):
         return x[mask], torch.masked_select(x, x > 0), torch.nonzero(mask), y
 
 
+class Steps(nn.Module):
+    """Recurrent layers, and a body that goes over rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru = nn.LSTM(4, 3, bidirectional=True), nn.GRU(6, 4, batch_first=True)
+
+    def forward(self, x):
+        from torch._higher_order_ops.scan import scan
+
+        y, (_, cell) = self.lstm(x)
+        z, _ = self.gru(y)
+        last, sums = scan(lambda state, row: (state + row, state * row), torch.zeros_like(z[0]), z, dim=0)
+        return z, cell, last, sums
+
+
+class Waves(nn.Module):
+    """Complex numbers and Fourier transforms."""
+
+    def __init__(self):
+        super().__init__()
+        self.turns = nn.Buffer(torch.polar(torch.ones(5), torch.arange(5.0)))
+
+    def forward(self, x):
+        z = torch.fft.rfft(x) * self.turns
+        return torch.fft.irfft(z.conj()), torch.view_as_real(z), z.abs()
+
+
+class Quantised(nn.Module):
+    """Steps of integers around a product, as PT2E writes them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Buffer(torch.randint(-127, 127, (6, 8), dtype=torch.int8))
+        self.scales, self.zeros = nn.Buffer(torch.rand(6) / 100), nn.Buffer(torch.zeros(6, dtype=torch.int64))
+
+    def forward(self, x):
+        import torch.ao.quantization.fx._decomposed  # noqa: F401
+
+        ops = torch.ops.quantized_decomposed
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.05, 3, 0, 255, torch.uint8), 0.05, 3, 0, 255, torch.uint8)
+        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8)
+        return nn.functional.linear(x, weight)
+
+
+class Cached(nn.Module):
+    """Keys and values that are kept, as a cache of fixed size keeps them."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.values = nn.Buffer(torch.zeros(1, 2, 8, 4)), nn.Buffer(torch.zeros(1, 2, 8, 4))
+
+    def forward(self, x, place):
+        self.keys.index_copy_(2, place, x)
+        self.values.index_copy_(2, place, x * 2)
+        seen = torch.arange(8) <= place[-1]
+        return nn.functional.scaled_dot_product_attention(x, self.keys, self.values, attn_mask=seen[None].expand(x.shape[2], -1))
+
+
 def exported(model, inputs, shapes=None):
     with torch.no_grad():
         return torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
@@ -128,6 +187,10 @@ def examples():
         "sizes": (Sizes(), (torch.randn(6, 4), torch.randn(5, 4)), ({0: rows}, {0: rows})),
         "branches": (Branches(), (torch.randn(3, 4) + 0.3,), None),
         "masks": (Masks(), (torch.randn(3, 4), torch.tensor([True, False, True])), None),
+        "steps": (Steps(), (torch.randn(3, 2, 4),), None),
+        "waves": (Waves(), (torch.randn(2, 8),), ({0: batch},)),
+        "quantised": (Quantised(), (torch.randn(2, 8),), ({0: batch},)),
+        "cached": (Cached(), (torch.randn(1, 2, 2, 4), torch.tensor([0, 1])), None),
         "indices": (Indices(), (torch.randn(3, 3, 4), torch.tensor([0, 2, 1])), None),
     }
 

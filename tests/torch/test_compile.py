@@ -167,3 +167,59 @@ def test_attention_as_torch_lowers_it_for_a_device(form, causal):
     attended = torch.nn.functional.scaled_dot_product_attention
     wanted = attended(q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True) + added
     torch.testing.assert_close(fast, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ["all", "causal", "window", "documents"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_flex_attention(mask, bias):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    of_token = torch.tensor([0] * 9 + [1] * 11)
+    rules = {
+        "causal": lambda b, h, i, j: i >= j,
+        "window": lambda b, h, i, j: (i - j).abs() < 4,
+        "documents": lambda b, h, i, j: of_token[i] == of_token[j],
+    }
+
+    class Attended(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slopes = torch.nn.Parameter(torch.rand(4))
+            self.blocks = None if mask == "all" else create_block_mask(rules[mask], None, None, 20, 20, device="cpu")
+
+        def forward(self, q, k, v):
+            def score(s, b, h, i, j):
+                return s + (j - i) * self.slopes[h]
+
+            return flex_attention(q, k, v, score_mod=score if bias else None, block_mask=self.blocks, enable_gqa=True)
+
+    q, k, v = torch.randn(2, 4, 20, 8), torch.randn(2, 2, 20, 8), torch.randn(2, 2, 20, 8)
+    model = Attended().eval()
+    with torch.no_grad():
+        wanted = model(q, k, v)
+    torch.testing.assert_close(run(model, q, k, v, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert placement.on_weft == placement.total > 3
+
+
+def test_regions_that_the_model_marks_once():
+    """torch.compiler.nested_compile_region: one graph, called twice."""
+
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = torch.nn.Linear(6, 6)
+
+        def forward(self, x):
+            @torch.compiler.nested_compile_region
+            def block(x):
+                return self.up(x).relu() + x
+
+            return block(block(x))
+
+    model, x = Twice().eval(), torch.randn(3, 6)
+    with torch.no_grad():
+        wanted = model(x)
+    torch.testing.assert_close(run(model, x, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert placement.on_weft == placement.total > 0

@@ -28,7 +28,7 @@ import torch
 import vision
 from places import BUILD
 from torch.export import Dim
-from zoo_models import PORTS, TEXTS, TIMM, configured
+from zoo_models import NAMES, PORTS, TEXTS, TIMM, configured
 
 import weft
 import weft.torch
@@ -46,7 +46,8 @@ class Answer(torch.nn.Module):
 
     def __init__(self, model, ports=(), **options):
         super().__init__()
-        self.model, self.ports, self.options = model, ports, options
+        self.model, self.options = model, options
+        self.ports = [NAMES.get(port, port) for port in ports]
 
     def forward(self, *inputs):
         out = self.model(**dict(zip(self.ports, inputs)), **self.options) if self.ports else self.model(*inputs)
@@ -63,7 +64,7 @@ def loaded(name):
         model_name, size = TIMM[rest]
         model = timm.create_model(model_name, pretrained=False, num_classes=10).eval()
         batch = Dim("batch", min=1, max=64)
-        return Answer(model), lambda b, _: (torch.randn(b, *size),), ({0: batch},), [(1, 0), (3, 0), (8, 0)]
+        return Answer(model), lambda b, _: (torch.randn(b, *size),), (({0: batch},),), [(1, 0), (3, 0), (8, 0)]
     config, kind_of, ports, options = TEXTS[rest]
     model = kind_of(configured(rest, config)).eval()
     axes = {"b": Dim("batch", min=1, max=64), "t": Dim("tokens", min=2, max=64)}

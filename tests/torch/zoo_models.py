@@ -125,6 +125,8 @@ SMALL = {
 
 PORTS = {
     "input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
+    # Models that write out a loop over the tokens have one length.
+    "nine_ids": ("b", lambda b, _: torch.randint(5, 190, (b, 9))),
     "decoder_input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
     "pixel_values": ("b", lambda b, _: torch.randn(b, 3, 32, 32)),
     "pictures": ("b", lambda b, _: torch.randn(b, 3, 64, 64)),
@@ -132,6 +134,9 @@ PORTS = {
     "spectrum": ("b", lambda b, _: torch.randn(b, 64, 16)),
     "input_values": ("b", lambda b, _: torch.randn(b, 1600)),
 }
+
+#: ports whose argument has another name
+NAMES = {"nine_ids": "input_ids", "pictures": "pixel_values", "spectrum": "input_features"}
 
 
 def configured(name, config):
@@ -160,10 +165,12 @@ TEXTS = {
     **{name: ({}, *DECODER) for name in (
         "llama", "gpt2", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "gpt_neox", "falcon", "opt",
         "bloom", "stablelm", "starcoder2", "olmo2", "cohere", "granite", "glm", "smollm3", "mixtral", "qwen2_moe", "qwen3_moe",
-        "olmoe", "gpt_oss", "rwkv")},
+        "olmoe", "gpt_oss")},
+    "rwkv": ({}, CAUSAL, ("nine_ids",), {"use_cache": False}),
     "gptj": ({"rotary_dim": 16}, *DECODER),
-    "mamba": ({"conv_kernel": 4}, *DECODER),
-    "mamba2": ({"conv_kernel": 4, "num_heads": 8, "head_dim": 16, "n_groups": 2, "chunk_size": 8}, *DECODER),
+    "mamba": ({"conv_kernel": 4}, CAUSAL, ("nine_ids",), {"use_cache": False}),
+    "mamba2": ({"conv_kernel": 4, "num_heads": 8, "head_dim": 16, "n_groups": 2, "chunk_size": 8}, CAUSAL, ("nine_ids",),
+               {"use_cache": False}),
     **{name: ({}, *TWO) for name in ("t5", "bart", "pegasus", "marian", "m2m_100")},
     **{name: ({}, *PICTURE) for name in ("vit", "deit", "beit", "dinov2")},
     "swin": ({"embed_dim": 16, "depths": [2, 1], "num_heads": [2, 4], "patch_size": 4}, *PICTURE),

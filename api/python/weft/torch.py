@@ -156,6 +156,9 @@ def _text(gm: fx.GraphModule) -> str:
         is_seed = isinstance(value, torch.Tensor) and value.dtype not in known
         return torch.empty(value.shape, dtype=torch.int64, device="meta") if is_seed else value
 
+    for inner in (m for m in plain.modules() if isinstance(m, fx.GraphModule) and m is not plain):
+        for node in inner.graph.nodes:
+            node.meta = {key: node.meta[key] for key in ("val", "stack_trace") if node.meta.get(key) is not None}
     for node, original in zip(plain.graph.nodes, gm.graph.nodes, strict=True):
         node.meta = {key: original.meta[key] for key in ("val", "stack_trace") if original.meta.get(key) is not None}
         if isinstance(node.meta.get("val"), tuple):
@@ -200,7 +203,7 @@ def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
 
 def _real(value: torch.Tensor) -> torch.Tensor:
     """Complex numbers as pairs, which weft computes with; a tensor whose negation or conjugation torch put off as it is."""
-    if value.is_complex():
+    if value.dtype.is_complex:
         return torch.view_as_real(value.resolve_conj().resolve_neg())
     return value.resolve_neg() if value.is_neg() else value
 
@@ -276,6 +279,21 @@ class _Part(torch.nn.Module):
         return tuple(found)
 
 
+def _is_flex(node: fx.Node) -> bool:
+    return getattr(node.target, "__name__", "") == "flex_attention"
+
+
+class _Spelt(fx.Interpreter):
+    """Flex attention as torch's own formula: its scores, what the model's function makes of them, and their softmax."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if getattr(target, "__name__", "") != "flex_attention":
+            return super().call_function(target, args, kwargs)
+        from torch._higher_order_ops.flex_attention import math_attention
+
+        return math_attention(*args, **kwargs)
+
+
 class _Graph:
     """One graph of torch.compile: whole on weft, or in its longest parts."""
 
@@ -285,38 +303,43 @@ class _Graph:
         self.freeze = options.get("freeze", True)
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
         self.place: torch.device | None = None  # of a GPU
-        self.held = 0  # tensors that the graph holds
+        self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
         """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
         from torch._decomp import core_aten_decompositions, decomposition_table
-        from torch.fx.experimental.proxy_tensor import make_fx
 
         known = {**decomposition_table, **core_aten_decompositions()}
         table = {node.target: known[node.target] for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         if not table:
             return False
-        graph = self.gm
-        inputs = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+        return self.retrace(fx.Interpreter(self.gm), table)
+
+    def retrace(self, graph: fx.Interpreter, table: dict[Any, Any]) -> bool:
+        """The graph as what runs it calls; False where torch cannot trace that."""
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        inputs = [node.meta["val"] for node in self.gm.graph.find_nodes(op="placeholder")]
         try:
             with torch.fx.traceback.preserve_node_meta():
-                finer = make_fx(lambda *given: fx.Interpreter(graph).run(*given), decomposition_table=table)(*inputs)
+                finer = make_fx(lambda *given: graph.run(*given), decomposition_table=table)(*inputs)
         except Exception as error:  # torch cannot decompose it for these sizes
             log.info("not decomposed: %s: %s", type(error).__name__, error)
             return False
         self.gm = finer
+        self.lift()
         self.total = sum(node.op == "call_function" for node in finer.graph.nodes)
         return True
 
     def still(self) -> list[int]:
         """Inputs that are parameters or buffers, which no run changes."""
         context = torch._guards.TracingContext.try_get()
-        held = list(range(self.held))
+        held = list(range(len(self.held)))
         if not self.freeze or context is None or context.fw_metadata is None:
             return held
         changed = {i for i, info in enumerate(context.fw_metadata.input_info) if info.mutates_data or info.mutates_metadata}
-        return held + [i + self.held for i in context.fw_metadata.static_input_indices if i not in changed]
+        return held + [i + len(self.held) for i in context.fw_metadata.static_input_indices if i not in changed]
 
     def placed(self, on_weft: int, why: str = "") -> None:
         placements.append(Placement(on_weft, self.total, why))
@@ -328,7 +351,7 @@ class _Graph:
         self.placed(0, why)
         return self.gm.forward
 
-    def lift(self) -> list[torch.Tensor]:
+    def lift(self) -> None:
         """Tensors that the graph itself holds become its first inputs."""
         graph, held = self.gm.graph, []
         first = next(iter(graph.nodes))
@@ -339,20 +362,23 @@ class _Graph:
             with graph.inserting_before(first):
                 port = graph.placeholder(f"held_{len(held)}")
             mode = torch._guards.detect_fake_mode(self.inputs)
-            port.meta["val"] = node.meta.get("val", mode.from_tensor(value, static_shapes=True) if mode else value)
+            known = node.meta.get("val")
+            port.meta["val"] = (mode.from_tensor(value, static_shapes=True) if mode else value) if known is None else known
             node.replace_all_uses_with(port)
             graph.erase_node(node)
             held.append(value)
         if held:
             self.gm.recompile()
-        return held
+        self.held = held + self.held
 
     def compiled(self) -> Callable[..., Any]:
         if self.total == 0:
             return self.gm.forward
-        held = self.lift()
-        self.held = len(held)
+        self.lift()
+        if any(_is_flex(node) for node in self.gm.graph.nodes):
+            self.retrace(_Spelt(self.gm), {})
         run = self.placed_run()
+        held = self.held
         return (lambda *inputs: run(*held, *inputs)) if held else run
 
     def placed_run(self) -> Callable[..., Any]:

@@ -35,7 +35,6 @@ Complex self_of(Call& c) { return complex_of(c, "self", float_part(c, "self")); 
 /// Two operands in the wider of the types of their parts.
 std::array<Complex, 2> two(Call& c, std::string_view first, std::string_view second) {
   DType type = part_type(c.importer().declared_result(c, 0).value_or(DType::c64));
-  if (!is_float(type)) type = DType::f32;  // a comparison
   return {complex_of(c, first, type), complex_of(c, second, type)};
 }
 
@@ -58,8 +57,6 @@ Values matrix_product(Call& c, std::string_view second) {
   return one_complex({matmul(a.re, b.re) - matmul(a.im, b.im), matmul(a.re, b.im) + matmul(a.im, b.re)});
 }
 
-Values real_part(Call& c) { return one(self_of(c).re); }
-Values imaginary_part(Call& c) { return one(self_of(c).im); }
 Values magnitude(Call& c) { return one(frontend::magnitude(self_of(c))); }
 Values angle(Call& c) {
   Complex z = self_of(c);
@@ -84,7 +81,6 @@ Values from_polar(Call& c) {
 Values converted(Call& c) {
   c.ignore({"device", "layout", "pin_memory", "non_blocking", "copy", "memory_format"});
   DType type = c.element("dtype").value_or(float_part(c, "self"));
-  if (c.has("other")) type = float_part(c, "other");
   Complex z = complex_of(c, "self", type);
   bool is_complex_result = weft::is_complex(c.importer().declared_result(c, 0).value_or(DType::c64));
   return is_complex_result ? one_complex(z) : one(z.re);
@@ -227,8 +223,8 @@ constexpr Operator rows[] = {
     {"aten.view_as_real.default", [](Call& c) { return one(c.pair("self")); }},
     {"aten.complex.default", [](Call& c) { return one_complex({c.tensor("real"), c.tensor("imag")}); }},
     {"aten.polar.default", from_polar},
-    {"aten.real.default", real_part},
-    {"aten.imag.default", imaginary_part},
+    {"aten.real.default", [](Call& c) { return one(self_of(c).re); }},
+    {"aten.imag.default", [](Call& c) { return one(self_of(c).im); }},
     {"aten.angle.default", angle},
     {"aten.abs.default", magnitude},
     {"aten.conj.default", conjugate},
@@ -249,9 +245,6 @@ constexpr Operator rows[] = {
     {"aten.matmul.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten._to_copy.default", converted},
     {"aten.to.dtype", converted},
-    {"aten.to.dtype_layout", converted},
-    {"aten.to.device", converted},
-    {"aten.to.other", converted},
     WEFT_FOURIER("fft_fft", Way::forward, Form::complex, {-1}),
     WEFT_FOURIER("fft_ifft", Way::inverse, Form::complex, {-1}),
     WEFT_FOURIER("fft_rfft", Way::forward, Form::from_real, {-1}),

@@ -364,7 +364,6 @@ constexpr Operator rows[] = {
     {"aten._grouped_mm.default", [](Call& c) { return grouped_product(c, "self", "mat2"); }},
     {"aten.embedding_bag.padding_idx", embedding_bag},
     {"aten._embedding_bag_forward_only.default", embedding_bag},
-    {"aten._embedding_bag.default", embedding_bag},
     {"aten.embedding_bag.default", embedding_bag},
     {"aten._unsafe_index_put.default", index_put},
 };

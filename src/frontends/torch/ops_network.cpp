@@ -411,6 +411,14 @@ Values by_batch(Call& c, Expr x, double epsilon) {
   return {y, frontend::flat(mean), frontend::flat(scale)};
 }
 
+/// v with the length g along all axes but `dim`.
+Values weight_norm(Call& c) {
+  Expr v = c.tensor("v");
+  std::vector<int64_t> axes = frontend::axes_from(0, v.rank());
+  std::erase(axes, c.axis_of("dim", v.rank(), 0));
+  return one(v * (c.tensor("g") / sqrt(reduce(ReduceFn::sum, v * v, axes))));
+}
+
 Values batch_norm(Call& c) {
   Expr x = c.tensor("input");
   c.ignore({"momentum", "cudnn_enabled"});
@@ -527,6 +535,8 @@ constexpr Operator rows[] = {
     {"aten._fused_rms_norm.default", rms_norm},
     {"aten.group_norm.default", group_norm},
     {"aten.native_group_norm.default", group_norm},
+    {"aten._weight_norm.default", weight_norm},
+    {"aten._weight_norm_interface.default", weight_norm},
     {"aten.batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit_no_training.default", batch_norm},
     {"aten._native_batch_norm_legit.no_stats", batch_norm},

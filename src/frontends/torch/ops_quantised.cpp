@@ -22,8 +22,9 @@ struct Steps {
 struct Bounds {
   double low, high;
 };
-Bounds bounds_of(Call& c, DType type) {
+Bounds bounds_of(Call& c, DType type, bool of_type = false) {
   double most = std::pow(2.0, bits(type)) - 1, low = is_signed_integer(type) ? -(most + 1) / 2 : 0;
+  if (of_type) return {low, low + most};
   return {c.number("quant_min", low), c.number("quant_max", low + most)};
 }
 
@@ -32,9 +33,7 @@ Expr quantised(Call& c, Expr x, const Steps& steps, DType type) {
   Values in = {x, convert(steps.scale, x.dtype())};
   if (steps.zero) in.push_back(convert(*steps.zero, type));
   Expr y = c.make(Quantize{.to = type, .axis = steps.axis, .block = steps.block}, in);
-  Bounds all = bounds_of(c, type);
-  Bounds own{-std::pow(2.0, bits(type) - 1), std::pow(2.0, bits(type) - 1) - 1};
-  if (!is_signed_integer(type)) own = {0, std::pow(2.0, bits(type)) - 1};
+  Bounds all = bounds_of(c, type), own = bounds_of(c, type, true);
   if (all.low > own.low) y = max(y, all.low);
   if (all.high < own.high) y = min(y, all.high);
   return y;

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slice of the zoo: small models of each kind. All of it: WEFT_TEST_FULL=1, or zoo.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import zoo
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
+from limits import FULL  # noqa: E402
+
+SLICE = ["timm/mobilenetv3", "transformers/fnet", "transformers/swin", "transformers/whisper"]
+
+
+@pytest.mark.parametrize("name", zoo.names() if FULL else SLICE)
+def test_models_are_right(name):
+    row = zoo.checked(name, with_compile=FULL)
+    assert row["archive"] == row["command"] == "right", row
+    assert not FULL or row["compile"].startswith("right"), row
