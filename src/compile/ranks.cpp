@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "compile/stages.h"
-#include "ir/core_ops.h"
 #include "runtime/ranks.h"
 #include "targets/gpu/communicators.h"
 
@@ -85,28 +84,9 @@ class RankCompiler {
 
 }  // namespace
 
-namespace {
-
-/// E310 for a donation of a port that the program does not have.
-void check_donations(const Program& program, const CompileOptions& options) {
-  for (const DonationRequest& donation : options.donations) {
-    auto is_input = [&](Value v) { return v.def->as<Parameter>()->parameter == donation.input; };
-    bool has_input = std::ranges::any_of(program.main().parameters(), is_input);
-    bool has_output = std::ranges::count(program.main().results(), donation.output, &Result::name) > 0;
-    if (has_input && has_output) continue;
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E310",
-                 .what = cat("there is no ", has_input ? "output '" : "input '",
-                             printable(has_input ? donation.output : donation.input), "' for a donation")});
-  }
-}
-
-}  // namespace
-
 std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
                                           CompileReport report) {
   run_shared_passes(*program, options, report);
-  check_donations(*program, options);
   auto source = source_of(*program, options);
   program.reset();
   return compile_ranks(std::move(source), options, std::move(report));

@@ -31,7 +31,7 @@ WEFT_INLINE void transpose_square(V (&v)[N]) {
 
 template <class V>
 WEFT_INLINE auto plain_bits(V v) {
-  if constexpr (is_packed<Elem<V>>) return bits_of(v);
+  if constexpr (is_packed<Elem<V>>) return bits_of<Elem<V>>(v);
   else return v;
 }
 template <class T, class U>

@@ -2,6 +2,7 @@
 #include "ops/host.h"
 
 #include "lower/lowering.h"
+#include "ops/collective.h"
 
 namespace weft {
 
@@ -32,6 +33,24 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
   for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_number(size));
   lowering.add_host_step(std::move(step), operands, results);
   lowering.set_sizes({}, lowering.guards().after(i));
+}
+
+void lower_collective(Lowering& lowering, const Region& region) {
+  const Instruction& i = *region.anchor;
+  const auto& op = *i.as<Collective>();
+  View from = lowering.whole_view_of(i.inputs[0]), to = lowering.new_result({region.anchor, 0});
+  if (from.dtype != to.dtype)
+    from = lowering.copy_of(from, i.inputs[0], "the ranks exchange values as they lie in memory", to.dtype);
+  Dim elements = product(from.dims);
+  lowering.add_control(
+      {.buffers = {from.buffer, to.buffer},
+       .outputs = {to.buffer},
+       .reason = cat(op.fn == CollectiveFn::sum ? "the sum over " : "the parts of ", op.ranks, " ranks"),
+       .blocks = 1,
+       .bytes = bytes_of({from.dtype, from.dims}) * Dim(op.ranks + 1),
+       .kind = StepKind::collective,
+       .amount = elements,
+       .collective = op.fn});
 }
 
 }  // namespace weft

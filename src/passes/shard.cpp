@@ -2,7 +2,7 @@
 #include "passes/shard.h"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
@@ -105,7 +105,6 @@ class Sharding {
   void visit(Instruction& i) {
     heed_watch();
     ReplaceScope scope(module_, i);
-    if (i.is<Parameter>() || i.is<Constant>()) return;
     if (may_split(i) && split(i)) return;
     for (size_t k = 0; k < i.inputs.size(); ++k) {
       Value all = whole(i.inputs[k]);
@@ -189,76 +188,55 @@ class Sharding {
     for (int64_t b = 0; b + 1 < static_cast<int64_t>(to.size()); ++b) {
       bool begins = known_equal(before(i.inputs[0].dims(), axis), before(to, b));
       if (!begins || !to[at(b)].is_constant() || to[at(b)].value() < 2 || !divides(to[at(b + 1)])) continue;
-      Value part = grouped(i.inputs[0], to[at(b)].value());
+      auto groups = to[at(b)].value();
+      Value part = with_columns(i.inputs[0], [&](Value w) { return weights_.grouped_part(w, groups); });
       if (part) give(i, Reshape{.dims = part_dims(to, b + 1)}, {part}, b + 1);
       return bool(part);
     }
     return false;
   }
 
-  /// The rank's part of each of `groups` pieces of the last axis of a product with weights, or of elementwise functions
-  /// of such and of constants; nothing for other values.
-  Value grouped(Value value, int64_t groups) {
-    Instruction& i = *value.def;
-    std::vector<Value> inputs = i.inputs;
-    if (weights_.is_weights(value)) return weights_.grouped_part(value, groups);
-    if (i.is<Dot>() && weights_.is_weights(inputs[1]) && axis_of(inputs[0]) < 0) {
-      inputs = {whole(inputs[0]), weights_.grouped_part(inputs[1], groups)};
-    } else if (i.is<Elementwise>() || i.is<Convert>()) {
-      for (Value& input : inputs) input = grouped(input, groups);
-    } else {
-      return {};
-    }
-    bool is_known = std::ranges::all_of(inputs, [](Value input) { return bool(input); });
-    return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
-  }
-
   bool sliced(Instruction& i, const Slice& op, int64_t axis) {
     const Dim& size = i.inputs[0].dims()[at(axis)];
     bool is_whole =
         known_equal(op.starts[at(axis)], 0) && known_equal(op.sizes[at(axis)], size) && op.steps[at(axis)] == 1;
-    if (!is_whole) return of_narrower_product(i, op, axis);
+    if (!is_whole) return of_fewer_columns(i, op, axis);
     Slice part = op;
     part.sizes = part_dims(op.sizes, axis);
     return along(i, part, axis, axis);
   }
 
-  /// A slice of what a product gives, as of queries, keys and values that one product makes: a product of its own with
-  /// those columns of the weights, which is split by itself.
-  bool of_narrower_product(Instruction& i, const Slice& op, int64_t axis) {
-    Slice only = op;
-    for (size_t a = 0; a < op.starts.size(); ++a) {
-      if (static_cast<int64_t>(a) == axis) continue;
-      if (!known_equal(op.starts[a], 0) || !known_equal(op.sizes[a], i.inputs[0].dims()[a]) || op.steps[a] != 1)
+  /// A slice of what a product gives, as of queries, keys and values that one product makes: the rank's part of those
+  /// columns.
+  bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
+    const Dims& dims = i.inputs[0].dims();
+    for (int64_t a = 0; a < axis; ++a) {
+      if (!known_equal(op.starts[at(a)], 0) || !known_equal(op.sizes[at(a)], dims[at(a)]) || op.steps[at(a)] != 1)
         return false;
     }
-    auto start = op.starts[at(axis)].constant(), size = op.sizes[at(axis)].constant();
-    if (!start || !size || op.steps[at(axis)] != 1 || axis + 1 != i.inputs[0].rank()) return false;
-    Value narrow = narrowed(i.inputs[0], *start, *size);
-    if (!narrow) return false;
-    module_.replace(i.result(), narrow);
-    return true;
+    auto start = op.starts[at(axis)].constant();
+    if (!start || !divides(op.sizes[at(axis)]) || op.steps[at(axis)] != 1 || at(axis) + 1 != dims.size()) return false;
+    int64_t size = op.sizes[at(axis)].value() / ranks_.count, from = *start + ranks_.number * size;
+    Value part = with_columns(i.inputs[0], [&](Value w) { return weights_.cut(w, w.rank() - 1, from, size); });
+    if (part) parts_[i.result()] = {part, axis};
+    return bool(part);
   }
 
-  /// Elements [start, start + size) of the last axis of a product with weights, or of elementwise functions of such
-  /// and of constants; nothing for other values.
-  Value narrowed(Value value, int64_t start, int64_t size) {
+  /// The last axis of a product with weights, or of elementwise functions of such and of constants, with another choice
+  /// of columns: `columns(weights)`. Nothing for other values.
+  Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
     std::vector<Value> inputs = i.inputs;
-    if (weights_.is_weights(value)) return weights_.cut(value, value.rank() - 1, start, size);
-    if (i.is<Dot>() && weights_.is_weights(inputs[1])) {
-      inputs[1] = weights_.cut(inputs[1], inputs[1].rank() - 1, start, size);
+    if (weights_.is_weights(value)) return columns(value);
+    if (i.is<Dot>() && weights_.is_weights(inputs[1]) && axis_of(inputs[0]) < 0) {
+      inputs = {whole(inputs[0]), columns(inputs[1])};
     } else if (i.is<Elementwise>() || i.is<Convert>()) {
-      for (Value& input : inputs) {
-        input = narrowed(input, start, size);
-        if (!input) return {};
-      }
+      for (Value& input : inputs) input = with_columns(input, columns);
     } else {
       return {};
     }
-    Value made = module_.append(i.op, std::move(inputs));
-    visit(*made.def);
-    return made;
+    bool is_known = std::ranges::all_of(inputs, [](Value input) { return bool(input); });
+    return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
   /// Operators that work on each index of the split axis alone.
@@ -394,11 +372,7 @@ class Sharding {
     int64_t k = x.rank() - 1;
     if (!is_float(x.dtype())) return false;
     bool is_split = axis_of(x) == k;
-    if (axis_of(x) >= 0 && !is_split) {
-      std::vector<Value> inputs = i.inputs;
-      inputs[0] = local(x, axis_of(x));
-      return give(i, op, std::move(inputs), axis_of(x)), true;
-    }
+    if (axis_of(x) >= 0 && !is_split) return false;
     auto k_size = x.dims().back().constant();
     bool has_blocks = k_size && *k_size % (op.block * ranks_.count) == 0 && known_equal(w.dims()[1], *k_size);
     auto parts = [&](int64_t axis) {
@@ -437,7 +411,7 @@ class Sharding {
     for (Result& result : results) {
       if (Value donor = donor_of(result)) {
         const Part& part = parts_.at(result.value);
-        kept_.push_back({donor, result.name, part.axis, result.value});
+        kept_.push_back({donor, result.name, part, result.value.dims()});
         result.value = part.value;
       } else {
         result.value = whole(result.value);
@@ -449,7 +423,7 @@ class Sharding {
   /// Parameters whose part alone is read become that part; the results of the others are gathered after all.
   void keep_parameters() {
     for (const Kept& kept : kept_) {
-      Value part = locals_.at({kept.donor.def, kept.donor.index, kept.axis});
+      Value part = locals_.at({kept.donor.def, kept.donor.index, kept.part.axis});
       bool is_free = std::ranges::all_of(kept.donor.def->users, [&](Instruction* user) { return user == part.def; }) &&
                      !module_.is_result(kept.donor);
       if (!is_free || part.def == kept.donor.def) {
@@ -457,7 +431,7 @@ class Sharding {
         continue;
       }
       std::string name = kept.donor.def->as<Parameter>()->parameter;
-      Shape shape{kept.donor.dtype(), part_dims(kept.donor.dims(), kept.axis)};
+      Shape shape{kept.donor.dtype(), part_dims(kept.donor.dims(), kept.part.axis)};
       kept.donor.def->op = Parameter{.parameter = name, .type = shape};
       kept.donor.def->types[0] = shape;
       module_.replace(part, kept.donor);
@@ -469,27 +443,28 @@ class Sharding {
   struct Kept {
     Value donor;
     std::string output;
-    int64_t axis;
-    Value original;  // what the result was
+    Part part;
+    Dims dims;  // of the whole result
   };
 
   void gather_result(const Kept& kept) {
     std::vector<Result> results = module_.results();
     for (Result& result : results) {
-      if (result.name == kept.output) result.value = gather(parts_.at(kept.original), result_dims(kept));
+      if (result.name == kept.output) result.value = gather(kept.part, kept.dims);
     }
     module_.set_results(std::move(results));
   }
 
-  Dims result_dims(const Kept& kept) const {
-    const Part& part = parts_.at(kept.original);
-    Dims dims = part.value.dims();
-    dims[at(part.axis)] = *dims[at(part.axis)].constant() * ranks_.count;
-    return dims;
-  }
-
   void write_notes() {
     if (!ranks_.report) return;
+    for (const DonationRequest& donation : ranks_.donations) {
+      bool has_output = std::ranges::count(module_.results(), donation.output, &Result::name) > 0;
+      if (!parameter_named(donation.input) || !has_output)
+        throw Error({.kind = ErrorKind::usage,
+                     .code = "E310",
+                     .what = cat("there is no input '", printable(donation.input), "' or no output '",
+                                 printable(donation.output), "' for a donation")});
+    }
     auto& notes = ranks_.report->notes;
     notes.push_back(cat("split over ", ranks_.count, " ranks: ", columns_, " products by columns, ", rows_,
                         " by rows, ", heads_, " attentions by heads; a run makes ", sums_, " sums and ", gathers_,
@@ -498,8 +473,8 @@ class Sharding {
       notes.push_back(cat("input '", printable(kept.input), "' and output '", printable(kept.output),
                           "' are split: each rank has its own part"));
     constexpr size_t most = 8;
-    for (size_t i = 0; i < std::min(most, whole_products_.size()); ++i)
-      notes.push_back(cat("whole in each rank: ", whole_products_[i]));
+    for (const std::string& product : std::span(whole_products_).first(std::min(most, whole_products_.size())))
+      notes.push_back(cat("whole in each rank: ", product));
     if (whole_products_.size() > most) notes.push_back(cat("and ", whole_products_.size() - most, " more products"));
   }
 

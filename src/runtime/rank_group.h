@@ -25,8 +25,6 @@ class RankGroup {
   /// A rank ends without having done all of its steps.
   void fail();
   Rank& rank(size_t number);
-  bool has_failed() const { return failed_; }
-  int64_t seed() const { return seed_; }
 
  private:
   class Member;

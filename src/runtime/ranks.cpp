@@ -2,6 +2,7 @@
 #include "runtime/ranks.h"
 
 #include <algorithm>
+#include <barrier>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -109,7 +110,6 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
     return communicators_;
   }
   const std::vector<std::shared_ptr<gpu::Device>>& devices() const { return devices_; }
-  bool is_on_gpus() const { return !devices_.empty(); }
 
  private:
   std::vector<std::shared_ptr<Executable>> ranks_;
@@ -125,7 +125,8 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
 /// A thread for each rank but the first, which runs on the caller's.
 class RankThreads {
  public:
-  explicit RankThreads(size_t ranks) : work_(ranks) {
+  explicit RankThreads(size_t ranks)
+      : ranks_(ranks), begun_(static_cast<std::ptrdiff_t>(ranks)), done_(static_cast<std::ptrdiff_t>(ranks)) {
     try {
       for (size_t r = 1; r < ranks; ++r) threads_.emplace_back([this, r] { serve(r); });
     } catch (const std::system_error&) {
@@ -137,44 +138,31 @@ class RankThreads {
 
   /// Calls work(r) for each rank, all at once; returns when all have returned. `work` does not throw.
   void run(const std::function<void(size_t)>& work) {
-    {
-      std::lock_guard lock(mutex_);
-      for (size_t r = 1; r < work_.size(); ++r) work_[r] = &work;
-      open_ = work_.size() - 1;
-    }
-    begun_.notify_all();
+    work_ = &work;
+    begun_.arrive_and_wait();
     work(0);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return open_ == 0; });
+    done_.arrive_and_wait();
   }
 
  private:
   void serve(size_t r) {
-    std::unique_lock lock(mutex_);
     for (;;) {
-      begun_.wait(lock, [&] { return work_[r] || is_over_; });
-      if (is_over_) return;
-      const auto* work = std::exchange(work_[r], nullptr);
-      lock.unlock();
-      (*work)(r);
-      lock.lock();
-      if (--open_ == 0) done_.notify_all();
+      begun_.arrive_and_wait();
+      if (!work_) return;
+      (*work_)(r);
+      done_.arrive_and_wait();
     }
   }
+  /// Arrives for the caller and for threads that there are not.
   void stop() {
-    {
-      std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    begun_.notify_all();
+    work_ = nullptr;
+    (void)begun_.arrive(static_cast<std::ptrdiff_t>(ranks_ - threads_.size()));
     for (std::thread& thread : threads_) thread.join();
   }
 
-  std::mutex mutex_;
-  std::condition_variable begun_, done_;
-  std::vector<const std::function<void(size_t)>*> work_;
-  size_t open_ = 0;
-  bool is_over_ = false;
+  size_t ranks_;
+  std::barrier<> begun_, done_;
+  const std::function<void(size_t)>* work_ = nullptr;
   std::vector<std::thread> threads_;
 };
 
@@ -197,7 +185,7 @@ class RankedContext final : public Context {
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     refuse_streams(options);
-    auto lock = program_->is_on_gpus() ? std::unique_lock(one_run_on_gpus()) : std::unique_lock<std::mutex>();
+    auto lock = !program_->devices().empty() ? std::unique_lock(one_run_on_gpus()) : std::unique_lock<std::mutex>();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     std::vector<std::vector<Tensor>> results = run_ranks(inputs, options);
     std::vector<Tensor> outputs;
@@ -319,19 +307,8 @@ class RankedContext final : public Context {
                     .rank = &group_.rank(rank),
                     .executor = options.executor};
     if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
-    if (options.on_device) mine.allocate_output = rank == 0 ? first_outputs(options) : discarding(rank);
+    if (options.on_device && rank > 0) mine.allocate_output = discarding(rank);
     return contexts_[rank]->run(inputs, mine);
-  }
-
-  /// What the caller gives for whole outputs on the first device, by their numbers there.
-  std::function<std::byte*(size_t, std::span<const int64_t>, size_t)> first_outputs(const RunOptions& options) const {
-    if (!options.allocate_output) return {};
-    return [this, &options](size_t output, std::span<const int64_t> dims, size_t bytes) {
-      const auto& places = program_->output_places();
-      auto is_it = [&](const RankPort& p) { return p.port == output && p.rank.value_or(0) == 0; };
-      auto number = std::ranges::find_if(places, is_it) - places.begin();
-      return options.allocate_output(static_cast<size_t>(number), dims, bytes);
-    };
   }
 
   /// It lies where the caller wants it: in the memory given, or in the place of a donated input.

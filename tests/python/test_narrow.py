@@ -130,3 +130,17 @@ def test_without_ml_dtypes(monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(weft.UnsupportedError, match="ml_dtypes"):
         model(np.zeros(2, np.float32))
+
+
+@pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
+@EACH
+def test_axes_that_change_places(dtype, number, kind, code, bits, size):
+    """A copy between layouts, as squares that are transposed in registers."""
+    if bits < 8:
+        size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
+    axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]
+    graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=axes)], "g", [helper.make_tensor_value_info("x", number, size)],
+                              [helper.make_tensor_value_info("y", number, None)])
+    model = weft.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)]).SerializeToString(), device="cpu")
+    x = np.resize(numbers(dtype), size).astype(kind)
+    np.testing.assert_array_equal(model(x).astype(np.float32), x.transpose(axes).astype(np.float32))

@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/plan.h"
@@ -35,7 +34,6 @@ class Communicators {
  private:
   std::vector<std::shared_ptr<Device>> devices_;
   std::vector<Handle> communicators_;
-  std::mutex mutex_;
   std::atomic<bool> is_aborted_{false};
 };
 
