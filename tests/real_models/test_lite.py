@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models of TensorFlow Lite (one of them as a SavedModel too) beside LiteRT: faces, poses, birds, emotions, pitches, wake words."""
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import weft
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
 import judge  # noqa: E402
+from places import BUILD, ROOT  # noqa: E402
 
 FACES = ["face_detection_back", "face_detection_front", "face_detection_full_range", "face_detection_full_range_sparse",
          "face_detection_short_range", "face_landmark", "iris_landmark"]
@@ -64,6 +67,17 @@ def test_pitches(tmp_path):
     for other in (weft.compile(str(fetch.package("basic-pitch") / f"{PITCHES}.onnx"), device="cpu"), saved):
         for y in model(sound):
             assert min(np.abs(y - z).max() for z in other(sound) if z.shape == y.shape) < 1e-4
+
+
+@small
+def test_example():
+    """examples/tensorflow hears the three notes in all three forms."""
+    folder = fetch.package("basic-pitch") / PITCHES
+    done = subprocess.run([sys.executable, ROOT / "examples/tensorflow/pitches.py", folder.parent], capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(BUILD / "python")})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = [line.split(": ")[1] for line in done.stdout.splitlines()]
+    assert len(said) == 3 and set(said) == {said[0]} and said[0].count("heard") == 3, done.stdout
 
 
 @small

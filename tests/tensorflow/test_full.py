@@ -15,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import emulated  # noqa: E402
 import judge  # noqa: E402
 from full_cases import CASES, OPERATORS  # noqa: E402
+from places import keep_count  # noqa: E402
 from test_lite_graphs import runs  # noqa: E402
 from test_lite_operators import compare, run  # noqa: E402
 
@@ -41,7 +42,9 @@ def graphs(tmp_path_factory):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_operator(operator, answers):
     folder, refusals = answers
-    for case in (c for c in CASES if c.operator == operator):
+    cases, wrong = [c for c in CASES if c.operator == operator], []
+    assert len(cases) >= 3
+    for case in cases:
         assert not refusals[case.name], refusals[case.name]
         stored = np.load(folder / f"{case.name}.npz")
         values = [stored[k] for k in stored.files if k.startswith("x")]
@@ -52,7 +55,10 @@ def test_operator(operator, answers):
                 found = run(folder / f"{case.name}{form}.pb", values)
                 compare(case, found[:1] if only_first else found, wanted[:1] if only_first else wanted)
             except (weft.Error, AssertionError) as error:
-                raise AssertionError(f"{case.name}{form}: {error}") from None
+                wrong.append(f"{case.name}{form}: {error}")
+    forms = sum(1 + case.open_sizes for case in cases)
+    keep_count("operators beside TensorFlow", {"format": "GraphDef"}, operators=1, cases=len(cases), right=forms - len(wrong), wrong=len(wrong))
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", ["while", "if", "calls", "network", "switch_and_merge", "enter_and_exit", *APPLICATIONS])

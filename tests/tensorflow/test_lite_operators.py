@@ -12,6 +12,7 @@ import weft
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import judge  # noqa: E402
 from lite_cases import CASES, OPERATORS  # noqa: E402
+from places import keep_count  # noqa: E402
 
 REFUSED = {  # what is refused, and why; everything else must be right
     "POW-3": "E141",
@@ -50,7 +51,7 @@ def compare(case, found, wanted):
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_operator(operator, answers, record_property):
+def test_operator(operator, answers):
     folder, refusals = answers
     counts = {"right": 0, "refused": 0, "open right": 0, "open refused": 0}
     for case in (c for c in CASES if c.operator == operator):
@@ -73,5 +74,6 @@ def test_operator(operator, answers, record_property):
             except AssertionError as error:
                 raise AssertionError(f"{case.name}{form}: {error}") from None
             counts["open right" if form else "right"] += 1
-    print(f"LITE {operator}: {counts}")
-    assert counts["right"] + counts["refused"] > 0
+    judged = sum(not refusals[c.name] for c in CASES if c.operator == operator)
+    keep_count("operators beside LiteRT", {"format": "tflite"}, operators=1, cases=judged, wrong=0, **{k.replace(" ", "_"): v for k, v in counts.items()})
+    assert judged >= 3 and counts["right"] > 0

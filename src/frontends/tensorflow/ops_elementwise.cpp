@@ -147,6 +147,19 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
+/// The same with the range in inputs 1 and 2: one, or one for each index of the last axis. A range of nothing gives 0.
+Values fake_quant_by_range(Call& c) {
+  c.expect_inputs(3, 3);
+  int64_t bits = c.integer("num_bits", 8);
+  if (bits < 2 || bits > 16) c.fail("E145", cat("has ", bits, " bits"));
+  double first = c.flag("narrow_range") ? 1 : 0, last = std::ldexp(1.0, static_cast<int>(bits)) - 1;
+  Expr low = c.input(1), high = c.input(2), scale = (high - low) / (last - first);
+  Expr zero = floor(min(max(first - low / scale, first), last) + 0.5);
+  Expr least = (first - zero) * scale, most = (last - zero) * scale;
+  Expr steps = floor((min(max(c.input(0), least), most) - least) * (1.0 / scale) + 0.5);
+  return {select(equal(low, 0) & equal(high, 0), 0, steps * scale + least)};
+}
+
 Values right_shift(Call& c) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
@@ -214,6 +227,8 @@ constexpr Operator table[] = {
     {"DEQUANTIZE", "", requantized},
     {"QUANTIZE", "", requantized},
     {"FAKE_QUANT", "FakeQuantWithMinMaxArgs", fake_quant},
+    {"", "FakeQuantWithMinMaxVars", fake_quant_by_range},
+    {"", "FakeQuantWithMinMaxVarsPerChannel", fake_quant_by_range},
     {"ZEROS_LIKE", "ZerosLike", zeros_like},
 };
 

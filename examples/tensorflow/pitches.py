@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One network in three forms: which notes a sound holds, by basic-pitch (Spotify, Apache-2.0), whose package has it as a SavedModel, as a
+TensorFlow Lite model and as ONNX.
+
+    pip download --no-deps basic-pitch==0.4.0 && unzip -q basic_pitch-0.4.0-*.whl -d basic-pitch
+    ./x python examples/tensorflow/pitches.py basic-pitch/basic_pitch/saved_models/icassp_2022
+
+The sound is made here: three notes, each a tone with two overtones. Every form must hear the same.
+"""
+import sys
+from pathlib import Path
+
+import numpy as np
+import weft
+
+RATE, LENGTH = 22050, 43844  # samples a second, and samples that the network takes at once
+NOTES = {"A3": 57, "C#4": 61, "E4": 64}  # their numbers in MIDI
+
+
+def sound(number):
+    time = np.arange(LENGTH) / RATE
+    base = 440 * 2 ** ((number - 69) / 12)
+    return sum(np.sin(2 * np.pi * base * k * time) / k**2 for k in (1, 2, 3)).astype(np.float32) * 0.4
+
+
+def main():
+    folder = Path(sys.argv[1])
+    forms = {"SavedModel": folder / "nmp", "TensorFlow Lite": folder / "nmp.tflite", "ONNX": folder / "nmp.onnx"}
+    for form, path in forms.items():
+        model = weft.compile(path)
+        answer = sorted(port.name for port in model.outputs)[1]  # contour, note, onset; in ONNX they have numbers in this order
+        said = []
+        for note, number in NOTES.items():
+            keys = model.run({model.inputs[0].name: sound(number).reshape(1, LENGTH, 1)})[answer][0]  # [steps, 88 keys from 21 on]
+            found = 21 + int(keys.mean(axis=0).argmax())
+            said.append(f"{note} {'heard' if found == number else f'taken for {found}'}, {keys.mean(axis=0).max():.4f}")
+        print(f"{form}: {'; '.join(said)}")
+
+
+main()
