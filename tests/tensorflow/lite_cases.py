@@ -193,7 +193,7 @@ for count in [1, 2, 4]:
 case("ADD_N", [ints(3), ints(3)], [I], "AddNOptions")
 for shape, dtype in [((3, 5), F), ((1,), I), ((0, 2), L)]:
     case("ZEROS_LIKE", [np.ones(shape, dtype)], [dtype], "ZerosLikeOptions")
-for low, high, bits, narrow in [(-1.0, 1.0, 8, False), (0.0, 6.0, 8, True), (-0.3, 2.1, 4, False)]:
+for low, high, bits, narrow in [(-1.0, 1.0, 8, False), (0.0, 6.0, 8, True), (-0.3, 2.1, 4, False), (0.0, 6.0, 16, False)]:
     case("FAKE_QUANT", [f(3, 7, low=-3, high=3)], [F], "FakeQuantOptions", min=low, max=high, numBits=bits, narrowRange=narrow)
 case("QUANTIZE", [f(3, 5)], [(S, 0.03, 4)], "QuantizeOptions")
 case("QUANTIZE", [f(1)], [(U, 0.03, 100)], "QuantizeOptions")
@@ -404,7 +404,7 @@ for x, scores, count, overlap in [(boxes, f(12), 5, 0.3), (boxes[:1], f(1), 3, 0
     case("NON_MAX_SUPPRESSION_V5", [x, scores, *limits, const(0, F)], [I, F, I], "NonMaxSuppressionV5Options")
 for x, target in [(ints(9, low=0, high=4), I), (np.round(f(7)), L), (np.array([3], I), I)]:
     case("UNIQUE", [x], [x.dtype.type, target], "UniqueOptions", idxOutType=CODES[target])
-for x, ids in [(f(5, 2), [0, 0, 2, 2, 3]), (f(3), [0, 1, 1]), (ints(1, 2), [2])]:
+for x, ids in [(f(5, 2), [0, 0, 1, 1, 2]), (f(3), [0, 1, 1]), (ints(1, 2), [0])]:
     case("SEGMENT_SUM", [x, np.asarray(ids, I)], [x.dtype.type], "SegmentSumOptions")
 for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), ([[1], [2]], [4], f(2))]:
     fill = const(9, np.asarray(values).dtype)
