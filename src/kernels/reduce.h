@@ -4,8 +4,8 @@
 /// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. What is
 /// reduced (strides, a prologue such as x * x) is the load's affair, what follows (mean, root) the store's.
 /// Op: Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op.
-/// A few long rows on many cores: let the host split the reduced axis, [outer * parts, reduce / parts], and reduce
-/// twice.
+/// Where a GPU has too few rows for its cores, row_parts.h and reduce_column_parts cut the reduced axis into parts, and a
+/// second launch reduces those.
 
 #include "row.h"
 
@@ -50,41 +50,69 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 #endif
 }
 
+#ifdef WEFT_GPU
+/// The reduced positions of one row of the result: [begin, end) of `outer`.
+struct ColumnSpan {
+  i64 outer, begin, end;
+};
+/// store(row, col, Vec, lanes): Op over span(row), for `rows` spans of `inner` columns each. `Ways` threads (a divisor
+/// of the block's) share the reduced axis of each N columns.
+template <class Op, class Acc, int N, int Ways, class L, class Span, class Load, class Store>
+WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const Span& span, const Load& load,
+                                     const Store& store) {
+  using V = Vec<Acc, N>;
+  constexpr int columns = L::threads / Ways;
+  WEFT_SHARED Acc parts[L::threads * N];
+  const int me = thread_id() % columns, way = thread_id() / columns;
+  const i64 per_row = ceil_div(inner, N), chunks = rows * per_row;
+  for_tasks(launch, ceil_div(chunks, columns), [&](i64 task) WEFT_LAMBDA {
+    const i64 chunk = task * columns + me, row = chunk / per_row, col = chunk % per_row * N;
+    const Part lanes{int(least(inner - col, N))};
+    V part = neutral<Op, V>();
+    if (chunk < chunks) {
+      const ColumnSpan s = span(row);
+      const i64 begin = s.begin + way;
+      if (col + N <= inner) {
+        WEFT_FEW for (i64 r = begin; r < s.end; r += Ways) part = combine<Op>(part, load(s.outer, r, col, Full{}));
+      } else {
+        WEFT_NO_UNROLL for (i64 r = begin; r < s.end; r += Ways) part = combine<Op>(part, load(s.outer, r, col, lanes));
+      }
+    }
+    barrier();  // the parts of an earlier task have been read
+    WEFT_UNROLL for (int i = 0; i < N; i++) parts[thread_id() * N + i] = lane(part, i);
+    barrier();
+    if (way > 0 || chunk >= chunks) return;
+    WEFT_NO_UNROLL for (int w = 1; w < Ways; w++) {
+      V other;
+      WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(other, i, Acc(parts[(w * columns + me) * N + i]));
+      part = combine<Op>(part, other);
+    }
+    store(row, col, part, lanes);
+  });
+}
+/// The same with the reduced axis cut into parts: store(outer * parts + part, col, Vec, lanes).
+template <class Op, class Acc, int N, int Ways, class L, class Load, class Store>
+WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64 parts, i64 inner, const Load& load,
+                                     const Store& store) {
+  const i64 length = ceil_div(reduce, parts);
+  const auto span = [&](i64 row) WEFT_LAMBDA {
+    const auto [from, part] = divide_index(row, parts);
+    return ColumnSpan{from, part * length, least((part + 1) * length, reduce)};
+  };
+  reduce_column_spans<Op, Acc, N, Ways>(launch, outer * parts, inner, span, load, store);
+}
+#endif
+
 /// y[outer, inner] = Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; store(outer, inner, Vec<Acc, N>, lanes).
-/// On a GPU `Ways` threads (a divisor of the block's) share the reduced axis of each N columns.
+/// On a GPU `Ways` threads share the reduced axis of each N columns.
 template <class Op, class Acc, int N, int Ways = 1, class L, class Load, class Store>
 WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load,
                                 const Store& store) {
   using V = Vec<Acc, N>;
 #ifdef WEFT_GPU
   if constexpr (Ways > 1) {
-    constexpr int columns = L::threads / Ways;
-    WEFT_SHARED Acc parts[L::threads * N];
-    const int me = thread_id() % columns, way = thread_id() / columns;
-    const i64 per_outer = ceil_div(inner, N), chunks = outer * per_outer;
-    for_tasks(launch, ceil_div(chunks, columns), [&](i64 task) WEFT_LAMBDA {
-      const i64 chunk = task * columns + me, row = chunk / per_outer, col = chunk % per_outer * N;
-      const Part lanes{int(least(inner - col, N))};
-      V part = neutral<Op, V>();
-      if (chunk < chunks) {
-        if (col + N <= inner) {
-          WEFT_FEW for (i64 r = way; r < reduce; r += Ways) part = combine<Op>(part, load(row, r, col, Full{}));
-        } else {
-          WEFT_NO_UNROLL for (i64 r = way; r < reduce; r += Ways) part = combine<Op>(part, load(row, r, col, lanes));
-        }
-      }
-      barrier();  // the parts of an earlier task have been read
-      WEFT_UNROLL for (int i = 0; i < N; i++) parts[thread_id() * N + i] = lane(part, i);
-      barrier();
-      if (way > 0 || chunk >= chunks) return;
-      WEFT_NO_UNROLL for (int w = 1; w < Ways; w++) {
-        V other;
-        WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(other, i, Acc(parts[(w * columns + me) * N + i]));
-        part = combine<Op>(part, other);
-      }
-      store(row, col, part, lanes);
-    });
-    return;
+    const auto whole = [&](i64 row) WEFT_LAMBDA { return ColumnSpan{row, 0, reduce}; };
+    return reduce_column_spans<Op, Acc, N, Ways>(launch, outer, inner, whole, load, store);
   }
 #endif
   for_columns<N>(launch, outer, reduce, inner, [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA {
@@ -160,51 +188,67 @@ WEFT_INLINE typename Found<V>::Index positions(i64 col) {
   return iota<i32, lanes_of<V>>() + splat<i32, lanes_of<V>>(i32(col));
 }
 
+/// The best of columns `first`, `first + step` ... before `end`, N at a time.
+template <class Rule, class T, int N, class Load>
+WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end, i64 step) {
+  using V = Vec<T, N>;
+  Found<V> found = nothing_found<V>();
+  i64 col = first;
+  WEFT_NO_UNROLL for (; col + N <= end; col += step) {
+    found.template offer<Rule>(load(row, col, Full{}), positions<V>(col));
+  }
+  Found<T> best = best_lane<Rule>(found);
+  if (col < end) {
+    const int rest = int(end - col);
+    const V v = load(row, col, Part{rest});
+    WEFT_UNROLL for (int i = 0; i < N; i++) {
+      if (i < rest) best.template meet<Rule>(lane(v, i), i32(col + i));
+    }
+  }
+  return best;
+}
+
+#ifdef WEFT_GPU
+/// The best of all threads of a team. All threads of the block call it.
+template <class Rule, Team team, int Threads, class T>
+WEFT_INLINE Found<T> team_best(Found<T> best) {
+  constexpr int waves = (team == Team::wave ? wave_size : Threads) / wave_size;
+  const auto share = [](T v, int mask) WEFT_LAMBDA {
+    if constexpr (sizeof(T) >= 4) return shuffle_xor(v, mask);
+    else return T(shuffle_xor(u32(v), mask));
+  };
+  WEFT_NO_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) {
+    best.template meet<Rule>(share(best.value, mask), shuffle_xor(best.index, mask));
+  }
+  if constexpr (waves > 1) {
+    WEFT_SHARED T values[waves];
+    WEFT_SHARED i32 indices[waves];
+    barrier();  // an earlier row's values have been read
+    const int wave = thread_id() / wave_size;
+    if (thread_id() % wave_size == 0) values[wave] = best.value, indices[wave] = best.index;
+    barrier();
+    WEFT_NO_UNROLL for (int i = 0; i < waves; i++) best.template meet<Rule>(T(values[i]), i32(indices[i]));
+  }
+  return best;
+}
+#endif
+
 /// The position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols < 2^31.
 template <class Rule, class T, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
-  using V = Vec<T, N>;
-  auto scan = [&](i64 row, i64 first, i64 step) WEFT_LAMBDA {
-    Found<V> found = nothing_found<V>();
-    i64 col = first;
-    WEFT_NO_UNROLL for (; col + N <= cols; col += step) {
-      found.template offer<Rule>(load(row, col, Full{}), positions<V>(col));
-    }
-    Found<T> best = best_lane<Rule>(found);
-    if (col < cols) {
-      const int rest = int(cols - col);
-      const V v = load(row, col, Part{rest});
-      WEFT_UNROLL for (int i = 0; i < N; i++) {
-        if (i < rest) best.template meet<Rule>(lane(v, i), i32(col + i));
-      }
-    }
-    return best;
-  };
 #ifdef WEFT_CPU
   const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
-  WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) store(row, i64(scan(row, 0, N).index));
+  WEFT_NO_UNROLL for (i64 row = launch.begin * group; row < end; row++) {
+    store(row, i64(best_of_span<Rule, T, N>(load, row, 0, cols, N).index));
+  }
 #else
-  constexpr int size = team == Team::wave ? wave_size : L::threads, waves = size / wave_size;
+  constexpr int size = team == Team::wave ? wave_size : L::threads;
   const int me = thread_id() % size;
   for_tasks(launch, ceil_div(rows, L::threads / size), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * (L::threads / size) + thread_id() / size;
     if (row >= rows) return;
-    Found<T> best = scan(row, i64(me) * N, i64(size) * N);
-    auto share = [](T v, int mask) WEFT_LAMBDA {
-      if constexpr (sizeof(T) >= 4) return shuffle_xor(v, mask);
-      else return T(shuffle_xor(u32(v), mask));
-    };
-    WEFT_NO_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) {
-      best.template meet<Rule>(share(best.value, mask), shuffle_xor(best.index, mask));
-    }
-    if constexpr (waves > 1) {
-      WEFT_SHARED T values[waves];
-      WEFT_SHARED i32 indices[waves];
-      barrier();  // an earlier row's values have been read
-      if (thread_id() % wave_size == 0) values[me / wave_size] = best.value, indices[me / wave_size] = best.index;
-      barrier();
-      WEFT_NO_UNROLL for (int i = 0; i < waves; i++) best.template meet<Rule>(T(values[i]), i32(indices[i]));
-    }
+    const Found<T> best =
+        team_best<Rule, team, L::threads>(best_of_span<Rule, T, N>(load, row, i64(me) * N, cols, i64(size) * N));
     if (me == 0) store(row, i64(best.index));
   });
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that depend on the order of elements along one axis: arg-reduce, scan, top-k.
 #include "lower/axes.h"
+#include "lower/gpu/row_parts.h"
 #include "lower/lowering.h"
 #include "lower/rows.h"
 #include "ops/reduce.h"
@@ -38,22 +39,59 @@ void add_step(Lowering& lowering, KernelBuilder& kernel, const std::string& name
   lowering.add_step(std::move(step), reason);
 }
 
+/// Few long rows on a GPU: blocks share each row, and a second launch compares what they found.
+void lower_arg_parts(Lowering& lowering, const Region& region, const std::string& rule, DType type, const RowCut& cut) {
+  KernelBuilder first("row_parts.h"), second("row_parts.h");
+  Along a = along_axis(lowering, first, *region.anchor, region.anchor->as<ArgReduce>()->axis);
+  FoundParts values = new_parts(lowering, region, type, a.around.outer, cut.parts),
+             places = new_parts(lowering, region, DType::i32, a.around.outer, cut.parts);
+  auto pointers = [&](KernelBuilder& kernel, bool written) {
+    return std::pair{kernel.buffer(values.view.buffer, type, written),
+                     kernel.buffer(places.view.buffer, DType::i32, written)};
+  };
+  std::string acc = kernel_type(type), parts = first.size(cut.parts);
+  auto [value, place] = pointers(first, true);
+  first.line("constexpr int W = ", register_lanes_text(type), ";");
+  first.line("arg_row_parts<", rule, ", ", acc, ", W>(WEFT_LAUNCH, ", a.outer, ", ", a.n, ", ", parts, ",");
+  first.line("    [&](i64 row, i64 col, auto lanes) WEFT_LAMBDA { return convert<", acc, ">(load<W>(", a.data,
+             " + row * ", a.n, " + col, lanes)); },");
+  first.line("    [&](i64 at, auto best) WEFT_LAMBDA { ", value, "[at] = best.value, ", place,
+             "[at] = best.index; });");
+  first.set_grid(a.around.outer * cut.parts);
+  add_step(lowering, first, "arg_parts", a, "few long rows: blocks share each row");
+
+  std::string rows = second.size(a.around.outer), count = second.size(cut.parts),
+              y = second.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true);
+  std::tie(value, place) = pointers(second, false);
+  second.line("finish_arg_row_parts<", rule, ", ", acc, ">(WEFT_LAUNCH, ", rows, ", ", count, ",");
+  second.line("    [&](i64 at) WEFT_LAMBDA { return Found<", acc, ">{", value, "[at], ", place, "[at]}; },");
+  second.line("    [&](i64 row, i64 at) WEFT_LAMBDA { ", y, "[row] = most(at, 0); });");
+  second.set_grid(a.around.outer);
+  lowering.add_step(second.finish(lowering.plan(), "arg_best"), "the best of what the blocks found");
+}
+
 }  // namespace
 
 void lower_arg_reduce(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ArgReduce>();
-  KernelBuilder kernel("reduce.h");
-  Along a = along_axis(lowering, kernel, i, op.axis);
-  const Dim& n = a.x.dims[static_cast<size_t>(op.axis)];
+  AroundAxis around = around_axis(i.inputs[0].dims(), op.axis);
+  const Dim& n = around.n;
   if (!all_constant({n})) {
     lowering.add_check(
         {false, n, Dim(int64_t{1} << 31) - 1, i.source, "arg_reduce: positions have 32 bits in its kernel"});
   }
+  DType acc = compute_type(i.inputs[0].dtype());
+  std::string best = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">");
+  if (known_equal(around.inner, 1) && !lowering.is_load_time({region.anchor, 0})) {
+    RowCut cut = row_cut(lowering, around.outer, n, gpu_lanes(acc));
+    if (cut.is_cut()) return lower_arg_parts(lowering, region, best, acc, cut);
+  }
+  KernelBuilder kernel("reduce.h");
+  Along a = along_axis(lowering, kernel, i, op.axis);
   std::string y = kernel.buffer(lowering.new_result({region.anchor, 0}).buffer, DType::i64, true),
-              type = kernel_type(compute_type(a.x.dtype)), lanes = register_lanes_text(compute_type(a.x.dtype));
-  std::string rule = cat("Best<", op.largest ? "true" : "false", ", ", op.last ? "true" : "false", ">, ", type, ", W",
-                         a.is_last ? team_text(lowering, n) : "", ">");
+              type = kernel_type(acc), lanes = register_lanes_text(acc);
+  std::string rule = cat(best, ", ", type, ", W", a.is_last ? team_text(lowering, n) : "", ">");
   std::string load = cat("return convert<", type, ">(load<W>(", a.data);
   kernel.line("constexpr int W = ", lanes, ";");
   if (a.is_last) {
@@ -67,7 +105,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
                 a.inner, " + col, lanes)); },");
     kernel.line("    [&](i64 outer, i64 col, auto at, auto lanes) WEFT_LAMBDA { store(", y, " + outer * ", a.inner,
                 " + col, select(at < 0, decltype(at)(0), at), lanes); });");
-    set_column_grid(lowering, kernel, {a.around.outer, n, a.around.inner, lanes, gpu_lanes(compute_type(a.x.dtype))});
+    set_column_grid(lowering, kernel, {a.around.outer, n, a.around.inner, lanes, gpu_lanes(acc)});
   }
   add_step(lowering, kernel, op.largest ? "arg_max" : "arg_min", a,
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");

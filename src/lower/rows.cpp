@@ -5,21 +5,12 @@
 
 #include "base/error.h"
 #include "lower/axes.h"
+#include "lower/gpu/row_parts.h"
 #include "lower/lowering.h"
 #include "ops/reduce.h"
 
 namespace weft {
 namespace {
-
-using Coordinates = std::vector<std::string>;
-
-/// The axes of a row kernel's input and output, grouped into its coordinates.
-struct RowShape {
-  Iteration input, output;
-  Dim rows, cols;  ///< of row kernels; for column kernels cols is the reduced length
-  Dim inner = 1;   ///< of column kernels: the axes after the reduced ones
-  bool columns = false;
-};
 
 RowShape last_axis_shape(const Dims& dims) {
   size_t last = dims.size() - 1;
@@ -67,56 +58,35 @@ Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape
   return region;
 }
 
-/// `[&](i64 row, i64 col, auto lanes) { ...; return v; }`
-void emit_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc) {
-  std::string parameters;
-  for (const std::string& name : shape.input.coordinates) parameters += cat("[[maybe_unused]] i64 ", name, ", ");
-  kernel.line("    [&](", parameters, "auto lanes) WEFT_LAMBDA {");
-  Value input = region.anchor->inputs[0];
-  FusedBody body(
-      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
-      [&](Value value) { return lowering.new_result(value); });
-  body.plan(region.prologue, split_outputs(region).before, {}, {input});
-  body.emit();
-  kernel.line("  return convert<", kernel_type(acc), ">(", body.variable(input), ");");
-  kernel.line("    },");
-}
-
-void emit_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc) {
-  region.outputs = split_outputs(region).after;
-  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc);
-  kernel.line("    });");
-}
-
-/// Whether all results of the region's rows are stored in 16 bits or fewer.
-bool stores_narrow(const Lowering& lowering, const Region& region) {
-  return std::ranges::all_of(region.outputs, [&](const Value& value) {
-    return bits(lowering.slot_of(value) ? value.dtype() : lowering.stored_type(value.dtype())) <= 16;
-  });
-}
-
 PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   KernelBuilder kernel("row.h");
-  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc), name = "softmax";
-  std::string epsilon;
-  if (const auto* op = region.anchor->as<Softmax>(); op && op->logarithm) name = "log_softmax";
-  if (const auto* op = region.anchor->as<Normalize>()) {
-    name = op->centred ? "layer_norm" : "rms_norm";
-    epsilon = cat(", ", number_text(acc, op->epsilon));
-  }
-  bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
-  int lanes = acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of elements in memory
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc);
+  std::string name = row_function(*region.anchor), epsilon;
+  if (const auto* op = region.anchor->as<Normalize>()) epsilon = cat(", ", number_text(acc, op->epsilon));
+  int lanes = row_lanes(lowering, region, acc);
   KeptRow kept = kept_row(lowering, shape.cols, lanes);
   bool rounds = name == "softmax" && kept.held > 0 && stores_narrow(lowering, region);
   kernel.line("constexpr int W = ", lowering.on_gpu() ? cat(lanes) : register_lanes_text(acc), ";");
   kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols, kept), rounds ? ", true" : "", ">(WEFT_LAUNCH, ",
               rows, ", ", cols, epsilon, ",");
-  emit_load(lowering, kernel, region, shape, acc);
+  emit_row_load(lowering, kernel, region, shape, acc, split_outputs(region).before);
   kernel.line("    [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
-  emit_store(lowering, kernel, region, shape, acc);
+  emit_row_store(lowering, kernel, region, shape, acc);
   set_row_grid(lowering, kernel, shape.rows, shape.cols, cat("tasks::row_scratch(", cols, ", ", bits(acc) / 8, ")"),
                kept);
   return kernel.finish(lowering.plan(), name);
+}
+
+void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
+                    const std::vector<Value>& before) {
+  Value input = region.anchor->inputs[0];
+  FusedBody body(
+      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
+      [&](Value value) { return lowering.new_result(value); });
+  body.plan(region.prologue, before, {}, {input});
+  body.emit();
+  kernel.line("  return convert<", kernel_type(acc), ">(", body.variable(input), ");");
+  kernel.line("    },");
 }
 
 /// Divides the sum of a mean; `acc` is the accumulated value.
@@ -128,52 +98,113 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
       ";");
 }
 
-PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+/// The number by which a mean is divided; `length` is what the launch itself reduces.
+std::string mean_count(KernelBuilder& kernel, const Region& region, const RowShape& shape, const std::string& length,
+                       const std::optional<FoundParts>& found) {
+  bool is_mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
+  return found && is_mean ? kernel.number(shape.cols) : length;
+}
+
+/// The launch that reduces whole rows, or what an earlier one found in their parts.
+PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc,
+                            const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");
-  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), type = kernel_type(acc);
+  const Dim& length = found ? found->count : shape.cols;
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(length), type = kernel_type(acc);
   kernel.line("constexpr int V = ", register_lanes_text(acc), ";");
   kernel.line("reduce_rows<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", V",
-              team_text(lowering, shape.cols), ">(WEFT_LAUNCH, ", rows, ", ", cols, ",");
+              team_text(lowering, length), ">(WEFT_LAUNCH, ", rows, ", ", cols, ",");
   kernel.line("    [&]<int W = V>([[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto lanes) WEFT_LAMBDA {");
-  Value input = region.anchor->inputs[0];
-  FusedBody body(
-      kernel, shape.input, [&](Value value) { return lowering.view_of(value); },
-      [&](Value value) { return lowering.new_result(value); });
-  body.plan(region.prologue, {}, {}, {input});
-  body.emit();
-  kernel.line("  return convert<", type, ">(", body.variable(input), ");");
-  kernel.line("    },");
+  if (found) {
+    kernel.line("  return load<W>(", kernel.buffer(found->view.buffer, acc, false), " + row * ", cols,
+                " + col, lanes);");
+    kernel.line("    },");
+  } else {
+    emit_load_body(lowering, kernel, region, shape, acc, {});
+  }
   kernel.line("    [&]([[maybe_unused]] i64 row, ", type, " sum) WEFT_LAMBDA {");
   kernel.line("  constexpr int W = 1;");
   kernel.line("  [[maybe_unused]] const Full lanes{};");
-  emit_mean(kernel, region, cols, acc);
-  emit_store(lowering, kernel, region, shape, acc);
-  set_row_grid(lowering, kernel, shape.rows, shape.cols);
-  return kernel.finish(lowering.plan(),
-                       cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
+  emit_mean(kernel, region, mean_count(kernel, region, shape, cols, found), acc);
+  emit_row_store(lowering, kernel, region, shape, acc);
+  set_row_grid(lowering, kernel, shape.rows, length);
+  return kernel.finish(lowering.plan(), reduce_name(region));
 }
 
-/// Threads of a GPU that share the reduced axis of a few columns (kernels/reduce.h).
-constexpr int column_ways = 8;
-
-PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+/// The same for columns, of which `ways` threads of a GPU share the reduced axis.
+PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc, int ways,
+                               const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");
-  std::string rows = kernel.size(shape.rows), cols = kernel.size(shape.cols), inner = kernel.size(shape.inner),
-              type = kernel_type(acc);
-  kernel.line("constexpr int W = ", register_lanes_text(acc), ";");
+  const Dim& length = found ? found->count : shape.cols;
+  std::string rows = kernel.size(shape.rows), cols = kernel.size(length), inner = kernel.size(shape.inner),
+              type = kernel_type(acc), lanes = register_lanes_text(acc);
+  kernel.line("constexpr int W = ", lanes, ";");
   kernel.line("reduce_columns<", combine_text(region.anchor->as<Reduce>()->fn), ", ", type, ", W",
-              lowering.on_gpu() ? cat(", ", column_ways) : "", ">(WEFT_LAUNCH, ", rows, ", ", cols, ", ", inner, ",");
-  emit_load(lowering, kernel, region, shape, acc);
+              lowering.on_gpu() ? cat(", ", ways) : "", ">(WEFT_LAUNCH, ", rows, ", ", cols, ", ", inner, ",");
+  if (found) {
+    kernel.line("    [&](i64 outer, i64 at, i64 col, auto lanes) WEFT_LAMBDA { return load<W>(",
+                kernel.buffer(found->view.buffer, acc, false), " + (outer * ", cols, " + at) * ", inner,
+                " + col, lanes); },");
+  } else {
+    emit_row_load(lowering, kernel, region, shape, acc, split_outputs(region).before);
+  }
   kernel.line("    [&]([[maybe_unused]] i64 outer, [[maybe_unused]] i64 col, auto sum, auto lanes) WEFT_LAMBDA {");
-  emit_mean(kernel, region, cols, acc);
-  emit_store(lowering, kernel, region, shape, acc);
+  emit_mean(kernel, region, mean_count(kernel, region, shape, cols, found), acc);
+  emit_row_store(lowering, kernel, region, shape, acc);
+  set_column_grid(lowering, kernel, {shape.rows, length, shape.inner, lanes, gpu_lanes(acc)}, ways);
+  return kernel.finish(lowering.plan(), reduce_name(region));
+}
+
+PlanStep reduction(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   Columns columns{shape.rows, shape.cols, shape.inner, register_lanes_text(acc), gpu_lanes(acc)};
-  set_column_grid(lowering, kernel, columns, column_ways);
-  return kernel.finish(lowering.plan(),
-                       cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]));
+  RowCut cut = shape.columns ? column_cut(lowering, columns)
+                             : row_cut(lowering, shape.rows, shape.cols, row_lanes(lowering, region, acc));
+  std::optional<FoundParts> found;
+  if (cut.is_cut() && !lowering.is_load_time({region.anchor, 0})) {
+    found = lower_reduced_parts(lowering, region, shape, acc, cut);
+    cut.ways = RowCut{}.ways;
+  }
+  PlanStep step = shape.columns ? reduce_columns_kernel(lowering, region, shape, acc, cut.ways, found)
+                                : reduce_rows_kernel(lowering, region, shape, acc, found);
+  step.flops = shape.rows * shape.inner * (found ? found->count : shape.cols);
+  return step;
 }
 
 }  // namespace
+
+void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
+                   const std::vector<Value>& before) {
+  std::string parameters;
+  for (const std::string& name : shape.input.coordinates) parameters += cat("[[maybe_unused]] i64 ", name, ", ");
+  kernel.line("    [&](", parameters, "auto lanes) WEFT_LAMBDA {");
+  emit_load_body(lowering, kernel, region, shape, acc, before);
+}
+
+void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc) {
+  region.outputs = split_outputs(region).after;
+  lowering.emit_epilogue(kernel, region, shape.output, "acc", acc);
+  kernel.line("    });");
+}
+
+bool stores_narrow(const Lowering& lowering, const Region& region) {
+  return std::ranges::all_of(region.outputs, [&](const Value& value) {
+    return bits(lowering.slot_of(value) ? value.dtype() : lowering.stored_type(value.dtype())) <= 16;
+  });
+}
+
+int row_lanes(const Lowering& lowering, const Region& region, DType acc) {
+  bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
+  return acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of elements in memory
+}
+
+std::string row_function(const Instruction& anchor) {
+  if (const auto* op = anchor.as<Normalize>()) return op->centred ? "layer_norm" : "rms_norm";
+  return anchor.as<Softmax>()->logarithm ? "log_softmax" : "softmax";
+}
+
+std::string reduce_name(const Region& region) {
+  return cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]);
+}
 
 std::string register_lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
 
@@ -226,17 +257,29 @@ const char* combine_text(ReduceFn fn) {
   return "";
 }
 
+/// A softmax or a normalisation.
+static void lower_whole_rows(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
+  int lanes = row_lanes(lowering, region, acc);
+  RowCut cut = row_cut(lowering, shape.rows, shape.cols, lanes);
+  bool is_kept = kept_row(lowering, shape.cols, lanes).held > 0;
+  if (cut.is_cut() && !is_kept && !lowering.is_load_time({region.anchor, 0}))
+    return lower_row_parts(lowering, region, shape, acc, cut);
+  PlanStep step = row_kernel(lowering, region, shape, acc);
+  step.flops = shape.rows * shape.cols;
+  lowering.add_step(std::move(step), "rows in parallel, vectors along the row");
+}
+
 void lower_rows(Lowering& lowering, const Region& given) {
   RowShape shape = shape_of(*given.anchor);
   Region region = split_what_does_not_fit(lowering, given, shape);
   Region after = take_misfit(lowering, region, shape.output);
   DType acc = compute_type(region.anchor->inputs[0].dtype());
-  PlanStep step = !region.anchor->is<Reduce>() ? row_kernel(lowering, region, shape, acc)
-                  : shape.columns              ? reduce_columns_kernel(lowering, region, shape, acc)
-                                               : reduce_rows_kernel(lowering, region, shape, acc);
-  step.flops = shape.rows * shape.cols * shape.inner;
-  lowering.add_step(std::move(step),
-                    shape.columns ? "vectors along the axes that stay" : "rows in parallel, vectors along the row");
+  if (region.anchor->is<Reduce>()) {
+    lowering.add_step(reduction(lowering, region, shape, acc),
+                      shape.columns ? "vectors along the axes that stay" : "rows in parallel, vectors along the row");
+  } else {
+    lower_whole_rows(lowering, region, shape, acc);
+  }
   if (!after.epilogue.empty()) lower_pointwise(lowering, after);
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "lower/kernel_builder.h"
+#include "lower/fused_body.h"
 #include "ops/reduce.h"
 
 /// Texts that kernels over rows and columns share (rows.cpp, ordered.cpp).
@@ -38,5 +38,26 @@ struct Columns {
   int count;          ///< the number of lanes on a GPU
 };
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& columns, int ways = 1);
+
+/// The axes of a row kernel's input and output, grouped into its coordinates.
+struct RowShape {
+  Iteration input, output;
+  Dim rows, cols;  ///< of row kernels; for column kernels cols is the reduced length
+  Dim inner = 1;   ///< of column kernels: the axes after the reduced ones
+  bool columns = false;
+};
+/// Elements that a thread of a row kernel takes at once on a GPU.
+int row_lanes(const Lowering& lowering, const Region& region, DType acc);
+/// The function of kernels/row.h that computes a softmax or a normalisation.
+std::string row_function(const Instruction& anchor);
+/// "reduce_mean"
+std::string reduce_name(const Region& region);
+/// Whether all results of the region's rows are stored in 16 bits or fewer.
+bool stores_narrow(const Lowering& lowering, const Region& region);
+/// `[&](i64 row, i64 col, auto lanes) { ...; return v; },`; stores `before` on the way.
+void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
+                   const std::vector<Value>& before);
+/// The rest of the store lambda, with the results in `acc`.
+void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc);
 
 }  // namespace weft

@@ -152,12 +152,23 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-bool expand_attention(Module& module, int64_t widest) {
+/// Whether the scores are the smallest tensor of an attention that masks nothing.
+static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
+  const auto& op = *i.as<Attention>();
+  const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
+  bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
+  constexpr int64_t most_rows_of_few = 8;  // for which there are kernels of their own
+  return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > most_rows_of_few &&
+         known_less_equal(k[2], q[3]);
+}
+
+bool expand_attention(Module& module, const AttentionHeads& heads) {
   bool changed = false;
   for (Instruction& i : module) {
     if (!i.is<Attention>()) continue;
     Dim size = max(i.inputs[0].dims()[3], i.inputs[2].dims()[3]);
-    if (i.inputs[0].dtype() != DType::f64 && size.upper_bound() <= widest) continue;
+    bool has_kernel = i.inputs[0].dtype() != DType::f64 && size.upper_bound() <= heads.widest;
+    if (has_kernel && !has_few_keys(i, heads)) continue;
     ReplaceScope scope(module, i);
     module.replace(i.result(), expanded(module, i));
     changed = true;

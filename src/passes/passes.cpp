@@ -89,8 +89,8 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
 
 /// GPU kernels keep a head in registers, which limits its size.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
-  constexpr int64_t widest_gpu_head = 256;
-  return expand_attention(module, is_cpu(context.chip.kind) ? INT64_MAX : widest_gpu_head);
+  constexpr AttentionHeads gpu_heads{.widest = 256, .widest_of_few_keys = 128};
+  return expand_attention(module, is_cpu(context.chip.kind) ? AttentionHeads{} : gpu_heads);
 }
 
 bool precision(Module& module, const PassContext& context, PassCounts&) {

@@ -24,6 +24,7 @@ from onnx.reference import ReferenceEvaluator
 OPSETS = (21, 21, 23, 28, 28)
 PRECISIONS = ("f32", "f32", "bf16", "f16")
 MOST_ELEMENTS = 4096
+LONG_ELEMENTS = 1 << 18  # of a value that only what reads long rows may read
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -103,6 +104,7 @@ class Drawing:
     names: list = field(default_factory=lambda: [0])  # how many are taken
     depth: int = 0  # of bodies around this drawing
     precision: str = ""  # drawn if not given
+    most: int = MOST_ELEMENTS  # of a value
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
@@ -204,7 +206,7 @@ class Drawing:
 
     def keep(self, node, compute, results, may_be_extreme=False):
         for value in results:
-            check_sane(value, may_be_extreme or node.op_type.startswith("Reduce"))
+            check_sane(value, may_be_extreme or node.op_type.startswith("Reduce"), self.most)
         self.nodes.append(node)
         self.steps.append(Step(node, compute, results))
         self.values.extend(value for value in results if not value.is_extreme)
@@ -277,7 +279,7 @@ class Drawing:
             plain, wide = step.compute(known)
             for old, p, w in zip(step.results, plain, wide):
                 value = Value(old.name, p, w, old.exact, like=old.like, stored=old.stored)
-                check_sane(value, may_be_extreme=True)
+                check_sane(value, may_be_extreme=True, most=LONG_ELEMENTS)
                 if not old.stays_exact(w, p.dtype):
                     raise Skip
                 values[old.name] = value
@@ -517,9 +519,9 @@ def is_exact(array, dtype, stored):
     return bool(np.all(np.abs(scaled) < FLOATS[dtype][1]) and np.all(scaled == np.round(scaled)))
 
 
-def check_sane(value, may_be_extreme=False):
+def check_sane(value, may_be_extreme=False, most=MOST_ELEMENTS):
     plain, wide = value.plain, value.wide
-    if plain.size > MOST_ELEMENTS or plain.shape != wide.shape or not (plain.dtype.kind in "iub" or plain.dtype in FLOATS):
+    if plain.size > most or plain.shape != wide.shape or not (plain.dtype.kind in "iub" or plain.dtype in FLOATS):
         raise Skip
     if plain.dtype in FLOATS:
         plain = plain.astype(np.float64)

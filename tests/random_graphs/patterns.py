@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each pass looks for, as exporters write it, to be planted into random graphs."""
 
+import contextlib
+
 import microsoft
 import numpy as np
 from control import graph_of, make_loop, placed, port, run_steps
-from draw import Skip
+from draw import LONG_ELEMENTS, MOST_ELEMENTS, Skip
 from onnx import helper
 
 
@@ -329,9 +331,43 @@ def attention_in_f64(d):
     return d.add("Attention", q, k, v)
 
 
+# --- few long rows, which many blocks of a GPU share
+
+
+@contextlib.contextmanager
+def long_values(d):
+    """Inside, values may be long; no operator outside picks those, for its other operands would be long too."""
+    before, d.most = len(d.values), LONG_ELEMENTS
+    try:
+        yield
+    finally:
+        d.most = MOST_ELEMENTS
+        d.values[before:] = [value for value in d.values[before:] if value.plain.size <= MOST_ELEMENTS]
+
+
+def long_rows(d):
+    """A reduction or a norm between two elementwise operators."""
+    n, c, length = d.random.choice((1, 3)), d.random.choice((1, 5, 24)), d.random.randint(16384, 20001)
+    shape = d.random.choice([(n, length), (n, length // 10, c), (length,)])
+    op = d.random.choice(("ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2", "ArgMax", "Softmax", "LayerNormalization"))
+    axis = 0 if len(shape) == 1 else 1
+    with long_values(d):
+        x = d.add("Abs", d.input(shape), exact=True) if d.chance(0.5) else d.input(shape)
+        if op.startswith("Reduce"):
+            exact = op in ("ReduceMax", "ReduceSum")
+            y = d.add(op, x, np.array([axis], np.int64), keepdims=d.random.randrange(2), exact=exact)
+        elif op == "ArgMax":
+            return d.add(op, x, axis=axis, select_last_index=d.random.randrange(2), exact=True)
+        elif op == "Softmax":
+            y = d.add(op, x, axis=axis)
+        else:
+            y = d.add(op, x, d.array(shape[axis:]), axis=axis, epsilon=1e-2)
+        return d.add("Tanh", y) if d.chance(0.5) else y
+
+
 ALL = [
     spelt_softmax, spelt_layer_norm, spelt_rms_norm, spelt_attention, algebra, spelt_gelu, silu, view_chain, nested_slices,
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
-    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits,
+    same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, long_rows,
 ]  # fmt: skip

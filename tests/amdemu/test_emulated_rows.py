@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions and normalisations of few long rows on emulated AMD GPUs, with what is fused before and after them. Many blocks
+share each row there; open sizes may leave one part, several, or none to a block."""
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import emulated
+
+NODES = {  # outputs: nodes of x[n, 6, h, w], opened by a pointwise prologue and closed by an activation
+    "mean": [("Mul", "x x", {}), ("ReduceMean", "_ pixels", {"keepdims": 1}), ("Sigmoid", "_", {})],
+    "last": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("Abs", "_", {}), ("ReduceMean", "_ middle", {"keepdims": 0}), ("Sigmoid", "_", {})],
+    "largest": [("Neg", "x", {}), ("ReduceMax", "_ pixels", {"keepdims": 0}), ("Relu", "_", {})],
+    "length": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("ReduceL2", "_ middle", {"keepdims": 1}), ("Sqrt", "_", {})],
+    "norm": [("Abs", "x", {}), ("LayerNormalization", "_ gain", {"axis": 1, "epsilon": 1e-2}), ("Sigmoid", "_", {})],
+    "group": [("GroupNormalization", "x scale scale", {"num_groups": 2, "epsilon": 1e-2}), ("Relu", "_", {})],
+    "instance": [("InstanceNormalization", "x six six", {"epsilon": 1e-2}), ("Tanh", "_", {})],
+    "weights": [("Reshape", "x flat", {}), ("Mul", "_ ten", {}), ("Softmax", "_", {"axis": 1})],
+    "place": [("Reshape", "x flat", {}), ("ArgMax", "_", {"axis": 1})],
+}
+PARTS = ["reduce_mean", "reduce_max", "reduce_sum", "layer_norm", "softmax", "arg"]
+
+
+def model(wanted, dims):
+    constants = {"pixels": np.array([2, 3], np.int64), "middle": np.array([1, 2], np.int64), "flat": np.array([0, -1], np.int64),
+                 "ten": np.array(10, np.float32), "scale": np.linspace(0.5, 2, 2, dtype=np.float32),
+                 "six": np.linspace(0.5, 2, 6, dtype=np.float32), "gain": np.array(0.75, np.float32)}
+    nodes, outputs = [], []
+    for output in wanted:
+        steps = NODES[output]
+        for number, (op, operands, attributes) in enumerate(steps):
+            name = output if number + 1 == len(steps) else f"{output}{number}"
+            ins = [f"{output}{number - 1}" if word == "_" else word for word in operands.split()]
+            nodes.append(helper.make_node(op, ins, [name], **attributes))
+        outputs.append(helper.make_tensor_value_info(output, TensorProto.INT64 if output == "place" else TensorProto.FLOAT, None))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
+    graph = helper.make_graph(nodes, "rows", [x], outputs, [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def verify(folder, chip, wanted, dims, precision, *arguments):
+    onnx.save(model(wanted, dims), folder / "rows.onnx")
+    allowed = ["--norm", "1e-2"] if precision != "f32" else []
+    done, kernels = emulated.counted(chip, folder, "weft", "verify", folder / "rows.onnx", "--device", "amd:0",
+                                     "--precision", precision, *allowed, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kernel in kernels:
+        assert kernel["spills"] == kernel["private_bytes"] == kernel["flat"] == 0, kernel["kernel"]
+    return {kernel["kernel"] for kernel in kernels}
+
+
+@pytest.mark.parametrize(("chip", "precision"), [("gfx1100", "f32"), ("gfx942", "f16"), ("gfx1201", "bf16")])
+def test_fused_rows(chip, precision, tmp_path):
+    wanted = [name for name in NODES if precision == "f32" or name != "place"]  # rounding moves the largest element
+    kernels = verify(tmp_path, chip, wanted, [1, 6, 101, 167], precision)
+    for stem in PARTS:
+        assert any(k.startswith(f"{stem}_parts") for k in kernels) or (stem == "arg" and precision != "f32"), (stem, kernels)
+
+
+@pytest.mark.parametrize("sizes", [(3, 101, 109), (1, 3, 2), (40, 5, 7)])
+def test_open_sizes(sizes, tmp_path):
+    at = [word for name, size in zip("nhw", sizes) for word in ("--at", f"{name}={size}")]
+    kernels = verify(tmp_path, "gfx1100", ["mean", "last", "largest", "length", "norm", "instance"], ["n", 6, "h", "w"], "f32", *at)
+    for stem in PARTS[:4]:
+        assert any(k.startswith(f"{stem}_parts") for k in kernels), (stem, kernels)
+
+
+def test_short_rows_stay_whole(tmp_path):
+    kernels = verify(tmp_path, "gfx942", list(NODES), [2, 6, 16, 15], "f32")
+    assert not any("_parts" in kernel for kernel in kernels), kernels
