@@ -133,7 +133,7 @@ struct SoftmaxParts {
   WEFT_INLINE Merged merge(const P& row, i64, Acc) const {
     using F = PartFound<Acc>;
     const Acc top = row.template fold<Max>([](F f) WEFT_LAMBDA { return f.first; });
-    const Acc sum = row.template fold<Sum>([&](F f) WEFT_LAMBDA { return f.second * exp(f.first - top); });
+    const Acc sum = row.template fold<Sum>([&](F f) WEFT_LAMBDA { return f.second * exp_not_above_0(f.first - top); });
     return {top, logarithm ? log(sum) : Acc(1) / sum};
   }
   template <int N>

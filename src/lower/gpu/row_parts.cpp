@@ -43,7 +43,7 @@ std::string rule_of(const Lowering& lowering, const Region& region, DType acc) {
     return cat(op->centred ? "LayerNormParts" : "RmsNormParts", "<", type, ">{", number_text(acc, op->epsilon), "}");
   const auto& op = *region.anchor->as<Softmax>();
   return cat("SoftmaxParts<", type, ", ", op.logarithm ? "true" : "false", ", ",
-             stores_narrow(lowering, region) ? "true" : "false", ">{}");
+             !op.logarithm && stores_narrow(lowering, region) ? "true" : "false", ">{}");
 }
 
 PlanStep measuring_step(Lowering& lowering, const Region& region, const RowShape& shape, const FoundParts& found) {
