@@ -16,7 +16,7 @@ FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 6, 30, 120
 FILE_P90, FILE_MAX = 500, 1000
 CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 66_000
 # TFLite is part of TensorFlow.
-PARTS = {"src/frontends/torch/": 7_500, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
+PARTS = {"src/frontends/torch/": 7_600, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 
 # What must not confuse the search for braces; newlines inside are kept so that line numbers hold.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''

@@ -259,6 +259,19 @@ def test_a_set_as_older_releases_of_torch_note_it():
     assert run(torch.zeros(0)).shape == (0,)
 
 
+def test_a_random_number_that_nobody_reads_is_not_missed():
+    """Models that skip layers at random in training draw the numbers for it always."""
+
+    class Skips(torch.nn.Module):
+        def forward(self, x):
+            chance = torch.rand([])
+            return x if self.training and chance < 0.5 else x * 2
+
+    program = exported(Skips(), (torch.ones(3),))
+    assert any("rand" in str(node.target) for node in program.graph.nodes)
+    assert weft.compile(archive(program), device="ref")(torch.ones(3)).tolist() == [2, 2, 2]
+
+
 class Unique(torch.nn.Module):
     def forward(self, x):
         return torch.unique(x)

@@ -149,11 +149,30 @@ std::unique_ptr<Program> Importer::run() {
 
 // ---- Operators, before anything is translated ----
 
+const std::set<std::string>& Importer::read_in(const Graph& graph) {
+  auto [found, is_new] = read_.try_emplace(&graph);
+  auto add = [&](const Argument& argument) {
+    for (const Item& item : argument.items) found->second.insert(item.text);
+  };
+  for (const Node& node : is_new ? std::span(graph.nodes) : std::span<const Node>())
+    for (const NamedArgument& input : node.inputs) add(input.value);
+  if (is_new) std::ranges::for_each(graph.outputs, add);
+  return found->second;
+}
+
+bool Importer::is_missing(const Node& node, const Graph& graph) {
+  if (operator_of(node)) return false;
+  auto is_read = [&](const Item& item) { return read_in(graph).contains(item.text); };
+  bool writes = node.outputs.empty() || functional_name(node.target);
+  return writes ||
+         std::ranges::any_of(node.outputs, [&](auto& output) { return std::ranges::any_of(output.items, is_read); });
+}
+
 void Importer::check_operators(const Graph& graph) {
   std::map<std::string, std::vector<const Node*>> missing;
   auto collect = [&](const Graph& of) {
     for (const Node& node : of.nodes)
-      if (!operator_of(node)) missing[node.target].push_back(&node);
+      if (is_missing(node, of)) missing[node.target].push_back(&node);
   };
   collect(graph);
   std::ranges::for_each(exported_.subgraphs, collect);
@@ -313,6 +332,7 @@ void Importer::add_guards() {
 
 void Importer::nodes(const Graph& graph) {
   for (const Node& each : graph.nodes) {
+    if (!operator_of(each) && !is_missing(each, graph)) continue;
     try {
       node(each);
     } catch (const Error& error) {
@@ -454,7 +474,8 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
       // Of the places and counts of a set torch before 2.13 notes the type of its values.
       bool is_of_set =
           tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
-      if (!is_of_set) check_type(c, item.text, values[tensors]);
+      bool is_read = read_in(*scope_->graph).contains(item.text);  // torch 2.11 notes odd sizes for an LSTM's states
+      if (is_read && !is_of_set) check_type(c, item.text, values[tensors]);
       auto noted = scope_->graph->tensors.find(item.text);
       bool is_pair = noted != scope_->graph->tensors.end() && is_complex(noted->second.dtype);
       bind_output(item, {.tensor = values[tensors], .is_complex = is_pair}, base, c.node(), tensors);

@@ -57,6 +57,10 @@ class Importer {
   Dim size_of(const Size& size);
   Type type_of(const TensorMeta& meta);
   void check_operators(const Graph& graph);
+  /// The names that a node of the graph reads, or that it returns.
+  const std::set<std::string>& read_in(const Graph& graph);
+  /// True if the operator is unknown and does something: a random number that nobody reads is not missed.
+  bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);
   void bind_input(const Input& input, const Argument& argument);
@@ -88,6 +92,7 @@ class Importer {
   std::set<std::string> told_sizes_;                          // symbols that the sizes of an input tell
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;
+  std::unordered_map<const Graph*, std::set<std::string>> read_;  // the names that nodes of a graph read
 };
 
 /// The function for an overload; null when there is none.
