@@ -7,7 +7,7 @@ compared with torch within the tolerances that torch's own tests allow.
 
 A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it). With
 --core only entries count of which torch writes the first sample in core ATen, and programs are so written. With --compiled
-samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong.
+samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong; random ones differ from call to call in eager, too.
 """
 import argparse
 import collections
@@ -156,7 +156,7 @@ def compared(got, wanted, tensors, sample_input, op):
 
 
 def judge_compiled(sample_input, op, device):
-    """("whole" | "partly" | "wrong" | "not compiled", why): torch itself refuses to compile some."""
+    """("whole" | "partly" | "wrong" | "random" | "not compiled", why): torch itself refuses to compile some."""
     import weft.torch
 
     args = (sample_input.input, *sample_input.args)
@@ -166,7 +166,9 @@ def judge_compiled(sample_input, op, device):
     torch._dynamo.utils.counters.clear()
     weft.torch.placements.clear()
     with torch.no_grad():
-        wanted = [v for v in pytree.tree_leaves(model(*[t.clone() for t in tensors])) if v is not None]
+        wanted, again = ([v for v in pytree.tree_leaves(model(*[t.clone() for t in tensors])) if v is not None] for _ in range(2))
+        if not all(map(is_same, wanted, again)):
+            return "random", ""
         try:
             torch.compile(model, backend="eager")(*[t.clone() for t in tensors])
         except Exception as error:
@@ -246,10 +248,13 @@ def judged(task):
             break
         if number < start:
             continue
-        if args.compiled:
-            outcome, why = judge_compiled(sample, op, args.device)
-        else:
-            outcome, why = judge(sample, op, args.device, args.decomposed or args.core)
+        try:
+            if args.compiled:
+                outcome, why = judge_compiled(sample, op, args.device)
+            else:
+                outcome, why = judge(sample, op, args.device, args.decomposed or args.core)
+        except Exception as error:  # torch itself lacks it on this machine
+            outcome, why = "not run", f"{type(error).__name__}: {error}".partition("\n")[0]
         found.append((outcome, name_of(op), number, why))
     return found
 
