@@ -1,118 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quantisation costs, by judges with right answers made here: Weft's own beside onnxruntime's and, where it is installed,
-NNCF's, on the same models and the same data.
+"""What quantisation costs, by judges with right answers made here: Weft's own beside onnxruntime's and NNCF's, on the same models
+and the same data; and how fast what comes out is, beside f32, on one thread.
 
-  ./x python bench/quantisation.py [--judges text,files] [--out results.jsonl]
+  ./x python bench/quantisation.py [--judges text,files,speed] [--engines "weft int8"] [--out results.jsonl]
 
 text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the share of characters that come out right.
 files: magika says the type of files of this machine; the figure is the share that their endings agree with.
-Every model is run by Weft, which computes what the file says, so that engines differ in the file alone.
+speech: silero says when somebody speaks in noise; the share of pieces of 32 ms that it is right about.
+retrieval: MiniLM finds a paragraph by its first sentence; the share of first places.
+perplexity: SmolLM2 foresees the words of Python's reference.
+Every model is run by Weft, which computes what the file says, so that engines differ in the file alone. Peers are measured where they
+are installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
 """
 
 import argparse
-import json
 import logging
-import sys
+import statistics
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
+import judges  # which finds the packages of the tests
 import machine
+import models.fill
 import numpy as np
-
-sys.path[:0] = [str(machine.ROOT / "tests"), str(machine.ROOT / "tests/real_models")]
-import places  # noqa: E402, F401
-import fetch  # noqa: E402
-import pictures  # noqa: E402
-import weft  # noqa: E402
-
-LEARN = 100  # items of data
-
-# --- Judges ----------------------------------------------------------------------------------------------------------
-
-
-class Text:
-    """Lines of four words of the licence, from 7 to 11 pixels high."""
-
-    TEST = 120
-
-    def __init__(self):
-        self.model = str(fetch.package("rapidocr") / "rapidocr/models/PP-OCRv6_rec_small.onnx")
-        words = (machine.ROOT / "LICENSE").read_text().split()
-        import onnx
-
-        metadata = {entry.key: entry.value for entry in onnx.load(self.model).metadata_props}
-        self.alphabet = ["", *metadata["character"].removesuffix("\n").split("\n"), " "]
-        random = np.random.default_rng(0)
-        self.lines = [self.line(random, words) for _ in range(LEARN + self.TEST)]
-
-    @staticmethod
-    def line(random, words):
-        begin = random.integers(len(words) - 4)
-        text = " ".join(words[begin : begin + 4])
-        picture, boxes = pictures.page(900, 60, [text], size=int(random.integers(7, 12)))
-        cut = pictures.cut(picture, pictures.grown(boxes[0], 0.15)).astype(float)
-        cut += random.normal(0, 40, cut.shape)
-        line = pictures.scaled_to_height(np.clip(cut, 0, 255).astype(np.uint8), 48)
-        return pictures.planes(line), text
-
-    def data(self):
-        return [{"x": line} for line, _ in self.lines[:LEARN]]
-
-    def score(self, model):
-        wrong = total = 0
-        for line, text in self.lines[LEARN:]:
-            read = "".join(self.alphabet[c] for c in pictures.collapsed(model(line)[0].argmax(1))).strip()
-            wrong, total = wrong + distance(read, text), total + len(text)
-        return 100 * (1 - wrong / total)
-
-
-def distance(a, b):
-    """Letters to change, add or leave out."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
-
-
-class Files:
-    """At most 60 files of each ending; every third is for learning."""
-
-    KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
-             "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",
-             "png": "png", "svg": "svg", "gif": "gif", "ini": "ini", "csv": "csv", "pl": "perl", "java": "java",
-             "go": "go", "rs": "rust", "cmake": "cmake", "so": "elf", "whl": "zip", "pdf": "pdf"}  # fmt: skip
-    ROOTS = ("/usr/share", "/usr/lib/python3", "/usr/include", sys.prefix, str(machine.ROOT))
-
-    def __init__(self):
-        folder = fetch.package("magika") / "magika/models/standard_v3_3"
-        self.model = str(folder / "model.onnx")
-        self.kinds = json.loads((folder / "config.min.json").read_text())["target_labels_space"]
-        found = []
-        for ending, kind in self.KINDS.items():
-            paths = sorted({str(p.resolve()) for root in self.ROOTS for p in Path(root).rglob(f"*.{ending}")})
-            usable = [p for p in paths[:: max(1, len(paths) // 80)] if Path(p).is_file() and Path(p).stat().st_size > 200]
-            found += [(self.features(Path(p).read_bytes()), kind) for p in usable[:60]]
-        self.learn, self.test = found[::3], [f for i, f in enumerate(found) if i % 3]
-
-    @staticmethod
-    def features(data):
-        """Bytes from both ends without white space; 256 where there are none."""
-        begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
-        return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
-
-    def data(self):
-        step = max(1, len(self.learn) // LEARN)
-        return [{"bytes": row[None]} for row, _ in self.learn[::step][:LEARN]]
-
-    def score(self, model):
-        right = sum(self.kinds[model(row[None])[0].argmax()] == kind for row, kind in self.test)
-        return 100 * right / len(self.test)
-
-
-JUDGES = {"text": Text, "files": Files}
+import places  # noqa: F401
+import weft
 
 # --- Engines ---------------------------------------------------------------------------------------------------------
 
@@ -147,11 +61,36 @@ def by_onnxruntime_dynamic(judge, out):
     q.quantize_dynamic(judge.model, out, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
 
 
+def by_onnxruntime_blocks(**how):
+    def quantize(judge, out):
+        import onnx
+        from onnxruntime.quantization import matmul_nbits_quantizer as q
+
+        config = q.HQQWeightOnlyQuantConfig(block_size=32) if how else None
+        maker = q.MatMulNBitsQuantizer(onnx.load(judge.model), block_size=32, is_symmetric=False, algo_config=config)
+        maker.process()
+        maker.model.save_model_to_file(out, use_external_data_format=False)
+
+    return quantize
+
+
 def by_nncf(judge, out):
     import nncf
     import onnx
 
-    onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=LEARN), out)
+    onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=judges.LEARN), out)
+
+
+def by_nncf_blocks(**how):
+    def quantize(judge, out):
+        import nncf
+        import onnx
+
+        made = nncf.compress_weights(onnx.load(judge.model), mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, all_layers=True,
+                                     dataset=nncf.Dataset(judge.data()) if how else None, subset_size=len(judge.data()), **how)  # fmt: skip
+        onnx.save(made, out)
+
+    return quantize
 
 
 ENGINES = {
@@ -169,35 +108,111 @@ ENGINES = {
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "nncf": by_nncf,
 }
+# Of large models with large outliers, the weights above all.
+LANGUAGE = {
+    "weft int8, smooth": by_weft(smooth=0.5),
+    "weft fp8": by_weft(to="fp8"),
+    "weft int8-dynamic": by_weft(to="int8-dynamic"),
+    "weft int8-weights": by_weft(to="int8-weights"),
+    "weft int4": by_weft(to="int4"),
+    "weft int4 hqq": by_weft(to="int4", weights="hqq"),
+    "weft int4 gptq": by_weft(to="int4", weights="gptq"),
+    "weft int4 awq": by_weft(to="int4", weights="awq"),
+    "onnxruntime dynamic": by_onnxruntime_dynamic,
+    "onnxruntime int4": by_onnxruntime_blocks(),
+    "onnxruntime int4 hqq": by_onnxruntime_blocks(hqq=True),
+    "nncf int4": by_nncf_blocks(),
+    "nncf int4 awq": by_nncf_blocks(awq=True, scale_estimation=True),
+}
 
 
-def measure(judge, engine, folder):
+def engines_of(judge):
+    return LANGUAGE if judge == "perplexity" else ENGINES
+
+
+def measure(judge, name, engine, folder):
     out = str(Path(folder) / "out.onnx")
+    key = "perplexity" if name == "perplexity" else "score"
+    start = time.monotonic()
     try:
-        ENGINES[engine](judge, out)
-        return {"score": judge.score(weft.compile(out, device="cpu"))}
+        engines_of(name)[engine](judge, out)
+        made = time.monotonic()
+        figure = judge.score(weft.compile(out, device="cpu"))
+        return {key: figure, "seconds to quantise": made - start, "MB": Path(out).stat().st_size / 1e6}
     except Exception as error:  # an engine that refuses a model says why in its row
         return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"}
 
 
+def compare(name, chosen, out):
+    judge = judges.JUDGES[name]()
+    key = "perplexity" if name == "perplexity" else "score"
+    exact = judge.score(weft.compile(judge.model, device="cpu"))
+    machine.tell(machine.result("quantisation", {"judge": name, "engine": "float"}, {key: exact}), out)
+    for engine in chosen or engines_of(name):
+        if engine not in engines_of(name):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            figures = measure(judge, name, engine, folder)
+        if "score" in figures:
+            figures["lost"] = exact - figures["score"]
+        if "perplexity" in figures:
+            figures["of the float's"] = figures["perplexity"] / exact
+        machine.tell(machine.result("quantisation", {"judge": name, "engine": engine}, figures), out)
+
+
+# --- Speed -----------------------------------------------------------------------------------------------------------
+
+
+def seconds(calls, least=5, limit=6):
+    """The median of each call, in turns, in `limit` seconds or `least` rounds."""
+    times, end = [[] for _ in calls], time.monotonic() + limit
+    for call in calls:
+        call()
+    while time.monotonic() < end or len(times[0]) < least:
+        for call, taken in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - start)
+    return [statistics.median(taken) for taken in times]
+
+
+def speed(model, feeds, data, of, out, **options):
+    with tempfile.TemporaryDirectory() as folder:
+        made = str(Path(folder) / "out.onnx")
+        weft.quantize(model, data, made, **options)
+        both = [weft.compile(path, device="cpu", threads=1) for path in (model, made)]
+    floats, small = seconds([lambda run=run: run.run(feeds) for run in both])
+    values = {"ms": small * 1e3, "ms of f32": floats * 1e3, "times f32": floats / small}
+    machine.tell(machine.result("speed of quantised models", of, values), out)
+
+
+def speeds(out):
+    for name, sizes in ("resnet50", {"batch": 1}), ("bert_base", {"batch": 1, "seq": 128}):
+        feeds = models.fill.feeds(name, sizes)
+        data = [models.fill.feeds(name, sizes, seed=i + 2) for i in range(4)]
+        for to in ("int8", "int8-dynamic") if name == "bert_base" else ("int8",):
+            speed(models.fill.cached(name), feeds, data, {"model": name, "sizes": sizes, "to": to}, out, to=to)
+    decoder = judges.folder() / "smollm2.onnx"
+    if not decoder.exists():
+        judges.language.smollm2(decoder)
+    past = np.random.default_rng(0).standard_normal((30, 2, 1, 3, 128, 64)).astype("f") / 8
+    for to in "int8-weights", "int4":
+        speed(decoder, {"ids": [[42]], "past": past}, None, {"model": "SmolLM2-135M", "sizes": {"past": 128}, "to": to}, out, to=to)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--judges", type=lambda text: text.split(","), default=list(JUDGES))
-    parser.add_argument("--engines", type=lambda text: text.split(","), default=list(ENGINES))
+    parser.add_argument("--judges", type=lambda text: text.split(","), default=[*judges.JUDGES, "speed"])
+    parser.add_argument("--engines", type=lambda text: text.split(","))
     parser.add_argument("--out")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     for name in arguments.judges:
-        judge = JUDGES[name]()
-        exact = judge.score(weft.compile(judge.model, device="cpu"))
-        machine.tell(machine.result("quantisation", {"judge": name, "engine": "float"}, {"score": exact}), arguments.out)
-        for engine in arguments.engines:
-            with tempfile.TemporaryDirectory() as folder:
-                figures = measure(judge, engine, folder)
-            if "score" in figures:
-                figures["lost"] = exact - figures["score"]
-            machine.tell(machine.result("quantisation", {"judge": name, "engine": engine}, figures), arguments.out)
+        if name == "speed":
+            speeds(arguments.out)
+        else:
+            compare(name, arguments.engines, arguments.out)
 
 
 if __name__ == "__main__":

@@ -10,28 +10,38 @@ import fetch
 RATE = 16000
 
 
+PIECES = []
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+def keep_piece(samples, count, events):
+    if samples and count > 0:
+        PIECES.append(np.ctypeslib.as_array(samples, (count,)).copy())
+    return 0
+
+
 @functools.cache
-def say(text, voice="en"):
-    """`text` as espeak-ng speaks it, f32 at 16 kHz."""
+def synthesiser():
+    """espeak-ng and the rate of what it makes; it calls keep_piece, which must live as long."""
     fetch.use("espeakng-loader")
     import espeakng_loader
 
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     rate = library.espeak_Initialize(1, 0, espeakng_loader.get_data_path().encode(), 0)
-    pieces = []
+    library.espeak_SetSynthCallback(keep_piece)
+    return library, rate
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
-    def keep(samples, count, events):
-        if samples and count > 0:
-            pieces.append(np.ctypeslib.as_array(samples, (count,)).copy())
-        return 0
 
-    library.espeak_SetSynthCallback(keep)
+@functools.cache
+def say(text, voice="en"):
+    """`text` as espeak-ng speaks it, f32 at 16 kHz."""
+    library, rate = synthesiser()
+    PIECES.clear()
     assert library.espeak_SetVoiceByName(voice.encode()) == 0, voice
     data = text.encode()
     library.espeak_Synth(data, ctypes.c_size_t(len(data) + 1), 0, 1, 0, 1, None, None)
     library.espeak_Synchronize()
-    return resample(np.concatenate(pieces).astype(np.float32) / 32768, rate, RATE)
+    return resample(np.concatenate(PIECES).astype(np.float32) / 32768, rate, RATE)
 
 
 def resample(sound, rate, wanted):

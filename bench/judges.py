@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models with right answers that are made here: what each judge of bench/quantisation.py asks of them.
+
+A judge has `model` (a path), `data()` (items that quantisation learns from) and `score(run)`: the figure of a compiled model, in
+percent the share that is right, or a perplexity."""
+
+import ast
+import functools
+import json
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import machine
+import numpy as np
+
+sys.path[:0] = [str(machine.ROOT / "tests"), str(machine.ROOT / "tests/real_models")]
+import fetch  # noqa: E402
+import language  # noqa: E402
+import pictures  # noqa: E402
+import speech  # noqa: E402
+
+LEARN = 100  # items of data
+
+
+
+class Text:
+    """Lines of four words of the licence, from 7 to 11 pixels high."""
+
+    TEST = 120
+
+    def __init__(self):
+        self.model = str(fetch.package("rapidocr") / "rapidocr/models/PP-OCRv6_rec_small.onnx")
+        words = (machine.ROOT / "LICENSE").read_text().split()
+        import onnx
+
+        metadata = {entry.key: entry.value for entry in onnx.load(self.model).metadata_props}
+        self.alphabet = ["", *metadata["character"].removesuffix("\n").split("\n"), " "]
+        random = np.random.default_rng(0)
+        self.lines = [self.line(random, words) for _ in range(LEARN + self.TEST)]
+
+    @staticmethod
+    def line(random, words):
+        begin = random.integers(len(words) - 4)
+        text = " ".join(words[begin : begin + 4])
+        picture, boxes = pictures.page(900, 60, [text], size=int(random.integers(7, 12)))
+        cut = pictures.cut(picture, pictures.grown(boxes[0], 0.15)).astype(float)
+        cut += random.normal(0, 40, cut.shape)
+        line = pictures.scaled_to_height(np.clip(cut, 0, 255).astype(np.uint8), 48)
+        return pictures.planes(line), text
+
+    def data(self):
+        return [{"x": line} for line, _ in self.lines[:LEARN]]
+
+    def score(self, model):
+        wrong = total = 0
+        for line, text in self.lines[LEARN:]:
+            read = "".join(self.alphabet[c] for c in pictures.collapsed(model(line)[0].argmax(1))).strip()
+            wrong, total = wrong + distance(read, text), total + len(text)
+        return 100 * (1 - wrong / total)
+
+
+def distance(a, b):
+    """Letters to change, add or leave out."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+class Files:
+    """At most 60 files of each ending; every third is for learning."""
+
+    KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
+             "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",
+             "png": "png", "svg": "svg", "gif": "gif", "ini": "ini", "csv": "csv", "pl": "perl", "java": "java",
+             "go": "go", "rs": "rust", "cmake": "cmake", "so": "elf", "whl": "zip", "pdf": "pdf"}  # fmt: skip
+    ROOTS = ("/usr/share", "/usr/lib/python3", "/usr/include", sys.prefix, str(machine.ROOT))
+
+    def __init__(self):
+        folder = fetch.package("magika") / "magika/models/standard_v3_3"
+        self.model = str(folder / "model.onnx")
+        self.kinds = json.loads((folder / "config.min.json").read_text())["target_labels_space"]
+        found = []
+        for ending, kind in self.KINDS.items():
+            paths = sorted({str(p.resolve()) for root in self.ROOTS for p in Path(root).rglob(f"*.{ending}")})
+            usable = [p for p in paths[:: max(1, len(paths) // 80)] if Path(p).is_file() and Path(p).stat().st_size > 200]
+            found += [(self.features(Path(p).read_bytes()), kind) for p in usable[:60]]
+        self.learn, self.test = found[::3], [f for i, f in enumerate(found) if i % 3]
+
+    @staticmethod
+    def features(data):
+        """Bytes from both ends without white space; 256 where there are none."""
+        begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
+        return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
+
+    def data(self):
+        step = max(1, len(self.learn) // LEARN)
+        return [{"bytes": row[None]} for row, _ in self.learn[::step][:LEARN]]
+
+    def score(self, model):
+        right = sum(self.kinds[model(row[None])[0].argmax()] == kind for row, kind in self.test)
+        return 100 * right / len(self.test)
+
+
+@functools.cache
+def folder():
+    """For models that are written here; goes when the program ends."""
+    made = tempfile.TemporaryDirectory()
+    folder.kept = made
+    return Path(made.name)
+
+
+@functools.cache
+def topics():
+    """Paragraphs of Python's own reference, in order."""
+    from pydoc_data.topics import topics as texts
+
+    paragraphs = [" ".join(part.split()) for name in sorted(texts) for part in texts[name].split("\n\n")]
+    return list(dict.fromkeys(part for part in paragraphs if len(part) > 150))
+
+
+def docstrings():
+    """What Python's own modules say of their classes and functions, each once."""
+    texts = []
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                texts.append(" ".join((ast.get_docstring(node) or "").split()))
+    return list(dict.fromkeys(texts))
+
+
+class Speech:
+    """Recordings of two sentences with pauses, in noise: in which of the pieces of 32 ms somebody speaks. Pieces at the edges of
+    sentences do not count."""
+
+    TEST, VOICES, SIZE, BEFORE = 60, ("en", "en-us", "de", "fr"), 512, 64
+
+    def __init__(self):
+        self.model = str(fetch.package("silero-vad") / "silero_vad/data/silero_vad_16k_sequence.onnx")
+        random = np.random.default_rng(1)
+        words = (machine.ROOT / "LICENSE").read_text().split()
+        self.recordings = [self.recording(random, words) for _ in range(LEARN + self.TEST)]
+
+    def recording(self, random, words):
+        pieces, spoken = [], []
+        for _ in range(2):
+            at, voice = random.integers(len(words) - 6), self.VOICES[random.integers(len(self.VOICES))]
+            said = speech.say(" ".join(words[at : at + 6]), voice)
+            loud = np.flatnonzero(np.abs(said) > 0.01)
+            said = said[loud[0] : loud[-1]] * random.uniform(0.2, 1)
+            pause = np.zeros(int(random.uniform(0.4, 1.2) * speech.RATE), np.float32)
+            pieces, spoken = [*pieces, pause, said], [*spoken, pause, np.ones(len(said), np.float32)]
+        pieces, spoken = (np.concatenate([*part, np.zeros(speech.RATE // 2)]).astype(np.float32) for part in (pieces, spoken))
+        noise = random.standard_normal(len(pieces)) * 10 ** random.uniform(-3, -1.2)
+        padded = np.concatenate([np.zeros(self.BEFORE), np.clip(pieces + noise, -1, 1)]).astype(np.float32)
+        begins = range(0, len(pieces) - self.SIZE + 1, self.SIZE)
+        share = np.array([spoken[at : at + self.SIZE].mean() for at in begins])
+        wide = np.pad(share, 3, mode="edge")
+        is_sure = np.ptp(np.lib.stride_tricks.sliding_window_view(wide, 7), axis=1) == 0
+        feeds = {"input": np.stack([padded[at : at + self.BEFORE + self.SIZE] for at in begins]),
+                 **{name: np.zeros((1, 1, 128), np.float32) for name in ("h", "c")}}  # fmt: skip
+        return feeds, share > 0.5, is_sure
+
+    def data(self):
+        return [feeds for feeds, _, _ in self.recordings[:LEARN]]
+
+    def score(self, model):
+        right = total = 0
+        for feeds, speaks, is_sure in self.recordings[LEARN:]:
+            likely = model.run(feeds)[model.outputs[0].name].reshape(-1)
+            right, total = right + ((likely > 0.5) == speaks)[is_sure].sum(), total + is_sure.sum()
+        return 100 * right / total
+
+
+class Retrieval:
+    """The first sentence about a function of Python's library finds the rest among those of all, and the rest the sentence."""
+
+    TEST = 400
+
+    def __init__(self):
+        self.model = str(folder() / "minilm.onnx")
+        language.minilm(Path(self.model))
+        tokens = language.minilm_tokens()
+        tokens.no_padding()
+        pairs = [part.split(". ", 1) for part in docstrings()]
+        pairs = [pair for pair in pairs if len(pair) == 2 and len(pair[0]) > 40 and len(pair[1]) > 150]
+        chosen = np.random.default_rng(2).permutation(len(pairs))[: self.TEST + LEARN // 2]
+        self.pairs = []
+        for i in chosen:
+            encoded = [tokens.encode(text).ids[:96] for text in pairs[i]]
+            self.pairs.append([{"ids": np.array([ids]), "mask": np.ones((1, len(ids)), np.int64)} for ids in encoded])
+
+    def data(self):
+        return [feeds for pair in self.pairs[self.TEST :] for feeds in pair]
+
+    def score(self, model):
+        asked, held = (np.concatenate([model.run(pair[i])["vectors"] for pair in self.pairs[: self.TEST]]) for i in (0, 1))
+        return 50 * sum((likeness.argmax(1) == np.arange(self.TEST)).mean() for likeness in (asked @ held.T, held @ asked.T))
+
+
+class NextWord:
+    """How well each word of a text is foreseen: the perplexity, the less the better."""
+
+    WINDOW, TEST = 256, 12
+
+    def __init__(self):
+        self.model = str(folder() / "smollm2.onnx")
+        language.smollm2(Path(self.model))
+        tokens = language.smollm2_tokens()
+        text = np.array(tokens.encode("\n\n".join(topics()[:600])).ids)
+        windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
+        windows = windows[np.random.default_rng(3).permutation(len(windows))]
+        self.test, self.learn = windows[: self.TEST], windows[self.TEST : self.TEST + LEARN // 4]
+
+    def data(self):
+        return [{"ids": ids, "past": language.no_past()} for ids in self.learn]
+
+    def score(self, model):
+        lost = []
+        for ids in self.test:
+            scores = model.run({"ids": ids, "past": language.no_past()})["scores"][0, :-1].astype(np.float64)
+            scores -= scores.max(1, keepdims=True)
+            lost.append(np.log(np.exp(scores).sum(1)) - scores[np.arange(len(scores)), ids[0, 1:]])
+        return float(np.exp(np.mean(lost)))
+
+
+JUDGES = {"text": Text, "files": Files, "speech": Speech, "retrieval": Retrieval, "perplexity": NextWord}
