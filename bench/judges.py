@@ -179,7 +179,7 @@ class Speech:
 class Retrieval:
     """The first sentence about a function of Python's library finds the rest among those of all, and the rest the sentence."""
 
-    TEST = 400
+    TEST = 300
 
     def __init__(self):
         self.model = str(folder() / "minilm.onnx")
@@ -205,7 +205,7 @@ class Retrieval:
 class NextWord:
     """How well each word of a text is foreseen: the perplexity, the less the better."""
 
-    WINDOW, TEST = 256, 12
+    WINDOW, TEST = 256, 8
 
     def __init__(self):
         self.model = str(folder() / "smollm2.onnx")
@@ -214,14 +214,18 @@ class NextWord:
         text = np.array(tokens.encode("\n\n".join(topics()[:600])).ids)
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
-        self.test, self.learn = windows[: self.TEST], windows[self.TEST : self.TEST + LEARN // 4]
+        self.test, self.learn = windows[: self.TEST], windows[self.TEST : self.TEST + LEARN // 6]
 
     def data(self):
         return [{"ids": ids, "past": language.no_past()} for ids in self.learn]
 
     def score(self, model):
+        return self.perplexity(model, self.test)
+
+    @staticmethod
+    def perplexity(model, windows):
         lost = []
-        for ids in self.test:
+        for ids in windows:
             scores = model.run({"ids": ids, "past": language.no_past()})["scores"][0, :-1].astype(np.float64)
             scores -= scores.max(1, keepdims=True)
             lost.append(np.log(np.exp(scores).sum(1)) - scores[np.arange(len(scores)), ids[0, 1:]])

@@ -35,6 +35,7 @@ class Writer:
     def product(self, x, name, matrix, bias=None):
         """`matrix` [out, in], as PyTorch keeps it."""
         y = self("MatMul", x, self.weight(name, matrix.T))
+        self.nodes[-1].name = name
         return y if bias is None else self("Add", y, self.weight(name + ".bias", bias))
 
     def save(self, path, inputs, outputs, opset):

@@ -35,6 +35,15 @@ def by_weft(**options):
     return lambda judge, out: weft.quantize(judge.model, judge.data(), out, **options)
 
 
+def within(share, **options):
+    """As many layers as lose no more than this share of the perplexity on the data to learn from."""
+    def quantize(judge, out):
+        weft.quantize(judge.model, judge.data(), out, budget=share, **options,
+                      metric=lambda path: -judge.perplexity(weft.compile(path, device="cpu"), judge.learn[:6]))  # fmt: skip
+
+    return quantize
+
+
 def by_onnxruntime(method):
     def quantize(judge, out):
         from onnxruntime import quantization as q
@@ -96,7 +105,6 @@ def by_nncf_blocks(**how):
 ENGINES = {
     "weft int8": by_weft(),
     "weft int8 minmax": by_weft(method="minmax"),
-    "weft int8 percentile": by_weft(method="percentile"),
     "weft int8 entropy": by_weft(method="entropy"),
     "weft int8 as MIGraphX": by_weft(method="minmax", symmetric=True, per_tensor=True, keep_bias=True),
     "weft fp8": by_weft(to="fp8"),
@@ -110,14 +118,17 @@ ENGINES = {
 }
 # Of large models with large outliers, the weights above all.
 LANGUAGE = {
-    "weft int8, smooth": by_weft(smooth=0.5),
+    "weft int8, smooth, gptq": by_weft(smooth=0.5, weights="gptq"),
     "weft fp8": by_weft(to="fp8"),
+    "weft fp8, smooth, gptq": by_weft(to="fp8", smooth=0.5, weights="gptq"),
+    "weft fp8, smooth, gptq, within 1 %": within(0.01, to="fp8", smooth=0.5, weights="gptq"),
     "weft int8-dynamic": by_weft(to="int8-dynamic"),
     "weft int8-weights": by_weft(to="int8-weights"),
     "weft int4": by_weft(to="int4"),
     "weft int4 hqq": by_weft(to="int4", weights="hqq"),
     "weft int4 gptq": by_weft(to="int4", weights="gptq"),
     "weft int4 awq": by_weft(to="int4", weights="awq"),
+    "weft int4 gptq, within 3 %": within(0.03, to="int4", weights="gptq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "onnxruntime int4": by_onnxruntime_blocks(),
     "onnxruntime int4 hqq": by_onnxruntime_blocks(hqq=True),

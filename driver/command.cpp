@@ -18,6 +18,7 @@ constexpr Verb all_verbs[] = {
     {"perf", perf_verb, "measure a model: latency, throughput, time of each kernel"},
     {"verify", verify_verb, "compare a model's answers with the reference, or with onnxruntime"},
     {"compare", compare_verb, "compare two files of tensors"},
+    {"convert", convert_verb, "write a model of PyTorch or TensorFlow as an ONNX file"},
     {"quantize", quantize_verb, "make a float model one in 8 or 4 bits that keeps its answers"},
     {"reduce", reduce_verb, "shrink a model that fails to the few nodes that matter"},
     {"inspect", inspect_verb, "show a model: inputs, operators, the program as text or graph"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantise/quantise.h"
+#include "quantise/table.h"
 
 #include <cmath>
 #include <cstdio>
@@ -18,7 +19,7 @@ namespace weft::driver {
 namespace {
 
 struct QuantizeSettings {
-  std::string model, output, to = "int8", method, weights, budget, metric, report, table;
+  std::string model, output, to = "int8", method, weights, budget, metric, report, table, ranges;
   std::vector<std::string> data;
   ImageOptions image;
   quantise::Settings choices;
@@ -60,7 +61,7 @@ double metric_of(const std::string& command, const std::string& path) {
 }
 
 void declare(CommandLine& line, QuantizeSettings& s) {
-  line.positional("MODEL", s.model, "a float model (.onnx)");
+  line.positional("MODEL", s.model, "a float model (.onnx, .pt2, .tflite, .pb, a SavedModel's folder)");
   line.group("Results");
   line.value("--output,-o", "FILE", s.output, "the quantised model; default: MODEL with .TO.onnx");
   line.value("--report", "FILE", s.report,
@@ -68,19 +69,23 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.value("--table", "FILE", s.table,
              "ranges of inputs as calibration tables hold them: .json, else TensorRT's text");
   line.group("What becomes of the model");
-  line.value("--to", "KIND", s.to, "int8 (default), fp8, int8-dynamic, int8-weights, int4");
+  line.value("--to", "KIND", s.to, "int8 (default), fp8, fp8-fnuz, int8-dynamic, int8-weights, int4");
   line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
+  line.value("--ranges", "FILE", s.ranges, "a calibration table in place of data: .json, or TensorRT's text");
   line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy");
   line.value("--percentile", "P", s.choices.percentile, "share of values inside the range, in percent (99.99)");
-  line.value("--weights", "NAME", s.weights, "rounding of int4 and int8-weights: nearest (default), hqq, gptq, awq");
+  line.value("--weights", "NAME", s.weights,
+             "rounding of weights: nearest (default), gptq; of int4 and int8-weights also hqq, awq");
   line.value("--block", "N", s.choices.block, "weights of a scale in int4 and int8-weights: 16, 32 (default) ... 256");
+  line.flag("--qdq", s.choices.is_qdq, "weights in blocks as DequantizeLinear and MatMul, not as MatMulNBits");
   line.flag("--symmetric", s.choices.is_symmetric, "ranges around 0");
   line.flag("--per-tensor", s.choices.is_per_tensor, "one scale for a weight, not for each of its channels");
   line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "leave biases as they are");
   line.value("--smooth", "S", s.choices.smooth, "int8, fp8: moves outliers of inputs into weights, 0.5 half of them");
   line.value("--keep", "NODE", s.choices.keep, "a node that stays in floats; * and ? match; repeatable");
   line.group("How much may be lost");
-  line.value("--budget", "SHARE", s.budget, "layers stay in floats until the loss is at most this: 0.5%");
+  line.value("--budget", "SHARE", s.budget,
+             "layers stay in floats (of int4: in 8 bits) until the loss is at most this: 0.5%");
   line.value("--metric", "COMMAND", s.metric,
              "prints a figure of the model whose path it gets, the greater the better; default: the outputs' error");
   line.group("Pictures and threads");
@@ -93,6 +98,7 @@ void declare(CommandLine& line, QuantizeSettings& s) {
 void finish(QuantizeSettings& s) {
   s.choices.to = quantise::parse_target(s.to);
   if (!s.method.empty()) s.choices.method = quantise::parse_range_method(s.method);
+  if (!s.ranges.empty()) s.choices.ranges = quantise::read_ranges(s.ranges);
   if (!s.weights.empty()) s.choices.weights = quantise::parse_weight_method(s.weights);
   if (!s.budget.empty()) s.choices.budget = parse_share(s.budget);
   if (!s.metric.empty())
@@ -113,8 +119,8 @@ void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) 
               show_number(report["loss"].get<double>() * 100), " %"));
   for (const auto& layer : report["layers"])
     if (layer.contains("why"))
-      detail(cat("  float: ", printable(layer["node"].get<std::string>()), " (", layer["op"].get<std::string>(),
-                 "): ", layer["why"].get<std::string>()));
+      detail(cat("  ", layer["becomes"].get<std::string>(), ": ", printable(layer["node"].get<std::string>()), " (",
+                 layer["op"].get<std::string>(), "): ", layer["why"].get<std::string>()));
 }
 
 }  // namespace

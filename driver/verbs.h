@@ -16,6 +16,7 @@ int compile_verb(Words words);
 int perf_verb(Words words);
 int verify_verb(Words words);
 int compare_verb(Words words);
+int convert_verb(Words words);
 int quantize_verb(Words words);
 int reduce_verb(Words words);
 int inspect_verb(Words words);

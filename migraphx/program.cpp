@@ -26,6 +26,8 @@ Tensor tensor_of(const migraphx_argument& argument) {
   return Tensor::copy(type, dense, dims);
 }
 
+}  // namespace
+
 /// MIGraphX writes a scalar as one axis of length 1; the program may have none.
 Tensor as_port(const Port& port, const migraphx_argument& argument) {
   Tensor tensor = tensor_of(argument);
@@ -33,6 +35,8 @@ Tensor as_port(const Port& port, const migraphx_argument& argument) {
     return Tensor::view(tensor.dtype(), tensor.bytes(), {});
   return tensor;
 }
+
+namespace {
 
 /// Results of a program that was not asked to copy them: in GPU memory, like its arguments.
 struct GpuResults {
@@ -177,7 +181,7 @@ using namespace weft::mgx;
 migraphx_program& migraphx_program::operator=(const migraphx_program& other) {
   if (this == &other) return *this;
   source = other.source, precision = other.precision, made = other.made;
-  products = other.products, magnitudes = other.magnitudes, refusal = other.refusal;
+  is_quantised = other.is_quantised, refusal = other.refusal;
   modules.clear();
   for (const auto& module : other.modules) modules.push_back(std::make_unique<migraphx_module>(*module));
   return *this;
@@ -193,9 +197,7 @@ weft::Graph migraphx_program::graph() const {
   if (refusal) throw refusal->error;
   if (!source && modules.empty())
     refuse("the program is empty", "parse a model, or add instructions to its main module");
-  weft::Graph graph = source ? source->read() : modules[0]->builder.build();
-  if (products) graph.quantize(products, magnitudes);
-  return graph;
+  return source ? source->read() : modules[0]->builder.build();
 }
 
 namespace {

@@ -19,10 +19,14 @@ namespace weft::mgx {
 struct Source {
   std::string path = {};                          ///< of a model in a file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
-  CompileOptions options = {};                    ///< sizes, folder
+  bool is_onnx = true;
+  CompileOptions options = {};  ///< sizes, folder
 
   Graph read() const;
 };
+
+/// An argument as a tensor that fits the port; it lives as long as the argument.
+Tensor as_port(const Port& port, const migraphx_argument& argument);
 
 /// An error in a body of control flow that was compiled before it was known whether it would run (body.h).
 struct Refusal {
@@ -84,8 +88,7 @@ struct migraphx_program {
   std::optional<weft::mgx::Source> source = {};
   std::vector<std::unique_ptr<migraphx_module>> modules = {};  ///< main comes first
   weft_precision precision = WEFT_PRECISION_F32;
-  int products = 0;                           ///< that run in 8 bits, with the numbers of weft_graph_quantize
-  std::vector<weft::Tensor> magnitudes = {};  ///< of the products' operands
+  bool is_quantised = false;  ///< `source` is in 8 bits
   std::shared_ptr<weft::mgx::Compiled> made = {};
   std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by every call that needs the compiled program
   mutable migraphx_context context = {};

@@ -108,6 +108,7 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
 /// The same of a graph of TensorFlow.
 std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_options* options) {
   const migraphx_tf_options asked = options ? *options : migraphx_tf_options{};
+  source.is_onnx = false;
   source.options.channels_first = asked.is_nhwc;
   source.options.outputs = asked.outputs;
   return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
@@ -134,7 +135,7 @@ std::string text_of(const migraphx_program& program) {
 }
 
 bool equal_programs(const migraphx_program& a, const migraphx_program& b) {
-  if (a.made != b.made || a.precision != b.precision || a.products != b.products ||
+  if (a.made != b.made || a.precision != b.precision || a.is_quantised != b.is_quantised ||
       a.source.has_value() != b.source.has_value())
     return false;
   if (a.made) return true;

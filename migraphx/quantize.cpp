@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precision below f32: the quantize functions of migraphx.h.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "migraphx/program.h"
@@ -11,7 +11,7 @@ using namespace weft::mgx;
 
 namespace {
 
-constexpr int dots = 1, convolutions = 2, in_fp8 = 4;
+constexpr int dots = 1, convolutions = 2;
 
 /// MIGraphX's names of the products that are quantised.
 int products_of(const std::vector<std::string>& names, bool may_be_all) {
@@ -32,30 +32,6 @@ void check_names(const migraphx_quantize_op_names& names) {
     not_supported("half precision is for matrix products and convolutions together", "name both, or 'all'");
 }
 
-/// Keeps the largest value of each element over all runs.
-void keep_greatest(std::vector<weft::Tensor>& most, const std::vector<weft::Tensor>& now) {
-  if (most.empty()) {
-    most = now;
-    return;
-  }
-  for (size_t i = 0; i < most.size(); ++i) {
-    std::span<const float> a = most[i].as<float>(), b = now[i].as<float>();
-    std::vector<float> greatest(a.size());
-    std::ranges::transform(a, b, greatest.begin(), [](float x, float y) { return std::max(x, y); });
-    most[i] = weft::Tensor::copy(WEFT_F32, std::as_bytes(std::span(greatest)), now[i].dims());
-  }
-}
-
-std::vector<weft::Tensor> tensors_of(const std::vector<migraphx_argument>& arguments) {
-  std::vector<weft::Tensor> tensors;
-  for (const migraphx_argument& argument : arguments) {
-    std::vector<int64_t> dims(argument.shape.lengths.begin(), argument.shape.lengths.end());
-    tensors.push_back(
-        weft::Tensor::copy(WEFT_F32, {reinterpret_cast<std::byte*>(argument.data()), argument.shape.bytes()}, dims));
-  }
-  return tensors;
-}
-
 /// AMD's provider of onnxruntime gives examples only for models with open sizes; for others it gives numbers of a
 /// calibration table.
 void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
@@ -65,29 +41,58 @@ void check_sample(const weft::Graph& graph, const migraphx_program_parameters& s
              "ranges from a table are none; Weft's own provider of onnxruntime reads tables");
 }
 
-/// Runs the program on every sample, with magnitudes as results.
-std::vector<weft::Tensor> measure(const migraphx_program& program, int products,
-                                  const std::vector<migraphx_program_parameters>& samples) {
-  weft::Graph graph = program.graph();
-  graph.observe(products);
-  if (graph.outputs().empty()) return {};
-  if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
-  for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
-  Compiled observed(graph.compile({.device = "cpu"}), false, program.source ? program.source->bytes : nullptr);
-  std::vector<weft::Tensor> most;
-  for (const migraphx_program_parameters& sample : samples) keep_greatest(most, tensors_of(observed.run(sample).list));
-  for (const weft::Tensor& magnitude : most)
-    for (float x : magnitude.as<float>())
-      if (!std::isfinite(x)) refuse("the calibration data makes a value that is not finite");
-  return most;
+/// The examples in the order of the program's parameters.
+struct Examples {
+  std::vector<weft::Port> ports;
+  const std::vector<migraphx_program_parameters>& samples;
+
+  static int32_t give(void* user, size_t index, weft_tensor** inputs) {
+    const auto& self = *static_cast<const Examples*>(user);
+    if (index >= self.samples.size()) return 0;
+    for (size_t i = 0; i < self.ports.size(); ++i) {
+      weft::Tensor view = as_port(self.ports[i], self.samples[index].map.find(self.ports[i].name)->second);
+      weft_status* status = weft_tensor_copy(view.dtype(), view.dims().data(), view.dims().size(), view.bytes().data(),
+                                             view.bytes().size(), &inputs[i]);
+      weft_status_free(status);
+      if (status) return -1;
+    }
+    return 1;
+  }
+};
+
+/// The program's model as ONNX.
+weft::Tensor model_of(const migraphx_program& program, const weft::Graph& graph) {
+  const auto& source = program.source;
+  if (!source || !source->is_onnx) return graph.to_onnx();
+  if (!source->bytes)
+    return weft::Tensor::map(WEFT_U8, source->path, 0,
+                             {{static_cast<int64_t>(std::filesystem::file_size(source->path))}});
+  return weft::Tensor::view(WEFT_U8, std::as_bytes(std::span(*source->bytes)), {{std::ssize(*source->bytes)}});
 }
 
-void quantize(migraphx_program& program, int products, const std::vector<migraphx_program_parameters>& samples) {
+/// Calibrates as MIGraphX does: inputs by their greatest magnitude, around 0.
+void quantize(migraphx_program& program, const char* to, int products,
+              const std::vector<migraphx_program_parameters>& samples) {
   if (program.made) refuse("the program is compiled already", "its precision is settled before that");
-  if (program.products) refuse("the program is quantised already");
+  if (program.is_quantised) refuse("the program is quantised already");
   if (program.refusal) return;
-  program.magnitudes = measure(program, products, samples);
-  program.products = products;
+  if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
+  weft::Graph graph = program.graph();  // the ports point into it
+  for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
+  Examples examples{graph.inputs(), samples};
+  weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
+  Source made = program.source.value_or(Source{});
+  std::string folder =
+      made.path.empty() ? made.options.folder : std::filesystem::path(made.path).parent_path().string();
+  options.to = to, options.method = "minmax", options.symmetric = 1, options.products = products % 3;
+  options.item = Examples::give, options.user = &examples;
+  if (!folder.empty()) options.folder = folder.c_str();
+  weft::Tensor model = weft::quantize(model_of(program, graph).bytes(), options);
+  if (!made.is_onnx || !program.source) made = {};  // the choices are part of the model now
+  made.path.clear(), made.options.folder = folder;
+  made.bytes =
+      std::make_shared<const std::string>(reinterpret_cast<const char*>(model.bytes().data()), model.bytes().size());
+  program.source = std::move(made), program.is_quantised = true;
 }
 
 }  // namespace
@@ -117,7 +122,7 @@ migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_
   return guarded([&] {
     given(target);
     const auto& [operators, samples] = given(options);
-    quantize(given(prog), operators.empty() ? dots | convolutions : products_of(operators, false), samples);
+    quantize(given(prog), "int8", operators.empty() ? dots | convolutions : products_of(operators, false), samples);
   });
 }
 
@@ -126,7 +131,7 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
   return guarded([&] {
     given(target);
     warn("fp8 is simulated: values are rounded to e4m3 and multiplied in f32, which is no faster than f32");
-    quantize(given(prog), dots | convolutions | in_fp8, given(options).samples);
+    quantize(given(prog), "fp8", dots | convolutions, given(options).samples);
   });
 }
 

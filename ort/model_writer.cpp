@@ -127,8 +127,7 @@ Message constant_info(const Constant& constant) {
 // ---- Tensors ----
 
 /// A TensorProto with its data.
-Message tensor_message(const OrtValue* value, const std::string& name) {
-  Tensor tensor = view_of(value);
+Message tensor_message(const Tensor& tensor, const std::string& name) {
   Message message;
   for (int64_t size : tensor.dims()) message.number(1, size);
   message.number(2, proto_type_of(onnx_type_of(tensor.dtype()))).text(8, name);
@@ -163,7 +162,7 @@ void write_strings(Message& message, const std::vector<char>& texts) {
 Message tensor_attribute(const OrtOpAttr* attribute) {
   OrtValue* value = nullptr;
   ok(api.ort->OpAttr_GetTensorAttributeAsOrtValue(attribute, &value));
-  return tensor_message(OwnedValue(value).get(), "");
+  return tensor_message(view_of(OwnedValue(value).get()), "");
 }
 
 /// An AttributeProto; empty for graphs, which are read as bodies of the node.
@@ -226,130 +225,12 @@ Message write_body(const OrtGraph* handle) {
   for (Values value : list<Values>(&OrtApi::Graph_GetNumInitializers, &OrtApi::Graph_GetInitializers, handle)) {
     const OrtValue* tensor = nullptr;
     ok(api.ort->ValueInfo_GetInitializerValue(value, &tensor));
-    message.message(graph_initializer, tensor_message(tensor, name_of(value)));
+    message.message(graph_initializer, tensor_message(view_of(tensor), name_of(value)));
   }
   for (const std::string& input : graph.inputs) message.message(graph_input, value_info(graph.values.at(input)));
   for (const std::string& output : graph.outputs) message.message(graph_output, value_info(graph.values.at(output)));
   return message;
 }
-
-// ---- Products in 8 bits ----
-
-/// Puts a QuantizeLinear and a DequantizeLinear before the operands of convolutions and matrix products; the compiler
-/// computes such products in integers where it can.
-class QuantizingWriter {
- public:
-  QuantizingWriter(const GraphView& graph, const Quantization& to, Message& out, std::vector<Constant>& constants)
-      : graph_(graph), to_(to), out_(out), constants_(constants) {}
-
-  /// Gives the node quantised operands; false if it stays as it is.
-  bool rewrite(NodeView& node) {
-    if (!to_.is_wanted() || !node.domain.empty() || node.inputs.size() < 2) return false;
-    if (node.op != "Conv" && node.op != "MatMul" && node.op != "Gemm") return false;
-    Tensor weights = constant(node.inputs[1]);
-    bool has_weights = weights && weights.dtype() == WEFT_F32 && weights.dims().size() >= 2 && weights.elements() > 0;
-    bool is_known = has_scale(node.inputs[0]) && (has_weights || has_scale(node.inputs[1]));
-    if (!is_known || constant(node.inputs[0]) || (weights && !has_weights)) return false;
-    node.inputs[0] = activation(node.inputs[0]);
-    node.inputs[1] =
-        has_weights ? stored(node.inputs[1], weights, channel_axis(node, weights)) : activation(node.inputs[1]);
-    return true;
-  }
-
- private:
-  Tensor constant(const std::string& name) const {
-    const OrtValue* value = graph_.constant(name);
-    return value ? view_of(value) : Tensor();
-  }
-
-  bool has_scale(const std::string& name) const {
-    return to_.scales.contains(name) || (to_.may_scale_in_runs() && is_f32(name));
-  }
-
-  bool is_f32(const std::string& name) const {
-    auto value = graph_.values.find(name);
-    const OrtTensorTypeAndShapeInfo* tensor = nullptr;
-    if (value != graph_.values.end()) ok(api.ort->CastTypeInfoToTensorInfo(type_info(value->second), &tensor));
-    ONNXTensorElementDataType type{};
-    if (tensor) ok(api.ort->GetTensorElementType(tensor, &type));
-    return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-  }
-
-  /// The axis of the weights that becomes one of the result.
-  static size_t channel_axis(const NodeView& node, const Tensor& weights) {
-    if (node.op == "Conv") return 0;
-    bool is_transposed = false;
-    for (auto* attribute :
-         list<const OrtOpAttr*>(&OrtApi::Node_GetNumAttributes, &OrtApi::Node_GetAttributes, node.handle)) {
-      const char* name = nullptr;
-      ok(api.ort->OpAttr_GetName(attribute, &name));
-      if (std::string_view(name) == "transB")
-        is_transposed = read_attribute<int64_t>(attribute, ORT_OP_ATTR_INT).at(0) != 0;
-    }
-    return weights.dims().size() - (is_transposed ? 2 : 1);
-  }
-
-  std::string add_constant(const std::string& name, weft_dtype type, std::span<const std::byte> bytes,
-                           std::span<const int64_t> dims) {
-    constants_.push_back({name, Tensor::copy(type, bytes, dims)});
-    return name;
-  }
-  std::string add_number(const std::string& name, float number) {
-    return add_constant(name, WEFT_F32, std::as_bytes(std::span(&number, 1)), {});
-  }
-
-  std::string add_node(const char* op, const std::vector<std::string>& inputs, const std::string& output,
-                       const Message& attribute = {}) {
-    Message node;
-    for (const std::string& input : inputs) node.text(node_input, input);
-    node.text(node_output, output).text(node_name, output).text(node_op, op);
-    if (!attribute.data.empty()) node.message(node_attribute, attribute);
-    out_.message(graph_node, node);
-    return output;
-  }
-  static Message integer_attribute(const char* name, int64_t value) {
-    return Message().text(1, name).number(20, 2).number(3, value);
-  }
-
-  /// The largest magnitude of the value divided by the largest number of the type: from the table, or computed by the
-  /// run. A value that is all 0 is not divided by 0.
-  std::string scale_of(const std::string& value, const std::string& name) {
-    auto known = to_.scales.find(value);
-    if (known != to_.scales.end()) return add_number(name, known->second * (127.0f / to_.greatest()));
-    std::string magnitudes = add_node("Abs", {value}, name + "_abs");
-    std::string most = add_node("ReduceMax", {magnitudes}, name + "_most", integer_attribute("keepdims", 0));
-    std::string step = add_node("Mul", {most, add_number(name + "_inverse", 1 / to_.greatest())}, name + "_step");
-    return add_node("Max", {step, add_number(name + "_least", 1e-30f)}, name);
-  }
-
-  std::string activation(const std::string& value) {
-    std::string output = value + "/quantized";
-    if (!written_.insert(output).second) return output;
-    const std::byte nothing[] = {std::byte{0}};
-    std::string s = scale_of(value, output + "_scale"), z = add_constant(output + "_zero", to_.type, nothing, {});
-    add_node("QuantizeLinear", {value, s, z}, output + "_values");
-    return add_node("DequantizeLinear", {output + "_values", s, z}, output);
-  }
-
-  std::string stored(const std::string& name, const Tensor& weights, size_t axis) {
-    std::string output = name + "/quantized_" + std::to_string(axis);
-    if (!written_.insert(output).second) return output;
-    QuantizedWeights quantized = quantize_weights(weights.as<float>(), weights.dims(), axis, to_);
-    const int64_t channels[] = {weights.dims()[axis]};
-    std::string values =
-        add_constant(output + "_values", to_.type, std::as_bytes(std::span(quantized.values)), weights.dims());
-    std::string scales =
-        add_constant(output + "_scale", WEFT_F32, std::as_bytes(std::span(quantized.scales)), channels);
-    return add_node("DequantizeLinear", {values, scales}, output,
-                    integer_attribute("axis", static_cast<int64_t>(axis)));
-  }
-
-  const GraphView& graph_;
-  const Quantization& to_;
-  Message& out_;
-  std::vector<Constant>& constants_;
-  std::unordered_set<std::string> written_;
-};
 
 }  // namespace
 
@@ -428,20 +309,29 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
   for (const std::string& value : values) graph.message(field, value_info(graph_.values.at(value)));
 }
 
+/// Weights of a model that is to be quantised are part of it.
+bool ModelWriter::add_weight(Message& graph, const Constant& constant) const {
+  if (!quantization_.is_wanted()) return false;
+  Tensor tensor = constant.tensor();
+  if (tensor.dtype() != WEFT_F32) return false;
+  graph.message(graph_initializer, tensor_message(tensor, constant.name));
+  return true;
+}
+
 void ModelWriter::add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const {
-  QuantizingWriter quantizing(graph_, quantization_, graph, model.constants);
   std::unordered_set<std::string> known;
   for (size_t number : part) {
-    NodeView node = graph_.nodes[number];
-    graph.message(graph_node, quantizing.rewrite(node) ? write_node(node, number) : nodes_[number]);
+    const NodeView& node = graph_.nodes[number];
+    graph.message(graph_node, nodes_[number]);
     for (const auto* names : {&node.inputs, &node.implicit}) {
       for (const std::string& name : *names) {
         if (!known.insert(name).second || !graph_.is_constant(name)) continue;
         auto stored = graph_.stored_constant(name);
-        model.constants.push_back({.name = name,
-                                   .given = stored ? Tensor() : view_of(graph_.constant(name)),
-                                   .is_lent = !stored,
-                                   .stored = stored});
+        Constant constant{.name = name,
+                          .given = stored ? Tensor() : view_of(graph_.constant(name)),
+                          .is_lent = !stored,
+                          .stored = stored};
+        if (!add_weight(graph, constant)) model.constants.push_back(std::move(constant));
       }
     }
   }
@@ -460,6 +350,7 @@ ModelText ModelWriter::write(std::span<const size_t> part, const Boundary& bound
   for (const auto& [domain, version] : graph_.opsets)
     message.message(model_opset, Message().text(1, domain).number(2, version));
   model.bytes = message.message(model_graph, graph).data;
+  if (quantization_.is_wanted()) model.bytes = quantized(model.bytes, quantization_);
   return model;
 }
 

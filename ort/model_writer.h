@@ -41,7 +41,7 @@ std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Convolutions and matrix products are written quantised if their operands have a scale, or get one in the run.
+  /// Convolutions and matrix products by weights are written quantised if their inputs have a scale, or get one in the run.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
   /// Why node number `node` cannot be written at all; "" if it can.
@@ -58,6 +58,7 @@ class ModelWriter {
 
  private:
   ONNXTensorElementDataType element_of(const std::string& value) const;  ///< undefined: no tensor
+  bool add_weight(Message& graph, const Constant& constant) const;
   void add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const;
   void add_ports(Message& graph, const std::vector<std::string>& values, int field) const;
 

@@ -46,11 +46,10 @@ ProgramStore::ProgramStore(const Options& options, const Device& device, const L
       log_(log),
       is_saved_(is_saved || options.save_compiled_model || !options.cache_folder().empty()),
       memory_(std::move(memory)) {
-  if (options.int8_enable) quantization_.type = WEFT_I8;
-  if (options.fp8_enable) quantization_.type = WEFT_F8E4M3FN;
-  if (quantization_.is_wanted() && !options.int8_calibration_table_name.empty())
-    quantization_.scales =
-        read_calibration_table(options.int8_calibration_table_name, options.int8_use_native_calibration_table);
+  quantization_.to = options.int8_enable ? "int8" : options.fp8_enable ? "fp8" : "";
+  if (!quantization_.is_wanted() || options.int8_calibration_table_name.empty()) return;
+  quantization_.table = options.int8_calibration_table_name;
+  check_table(quantization_.table, options.int8_use_native_calibration_table);
 }
 
 CompileOptions ProgramStore::compile_options() const {

@@ -19,7 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench/results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/status").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs/quantisation.md", *sorted((ROOT / "docs/status").glob("*.md"))]
 NEEDED = {"what", "of", "values", "command", "date", "machine", "commit"}
 ALLOWED = NEEDED | {"peers", "note", "file"}
 MARK = re.compile(r"(<!-- figures: (\w+) -->).*?(<!-- end -->)", re.S)
@@ -436,9 +436,21 @@ def quantisation(rows, page):
     judges = list(dict.fromkeys(judge for _, judge in found))
     def cell(engine, judge):
         values = found[engine, judge]["values"] if (engine, judge) in found else {}
+        if "perplexity" in values:
+            return f"{values['perplexity']:.2f}"
         return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
     lines = [[engine, *(cell(engine, judge) for judge in judges)] for engine in dict.fromkeys(engine for engine, _ in found)]
-    return table(["right, in percent", *judges], lines) + sources(rows, page)
+    return table(["", *judges], lines) + sources(rows, page)
+
+
+def quantised_speed(rows, page):
+    rows = [row for row in rows if row["what"] == "speed of quantised models"]
+    if not rows:
+        return "\n\nNot measured yet: `./x python bench/quantisation.py --judges speed --out FILE`.\n\n"
+    found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"]))
+    lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, f"{row['values']['ms']:.2f}",
+              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}"] for (model, _, to), row in found.items()]
+    return table(["model", "sizes", "becomes", "ms", "ms of f32", "times as fast"], lines) + sources(rows, page)
 
 
 def machines(rows, page):
@@ -470,7 +482,7 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, gpu_kernels,
-    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation)}
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed)}
 
 
 def main():

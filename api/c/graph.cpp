@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "api/c/handles.h"
+#include "frontends/onnx/export/export.h"
 #include "frontends/onnx/import/import.h"
 #include "ir/core_ops.h"
 #include "ir/text.h"
 #include "ops/registry.h"
-#include "passes/quantize_products.h"
 #include "targets/ref/ref.h"
 
 using namespace weft;
@@ -71,12 +71,6 @@ Program& open_program(const weft_graph* graph) {
   return program;
 }
 
-/// Edits the program of the graph, and of every value of static inputs.
-void edit(weft_graph& graph, const std::function<void(Program&)>& change) {
-  change(program_of(&graph));
-  if (graph.model) graph.model->add_edit(change);
-}
-
 /// Returned ports stay valid until the graph's ports change.
 void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
                std::span<const StaticInput> statics = {}) {
@@ -86,14 +80,6 @@ void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, we
     known.texts = describe_ports(known.ports, statics);
   }
   fill_port(known.ports, known.texts, index, out);
-}
-
-ProductKinds kinds_of(int32_t products) {
-  if (products < 1 || products > 7 || products == 4)
-    usage_error("E210", cat("products is ", products, ", not 1, 2 or 3, nor 4 more"));
-  return {.dots = (products & 1) != 0,
-          .convolutions = (products & 2) != 0,
-          .to = products & 4 ? DType::f8e4m3fn : DType::i8};
 }
 
 const CustomOperator* find_custom(const weft_graph& graph, std::string_view text) {
@@ -231,24 +217,11 @@ weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value v
   });
 }
 
-weft_status* weft_graph_observe(weft_graph* graph, int32_t products) {
+weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** onnx) {
   return guarded([&] {
-    ProductKinds kinds = kinds_of(products);
-    edit(required(graph, "graph"), [kinds](Program& program) { observe_products(program, kinds); });
-    graph->instructions.clear();
-    graph->results = graph->program->main().results();
-  });
-}
-
-weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
-                                 size_t count) {
-  return guarded([&] {
-    program_of(graph);
-    std::vector<Tensor> tensors;
-    if (count > 0) required(magnitudes, "magnitudes");
-    for (size_t i = 0; i < count; ++i) tensors.push_back(required(magnitudes[i], "magnitudes").tensor);
-    ProductKinds kinds = kinds_of(products);
-    edit(*graph, [kinds, tensors](Program& program) { quantize_products(program, kinds, tensors); });
+    required(onnx, "onnx");
+    std::string model = onnx::export_program(open_program(graph));
+    *onnx = new weft_tensor{.tensor = bytes_tensor(model)};
   });
 }
 

@@ -132,6 +132,10 @@ void fill(T* out, T filled) {
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
 /// Gives the caller a malloc'ed copy of the text.
+/// u8[size]
+inline Tensor bytes_tensor(const std::string& bytes) {
+  return {.dtype = DType::u8, .dims = {std::ssize(bytes)}, .data = Bytes::copy(as_bytes(bytes))};
+}
 void give_text(char** out, const char* name, const std::string& text);
 
 /// Throws E210 for an operator without a name or a rule.

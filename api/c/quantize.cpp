@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantise/quantise.h"
+#include "quantise/table.h"
 
 #include "api/c/handles.h"
 
@@ -54,10 +55,30 @@ quantise::Settings to_settings(const weft_quantize_options& o) {
   if (o.budget != 0) settings.budget = o.budget;
   settings.threads = o.threads;
   settings.smooth = o.smooth;
+  if (o.ranges) settings.ranges = quantise::read_ranges(o.ranges);
+  if (o.products < 0 || o.products > 3) usage_error("E210", cat("products is ", o.products, ", not 0, 1, 2 or 3"));
+  settings.is_qdq = o.qdq != 0;
+  settings.has_products = o.products != 2;
+  settings.has_convolutions = o.products != 1;
   return settings;
 }
 
 }  // namespace
+
+weft_status* weft_quantize_bytes(const void* model, size_t size, const weft_quantize_options* options,
+                                 weft_tensor** quantized, char** report) {
+  return guarded([&] {
+    required(static_cast<const std::byte*>(model), "model"), required(quantized, "quantized");
+    weft_quantize_options o = known_part(options, weft_quantize_options WEFT_QUANTIZE_OPTIONS_INIT);
+    if (o.metric) usage_error("E210", "a metric is for models in files", "use weft_quantize");
+    CalledSamples samples(o);
+    Bytes bytes = Bytes::copy({static_cast<const std::byte*>(model), size});
+    auto made = quantise::quantise_bytes(bytes, o.folder ? o.folder : "", to_settings(o), o.item ? &samples : nullptr);
+    auto tensor = std::make_unique<weft_tensor>(weft_tensor{.tensor = bytes_tensor(made.model)});
+    if (report) give_text(report, "report", made.report);
+    *quantized = tensor.release();
+  });
+}
 
 weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options, char** report) {
   return guarded([&] {

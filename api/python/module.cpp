@@ -405,10 +405,10 @@ Model* make_model(const Options& options, const Compile& compile) {
 struct Quantization {
   /// What weft_quantize_options.item gives, and the tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
-  std::string to, method, weights;
+  std::string to, method, weights, ranges;
   double percentile = 0, budget = 0, smooth = 0;
   int block = 0, threads = 0;
-  bool symmetric = false, per_tensor = false, keep_bias = false;
+  bool symmetric = false, per_tensor = false, keep_bias = false, qdq = false;
   std::vector<std::string> keep;
   std::optional<Item> item;
   std::optional<std::function<double(std::string)>> metric;
@@ -418,9 +418,9 @@ struct Quantization {
     std::vector<const char*> patterns = weft::detail::pointers(keep);
     weft_quantize_options o WEFT_QUANTIZE_OPTIONS_INIT;
     auto text = [](const std::string& given) { return given.empty() ? nullptr : given.c_str(); };
-    o.to = text(to), o.method = text(method), o.weights = text(weights);
+    o.to = text(to), o.method = text(method), o.weights = text(weights), o.ranges = text(ranges);
     o.percentile = percentile, o.budget = budget, o.smooth = smooth, o.block = block, o.threads = threads;
-    o.symmetric = symmetric, o.per_tensor = per_tensor, o.keep_bias = keep_bias;
+    o.symmetric = symmetric, o.per_tensor = per_tensor, o.keep_bias = keep_bias, o.qdq = qdq;
     o.keep = patterns.data(), o.keep_count = patterns.size(), o.user = this;
     if (item) o.item = &Quantization::give_item;
     if (metric) o.metric = &Quantization::give_metric;
@@ -563,6 +563,7 @@ NB_MODULE(_weft, m) {
       .def_rw("to", &Quantization::to)
       .def_rw("method", &Quantization::method)
       .def_rw("weights", &Quantization::weights)
+      .def_rw("ranges", &Quantization::ranges)
       .def_rw("percentile", &Quantization::percentile)
       .def_rw("budget", &Quantization::budget)
       .def_rw("smooth", &Quantization::smooth)
@@ -571,6 +572,7 @@ NB_MODULE(_weft, m) {
       .def_rw("symmetric", &Quantization::symmetric)
       .def_rw("per_tensor", &Quantization::per_tensor)
       .def_rw("keep_bias", &Quantization::keep_bias)
+      .def_rw("qdq", &Quantization::qdq)
       .def_rw("keep", &Quantization::keep)
       .def_rw("item", &Quantization::item, nb::arg().none())
       .def_rw("metric", &Quantization::metric, nb::arg().none())

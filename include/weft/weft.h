@@ -19,8 +19,7 @@
  *     const float* probability = weft_tensor_data(y);
  *
  * Rules that hold everywhere:
- * - A call that can fail returns a status: NULL is success, anything else is freed with weft_status_free. Results are
- *   written only on success.
+ * - A call that can fail returns a status: NULL, or an error to free with weft_status_free, and then no results.
  * - Handles are opaque. Whoever gets one from a `_new`, `_compile`, `_load`, `_wrap` or `_copy` frees it; NULL may be
  *   freed, and has no sizes, text or data. Nothing is freed while something else still needs it: a context keeps its
  *   program, a tensor its memory.
@@ -91,8 +90,7 @@ typedef enum weft_log_level {
   WEFT_LOG_ALL = 0x7fffffff
 } weft_log_level;
 
-/* Receives every message of the whole process instead of standard error; calls do not overlap. NULL restores standard
- * error. */
+/* Receives every message of the whole process instead of standard error, one at a time; NULL restores that. */
 WEFT_API weft_status* weft_set_logger(void (*logger)(void* user, weft_log_level level, const char* text), void* user);
 /* Messages above `level` are dropped before they are made. */
 WEFT_API void weft_set_log_level(weft_log_level level);
@@ -427,8 +425,7 @@ WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
 WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
 /* The operators that models may use, in order, "Conv", "com.microsoft:FusedGelu"; NULL past the last. */
 WEFT_API const char* weft_model_operator(size_t index);
-/* A model (.onnx) as a graph, as it was read. Options that say how count: sizes, constants, defaults, operators,
- * folder, borrow. */
+/* A model as a graph, as it was read. Options count that say how: sizes, constants, defaults, operators, folder, borrow. */
 WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph);
 WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
                                             weft_graph** graph);
@@ -450,12 +447,8 @@ WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
-/* 8 bits for matrix products and convolutions by weights, in three steps: `observe` puts the greatest magnitudes of
- * what they multiply in the place of a graph's outputs; run on examples, it gives `magnitudes` (keep the greatest of
- * each); `quantize` takes them. `products`: 1 matrix products, 2 convolutions, 3 both; 4 more: simulated fp8 (e4m3). */
-WEFT_API weft_status* weft_graph_observe(weft_graph* graph, int32_t products);
-WEFT_API weft_status* weft_graph_quantize(weft_graph* graph, int32_t products, const weft_tensor* const* magnitudes,
-                                          size_t count);
+/* The graph as an ONNX file, its bytes as u8[size]. E223 for what ONNX has no operator for. */
+WEFT_API weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** onnx);
 /* "f32[batch,64]" */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
 WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
@@ -465,12 +458,12 @@ WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_o
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
-/* What a float model (.onnx) becomes; docs/quantisation.md says what each choice does. */
+/* What a float model becomes; docs/quantisation.md says what each choice does. */
 typedef struct weft_quantize_options {
   size_t struct_size;
-  const char* to;          /* "int8" (NULL), "fp8", "int8-dynamic", "int8-weights", "int4" */
+  const char* to;          /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
   const char* method;      /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights;     /* rounding of int4 and int8-weights: "nearest" (NULL), "hqq", "gptq", "awq" */
+  const char* weights;     /* rounding: "nearest" (NULL), "gptq"; of int4 and int8-weights also "hqq", "awq" */
   double percentile;       /* 0: 99.99 */
   int32_t block;           /* weights of a scale in int4 and int8-weights; 0: 32 */
   int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */
@@ -482,19 +475,26 @@ typedef struct weft_quantize_options {
   /* The loss is the share of this figure of a model, a file, that is lost; NULL: the relative error of the outputs. */
   double (*metric)(void* user, const char* path);
   /* Writes item `index` of the data to `inputs`, new tensors in the order of the model's inputs; 0 past the last item,
-   * below 0 ends with E220. Asked from 0 on for each pass over the data. NULL: no data, which int8 and fp8 need. */
+   * below 0 ends with E220. Asked from 0 on for each pass over the data. NULL: no data, which int8 needs. */
   int32_t (*item)(void* user, size_t index, weft_tensor** inputs);
   void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* user;
-  int32_t threads; /* 0: WEFT_THREADS, else the cores that this process may use */
-  double smooth;   /* int8 and fp8: above 0, below 1: how much of inputs' outliers moves into weights (0.5) */
+  int32_t threads;    /* 0: WEFT_THREADS, else the cores that this process may use */
+  double smooth;      /* int8 and fp8: above 0, below 1: how much of inputs' outliers moves into weights (0.5) */
+  const char* ranges; /* a calibration table in place of data; int8 leaves inputs that it lacks in floats; or NULL */
+  int32_t products;   /* 1: matrix products only, 2: convolutions only; 0: both */
+  int32_t qdq;        /* 1: weights in blocks become DequantizeLinear and MatMul (operator set 21), not MatMulNBits */
+  const char* folder; /* weft_quantize_bytes: where external weights lie; NULL: nowhere */
 } weft_quantize_options;
-#define WEFT_QUANTIZE_OPTIONS_INIT {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define WEFT_QUANTIZE_OPTIONS_INIT \
+  {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Writes an ONNX file that any engine runs, whole or not at all. `report` (may be NULL) receives JSON: each layer, what
- * became of it and why, the loss. */
+/* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: what became of each layer, why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
                                     char** report);
+/* The same of an ONNX file's bytes, which stay as they are; gives the new file's as u8[size]. Takes no metric. */
+WEFT_API weft_status* weft_quantize_bytes(const void* model, size_t size, const weft_quantize_options* options,
+                                          weft_tensor** quantized, char** report);
 
 #ifdef __cplusplus
 }

@@ -15,8 +15,7 @@
 
 #include "weft.h"
 
-/// Weft for C++20: weft.h with ownership, spans and exceptions. Header only; nothing of the C++ library crosses into
-/// libweft.
+/// Weft for C++20: weft.h with ownership, spans and exceptions. Header only; no C++ object crosses into libweft.
 ///
 ///     auto model = weft::compile("model.onnx");
 ///     auto context = model.new_context();
@@ -422,12 +421,9 @@ class Graph {
   std::string print() const {
     return own_text([&](char** out) { return weft_graph_print(graph_.get(), out); });
   }
-  /// The two edits of weft_graph_observe and weft_graph_quantize.
-  void observe(int products) { check(weft_graph_observe(graph_.get(), products)); }
-  void quantize(int products, std::span<const Tensor> magnitudes) {
-    std::vector<const weft_tensor*> list;
-    for (const Tensor& magnitude : magnitudes) list.push_back(magnitude.get());
-    check(weft_graph_quantize(graph_.get(), products, list.data(), list.size()));
+  Tensor to_onnx() const {  ///< a file's bytes, u8[size]
+    return Tensor(
+        own<weft_tensor, weft_tensor_free>([&](auto o) { return weft_graph_export(graph_.get(), o); }).release());
   }
   /// Uses the graph up.
   Program compile(const CompileOptions& options = {}) {
@@ -453,6 +449,11 @@ class Graph {
 };
 
 inline std::string version() { return weft_version(); }
+
+inline Tensor quantize(std::span<const std::byte> model, const weft_quantize_options& how) {  ///< u8[size]
+  auto call = [&](auto out) { return weft_quantize_bytes(model.data(), model.size(), &how, out, nullptr); };
+  return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
+}
 
 }  // namespace v0
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <numeric>
 
+#include "base/dim_terms.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -142,6 +143,8 @@ struct DimAlgebra {
     static const std::vector<DimTerm> none;
     return dim.terms_ ? dim.terms_->terms : none;
   }
+
+  static int64_t constant_term(const Dim& dim) { return dim.constant_; }
 
   /// Merges equal terms and drops zeros.
   static Dim make(int64_t constant, std::vector<DimTerm> terms) {
@@ -538,6 +541,21 @@ std::string to_string(const Dim& dim) {
   if (dim.constant_ > 0) text += cat(" + ", dim.constant_);
   if (dim.constant_ < 0) text += cat(" - ", cat(dim.constant_).substr(1));
   return text;
+}
+
+std::vector<DimProduct> terms_of(const Dim& dim) {
+  constexpr std::string_view functions[] = {"", "floordiv", "min", "max"};  // by AtomKind
+  std::vector<DimProduct> terms;
+  for (const DimTerm& term : DimAlgebra::terms(dim)) {
+    DimProduct& added = terms.emplace_back(DimProduct{.coefficient = term.coefficient});
+    for (const Atom& atom : term.factors)
+      added.factors.push_back({.symbol = atom->kind == AtomKind::symbol ? &atom->symbol : nullptr,
+                               .function = functions[static_cast<size_t>(atom->kind)],
+                               .a = atom->a,
+                               .b = atom->b});
+  }
+  if (int64_t rest = DimAlgebra::constant_term(dim); rest != 0) terms.push_back({.coefficient = rest});
+  return terms;
 }
 
 void no_such_dimension(size_t index, size_t rank) {

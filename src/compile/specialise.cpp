@@ -173,7 +173,6 @@ std::unique_ptr<Program> StaticModel::program(std::span<const Tensor> values, on
                                               onnx::StaticNeeds* needs) const {
   std::unique_ptr<Program> program = import(*model_, fixed(values), nullptr, decisions, needs);
   model_->file.check_file();
-  for (const auto& edit : edits_) edit(*program);
   return program;
 }
 

@@ -33,15 +33,13 @@ class StaticModel {
   std::vector<Tensor> likely_values() const;
   /// The options with these values of the static inputs, in their order.
   CompileOptions fixed(std::span<const Tensor> values) const;
-  /// The model with these values of its static inputs, in their order, and the edits made since.
+  /// The model with these values of its static inputs, in their order.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
   /// The same for likely values; null if none of them makes a program.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
   /// True if other values of the static inputs may correct every error found so far.
   bool may_wait() const { return may_wait_; }
-  /// Changes every program that is made from now on.
-  void add_edit(std::function<void(Program&)> edit) { edits_.push_back(std::move(edit)); }
   /// Copies constants that lie in memory of the caller's.
   void detach();
 
@@ -57,7 +55,6 @@ class StaticModel {
   std::map<std::string, std::string> metadata_ = {};
   bool may_wait_ = true;
   size_t found_ = 0;  // operands that made inputs static
-  std::vector<std::function<void(Program&)>> edits_ = {};
 };
 
 /// A model before its first run.

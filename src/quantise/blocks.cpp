@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "quantise/gptq.h"
 
 namespace weft::quantise {
 namespace {
@@ -72,58 +74,58 @@ Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   return best;
 }
 
-Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method) {
-  return method == WeightMethod::hqq ? hqq_scale(block, format) : nearest_scale(block, format);
+/// Of scales that cut the ends of a block off more and more, that with the least squares of the errors, each times how
+/// much the inputs count that meet the weight.
+Scale weighted_scale(std::span<const float> block, const BlockFormat& format, std::span<const float> importance) {
+  constexpr int tries = 12;
+  constexpr float step = 0.04f;
+  auto [least, greatest] = std::ranges::minmax(block);
+  Scale best;
+  double lowest = 0;
+  for (int i = 0; i < tries; ++i) {
+    float kept = 1 - step * static_cast<float>(i), ends[] = {least * kept, greatest * kept};
+    Scale now = nearest_scale(ends, format);
+    double sum = 0;
+    for (size_t k = 0; k < block.size(); ++k) {
+      double error = block[k] - now.value(now.step(block[k], format.greatest()));
+      sum += error * error * (importance.empty() ? 1 : static_cast<double>(importance[k]));
+    }
+    if (i == 0 || sum < lowest) lowest = sum, best = now;
+  }
+  return best;
 }
 
-/// Upper triangle U with U' U the inverse of the damped h, [k, k]: what GPTQ reads the effect of an error from.
-std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
-  constexpr double damping = 0.01;
-  double mean = 0;
-  for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
-  double added = std::max(damping * mean, 1e-9);
-  // h = R R' with R upper triangular, from the last row on; then its inverse has the factor U = R^-1.
-  std::vector<double> r(k * k), u(k * k);
-  for (size_t j = k; j-- > 0;) {
-    double rest = static_cast<double>(h[j * k + j]) + added;
-    for (size_t t = j + 1; t < k; ++t) rest -= r[j * k + t] * r[j * k + t];
-    r[j * k + j] = std::sqrt(std::max(rest, added * 1e-3));
-    for (size_t i = 0; i < j; ++i) {
-      double sum = h[i * k + j];
-      for (size_t t = j + 1; t < k; ++t) sum -= r[i * k + t] * r[j * k + t];
-      r[i * k + j] = sum / r[j * k + j];
-    }
-  }
-  for (size_t i = k; i-- > 0;) {
-    u[i * k + i] = 1 / r[i * k + i];
-    for (size_t t = i + 1; t < k; ++t) {
-      double factor = r[i * k + t] * u[i * k + i];
-      for (size_t j = t; j < k; ++j) u[i * k + j] -= factor * u[t * k + j];
-    }
-  }
-  return u;
+Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
+               std::span<const float> importance) {
+  if (method == WeightMethod::nearest) return nearest_scale(block, format);
+  return method == WeightMethod::hqq ? hqq_scale(block, format) : weighted_scale(block, format, importance);
 }
 
-/// Rounds one row; with a factor, each column's error moves the columns after it so that the product changes least
-/// (Frantar and others, "GPTQ", 2022).
-void round_row(BlockWeights& to, int64_t row, std::vector<float> values, WeightMethod method,
-               std::span<const double> factor) {
-  int64_t k = to.k, block = to.format.block;
-  uint8_t* steps = to.steps.data() + row * to.blocks() * block;
+/// The scales and zero points of a row.
+void choose_scales(BlockWeights& to, int64_t row, std::span<const float> values, WeightMethod method,
+                   std::span<const float> importance) {
+  int64_t block = to.format.block;
   for (int64_t b = 0; b < to.blocks(); ++b) {
-    int64_t begin = b * block, end = std::min(begin + block, k);
-    Scale scale = scale_of({values.data() + begin, values.data() + end}, to.format, method);
-    to.scales[static_cast<size_t>(row * to.blocks() + b)] = scale.scale;
-    to.zeros[static_cast<size_t>(row * to.blocks() + b)] = scale.zero;
-    std::fill(steps + begin, steps + begin + block, scale.zero);
-    for (int64_t i = begin; i < end; ++i) {
-      auto at = static_cast<size_t>(i), width = static_cast<size_t>(k);
-      steps[i] = scale.step(values[at], to.format.greatest());
-      if (factor.empty()) continue;
-      double error = (static_cast<double>(values[at]) - scale.value(steps[i])) / factor[at * width + at];
-      for (size_t j = at + 1; j < width; ++j) values[j] -= static_cast<float>(error * factor[at * width + j]);
-    }
+    auto begin = static_cast<size_t>(b * block), count = static_cast<size_t>(std::min(block, to.k - b * block));
+    auto weights = importance.empty() ? importance : importance.subspan(begin, count);
+    Scale scale = scale_of(values.subspan(begin, count), to.format, method, weights);
+    auto place = static_cast<size_t>(row * to.blocks() + b);
+    to.scales[place] = scale.scale, to.zeros[place] = scale.zero;
   }
+}
+
+void round_row(BlockWeights& to, int64_t row, std::span<const float> values, const Lesson* lesson) {
+  auto k = static_cast<size_t>(to.k), block = static_cast<size_t>(to.format.block);
+  auto first = static_cast<size_t>(row * to.blocks());
+  uint8_t* steps = to.steps.data() + first * block;
+  for (size_t i = 0; i < static_cast<size_t>(to.blocks()) * block; ++i) steps[i] = to.zeros[first + i / block];
+  auto round = [&](size_t i, float value) {
+    Scale scale{.scale = to.scales[first + i / block], .zero = to.zeros[first + i / block]};
+    steps[i] = scale.step(value, to.format.greatest());
+    return static_cast<float>(scale.value(steps[i]));
+  };
+  if (lesson) return round_taught(values, *lesson, round);
+  for (size_t i = 0; i < k; ++i) round(i, values[i]);
 }
 
 }  // namespace
@@ -151,11 +153,13 @@ BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod m
   weights.steps.resize(scales * static_cast<size_t>(format.block));
   weights.scales.resize(scales), weights.zeros.resize(scales);
   std::vector<float> rows = rows_of(layer);
-  std::vector<double> factor;
-  if (method == WeightMethod::gptq) factor = inverse_factor(hessian, k);
+  Lesson lesson;
+  bool is_taught = method == WeightMethod::gptq;
+  if (is_taught) lesson = lesson_of(hessian, k);
   run_parallel(static_cast<size_t>(weights.n), threads, [&](size_t row) {
-    auto begin = rows.begin() + static_cast<std::ptrdiff_t>(row * k);
-    round_row(weights, static_cast<int64_t>(row), {begin, begin + static_cast<std::ptrdiff_t>(k)}, method, factor);
+    std::span<const float> values = std::span(rows).subspan(row * k, k);
+    choose_scales(weights, static_cast<int64_t>(row), values, method, lesson.importance);
+    round_row(weights, static_cast<int64_t>(row), values, is_taught ? &lesson : nullptr);
   });
   return weights;
 }

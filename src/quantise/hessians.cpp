@@ -19,15 +19,24 @@ struct Sum {
   std::vector<float> values;
 };
 
+/// Adds to what lies right of the diagonal, four rows at a time.
 void add_rows(Sum& sum, std::span<const float> x, size_t threads) {
   size_t k = sum.k;
   run_parallel(k, threads, [&](size_t i) {
     float* to = sum.values.data() + i * k;
-    for (size_t row = 0; row < x.size(); row += k) {
-      const float* from = x.data() + row;
-      for (size_t j = 0; j < k; ++j) to[j] += from[i] * from[j];
+    size_t row = 0;
+    for (; row + 4 * k <= x.size(); row += 4 * k) {
+      const float *a = x.data() + row, *b = a + k, *c = b + k, *d = c + k;
+      for (size_t j = i; j < k; ++j) to[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]);
     }
+    for (; row < x.size(); row += k)
+      for (size_t j = i; j < k; ++j) to[j] += x[row + i] * x[row + j];
   });
+}
+
+void mirror(Sum& sum) {
+  for (size_t i = 0; i < sum.k; ++i)
+    for (size_t j = 0; j < i; ++j) sum.values[i * sum.k + j] = sum.values[j * sum.k + i];
 }
 
 /// As many sums as fit, at least one.
@@ -69,8 +78,10 @@ void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, S
       for (size_t i = 0; i < names.size(); ++i) add_rows(part.at(names[i]), values[i].as<float>(), threads);
       if (settings.progress) settings.progress({.phase = cat("gptq: item ", item + 1)});
     });
-    for (auto& [name, sum] : part)
+    for (auto& [name, sum] : part) {
+      mirror(sum);
       for (size_t layer : sum.layers) visit(layer, sum.values);
+    }
   }
 }
 

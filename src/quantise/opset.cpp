@@ -9,13 +9,14 @@
 namespace weft::quantise {
 namespace {
 
-constexpr int64_t wanted = 19, ir_version = 9;
+/// The file format that came with an operator set.
+int64_t format_of(int64_t opset) { return opset >= 21 ? 10 : 9; }
 
 [[noreturn]] void refuse(std::string what) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E222",
                .what = std::move(what),
-               .hint = "fp8 needs operator set 19: convert the model with onnx.version_converter first"});
+               .hint = "fp8 needs operator set 19, qdq 21: convert the model with onnx.version_converter first"});
 }
 
 const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
@@ -37,9 +38,10 @@ bool has_axes(const onnx::Node& node) {
 bool is_equal_split(const onnx::Node& node) {
   return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
 }
-/// Its default way to place samples changed in operator set 16.
-bool is_changed_align(const onnx::Node& node, int64_t opset) {
-  return node.domain.empty() && node.op_type == "RoiAlign" && opset < 16;
+/// The default way to place samples of RoiAlign changed in operator set 16, scales of GroupNormalization in 21.
+bool is_changed(const onnx::Node& node, int64_t opset, int64_t wanted) {
+  if (!node.domain.empty()) return false;
+  return (node.op_type == "RoiAlign" && opset < 16) || (node.op_type == "GroupNormalization" && wanted >= 21);
 }
 
 std::vector<std::string> texts(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
@@ -68,13 +70,13 @@ void change_split(ModelEdit& edit, const onnx::Node& node) {
 
 }  // namespace
 
-void raise_opset(ModelEdit& edit) {
+void raise_opset(ModelEdit& edit, int64_t wanted) {
   int64_t opset = edit.opset();
-  if (opset >= wanted) return edit.require_format(ir_version);
+  if (opset >= wanted) return edit.require_format(format_of(wanted));
   if (opset < 13) refuse(cat("the model is of operator set ", opset));
   auto check = [&](const onnx::Node& node, bool may_change) {
     bool changes = opset < 18 && (has_axes(node) || is_equal_split(node));
-    if (is_changed_align(node, opset) || (changes && !may_change))
+    if (is_changed(node, opset, wanted) || (changes && !may_change))
       refuse(cat("node '", printable(node.name), "' (", printable(node.op_type), ") means something else there"));
     return changes;
   };
@@ -87,7 +89,7 @@ void raise_opset(ModelEdit& edit) {
     else change_split(edit, node);
   }
   edit.require_opset("", wanted);
-  edit.require_format(ir_version);
+  edit.require_format(format_of(wanted));
 }
 
 }  // namespace weft::quantise

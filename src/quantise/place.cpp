@@ -43,7 +43,7 @@ class Pairs {
 
   void put(const StaticLayer& entry) {
     const Layer& layer = *entry.layer;
-    edit_.set_input(layer.node, 0, input(layer.input, entry.input));
+    edit_.set_input(layer.node, 0, input(layer.input, entry));
     edit_.set_input(layer.node, 1, weight(layer, entry.weights));
     put_bias(entry);
     if (layer.is_convolution()) shared_.insert(layer.input);
@@ -60,10 +60,29 @@ class Pairs {
   }
 
  private:
-  std::string input(const std::string& value, const Grid& grid) {
+  /// The greatest magnitude of a value over the greatest number of the type; never 0.
+  std::string scale_of_run(const std::string& value, DType type) {
+    constexpr double least = 1e-30;
+    std::string base = value + "_scale";
+    auto put = [&](const char* op, std::vector<std::string> inputs, const char* ending) {
+      NewNode node{.op = op, .inputs = std::move(inputs), .outputs = {edit_.new_name(base + ending)}};
+      if (node.op == "ReduceMax") node.integers = {{"keepdims", 0}};
+      edit_.put_behind(value, node);
+      return node.outputs[0];
+    };
+    std::string most = put("ReduceMax", {put("Abs", {value}, "_magnitudes")}, "_greatest");
+    std::string share = add_weight(edit_, base + "_share", scalar_tensor(DType::f32, 1 / greatest_of(type)));
+    std::string floor = add_weight(edit_, base + "_least", scalar_tensor(DType::f32, least));
+    return put("Max", {put("Mul", {most, share}, "_step"), floor}, "");
+  }
+
+  std::string input(const std::string& value, const StaticLayer& entry) {
     auto known = inputs_.find(value);
     if (known != inputs_.end()) return known->second;
-    std::string scale = add_weight(edit_, value + "_scale", scalar_tensor(DType::f32, grid.scale));
+    const Grid& grid = entry.input;
+    std::string scale = entry.is_scaled_in_runs
+                            ? scale_of_run(value, grid.type)
+                            : add_weight(edit_, value + "_scale", scalar_tensor(DType::f32, grid.scale));
     std::string zero = add_weight(edit_, value + "_zero", zero_of(grid));
     std::string steps = edit_.new_name(value + "_quantized"), result = edit_.new_name(value + "_dequantized");
     edit_.put_behind(value,
@@ -237,6 +256,35 @@ void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weigh
        .inputs = std::move(inputs),
        .outputs = {result.product},
        .integers = {{"K", weights.k}, {"N", weights.n}, {"bits", format.bits}, {"block_size", format.block}}});
+  put_bias(edit, layer, result);
+}
+
+void place_block_pairs(ModelEdit& edit, const Layer& layer, const BlockWeights& weights) {
+  const BlockFormat& format = weights.format;
+  auto k = static_cast<size_t>(weights.k), n = static_cast<size_t>(weights.n),
+       blocks = static_cast<size_t>(weights.blocks());
+  auto width = blocks * static_cast<size_t>(format.block);
+  std::vector<double> steps(k * n), scales(blocks * n), zeros(blocks * n);
+  for (size_t row = 0; row < n; ++row) {
+    for (size_t i = 0; i < k; ++i) steps[i * n + row] = weights.steps[row * width + i];
+    for (size_t b = 0; b < blocks; ++b) {
+      scales[b * n + row] = static_cast<double>(weights.scales[row * blocks + b]);
+      zeros[b * n + row] = weights.zeros[row * blocks + b];
+    }
+  }
+  DType type = format.bits == 4 ? DType::u4 : DType::u8;
+  std::vector<int64_t> few = {weights.blocks(), weights.n};
+  std::string base = layer.weight, matrix = edit.new_name(base + "_dequantized");
+  std::vector<std::string> inputs = {
+      add_weight(edit, base + "_quantized", make_tensor(type, {weights.k, weights.n}, steps)),
+      add_weight(edit, base + "_scale", make_tensor(DType::f32, few, scales)),
+      add_weight(edit, base + "_zero", make_tensor(type, few, zeros))};
+  edit.put_first({.op = "DequantizeLinear",
+                  .inputs = std::move(inputs),
+                  .outputs = {matrix},
+                  .integers = {{"axis", 0}, {"block_size", format.block}}});
+  Result result = replace(edit, layer);
+  edit.put_before(layer.node, {.op = "MatMul", .inputs = {layer.input, matrix}, .outputs = {result.product}});
   put_bias(edit, layer, result);
 }
 

@@ -17,6 +17,7 @@ namespace weft::quantise {
 struct StaticLayer {
   const Layer* layer;
   Grid input;
+  bool is_scaled_in_runs;  ///< the input's scale follows from the values of each run
   ChannelWeights weights;
   std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
 };
@@ -29,6 +30,9 @@ void place_static(ModelEdit& edit, const Constants& constants, const std::vector
 
 /// DynamicQuantizeLinear and MatMulInteger in the place of MatMul and Gemm.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights);
+
+/// DequantizeLinear of a matrix in blocks before MatMul (operator set 21), in the place of MatMul and Gemm.
+void place_block_pairs(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);
 
 /// MatMulNBits (com.microsoft) in the place of MatMul and Gemm.
 void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);

@@ -7,15 +7,17 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/text.h"
+#include "frontends/onnx/file/reader.h"
 #include "quantise/report.h"
 #include "quantise/search.h"
+#include "quantise/source.h"
 #include "quantise/work.h"
 #include "targets/cpu/thread_pool.h"
 
 namespace weft::quantise {
 namespace {
 
-constexpr std::array<std::string_view, 5> targets = {"int8", "fp8", "int8-dynamic", "int8-weights", "int4"};
+constexpr std::array<std::string_view, 6> targets = {"int8", "fp8", "int8-dynamic", "int8-weights", "int4", "fp8-fnuz"};
 constexpr std::array<std::string_view, 4> weight_methods = {"nearest", "hqq", "gptq", "awq"};
 
 template <class Kind, size_t count>
@@ -40,7 +42,18 @@ void check(const Settings& settings) {
     refuse(cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
   if (!(settings.smooth >= 0 && settings.smooth < 1))
     refuse(cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
+  bool is_blocked = settings.to == Target::int4 || settings.to == Target::int8_weights,
+       is_dynamic = settings.to == Target::int8_dynamic;
+  bool is_known = settings.weights == WeightMethod::nearest || (settings.weights == WeightMethod::gptq && !is_dynamic);
+  if (!is_blocked && !is_known) refuse(cat(name(settings.to), " does not round weights by ", name(settings.weights)));
   if (settings.budget && !(*settings.budget >= 0)) refuse(cat("a budget of ", *settings.budget, " is below 0"));
+}
+
+Settings completed(Settings settings) {
+  check(settings);
+  if (settings.threads == 0)
+    settings.threads = knobs().threads > 0 ? static_cast<int>(knobs().threads) : available_threads();
+  return settings;
 }
 
 }  // namespace
@@ -54,15 +67,18 @@ std::string_view name(WeightMethod method) { return weight_methods[static_cast<s
 
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples) {
-  check(settings);
-  Settings all = settings;
-  if (all.threads == 0) all.threads = knobs().threads > 0 ? static_cast<int>(knobs().threads) : available_threads();
-  Work work(model, all, samples);
+  Work work(read_any(model), model.parent_path(), completed(settings), samples);
   Choice choice = choose_layers(work, output);
   ModelEdit edit = work.quantised(choice.floats);
   auto json = report(work, choice);  // before there is a file, in case that there is no memory left for it
   edit.write(output);
   return json.dump(1);
+}
+
+Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples) {
+  Work work(onnx::read_model(std::move(model), {.external_data_dir = folder}), folder, completed(settings), samples);
+  Choice choice = choose_layers(work, {});
+  return {.model = work.quantised(choice.floats).bytes(), .report = report(work, choice).dump(1)};
 }
 
 }  // namespace weft::quantise

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,9 +21,11 @@ enum class Target : uint8_t {
   int8_dynamic,  ///< inputs and weights, ranges of inputs from each run
   int8_weights,  ///< weights alone
   int4,          ///< weights alone, in blocks
+  fp8_fnuz,      ///< as fp8, in the e4m3 of AMD's gfx942
 };
 Target parse_target(std::string_view name);  ///< E203 for another
 std::string_view name(Target target);
+inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
 /// How weights in blocks are rounded.
 enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
@@ -47,12 +50,15 @@ struct Settings {
   WeightMethod weights = WeightMethod::nearest;
   int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
   bool correct_bias = true;       ///< int8, fp8: adds to biases what rounding the weights takes away on average
+  bool is_qdq = false;            ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
   double smooth = 0;              ///< int8, fp8: above 0, below 1: moves outliers of inputs into weights
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
   std::optional<double> budget;   ///< the greatest loss; layers stay in floats until it is met
   /// A figure of a model (the path of an ONNX file), the greater the better; the loss is its share that goes. Empty:
   /// the loss is the relative error of the outputs (root of the mean square), of integers the share that differs.
   std::function<double(const std::filesystem::path&)> metric;
+  std::map<std::string, Range> ranges;                ///< of inputs, in place of what data says
+  bool has_products = true, has_convolutions = true;  ///< which layers
   int threads = 0;
   std::function<void(const Progress&)> progress;
 };
@@ -62,5 +68,11 @@ struct Settings {
 /// that cannot be met), and what compiling and running the model throws.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);
+
+struct Quantised {
+  std::string model, report;
+};
+/// The same of an ONNX file's bytes, whose external weights lie in `folder`; without a metric.
+Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
 }  // namespace weft::quantise

@@ -14,7 +14,6 @@ namespace weft::quantise {
 namespace {
 
 constexpr std::array<std::string_view, 4> names = {"minmax", "percentile", "entropy", "mse"};
-constexpr double greatest_e4m3 = 448;
 
 using Bins = std::vector<Histogram::Bin>;
 
@@ -123,19 +122,21 @@ RangeMethod parse_range_method(std::string_view text) {
 std::string_view name(RangeMethod method) { return names[static_cast<size_t>(method)]; }
 
 double Grid::rounded(double x) const {
-  if (type == DType::f8e4m3fn) {
-    static const FloatFormat format = float_format(type);
+  if (is_float(type)) {
+    FloatFormat format = float_format(type);
     return decode_float(encode_float(x / scale, format, true), format) * scale;
   }
   double least = type == DType::u8 ? 0 : -128, most = type == DType::u8 ? 255 : 127, at = static_cast<double>(zero);
   return (std::clamp(std::nearbyint(x / scale) + at, least, most) - at) * scale;
 }
 
+double greatest_of(DType type) { return type == DType::i8 ? 127 : type == DType::f8e4m3fn ? 448 : 240; }
+
 Grid grid_of(Range range, DType type) {
   Grid grid{.type = type};
   double most = std::max(-range.low, range.high);
   if (type == DType::u8) grid.scale = (range.high - range.low) / 255;
-  else grid.scale = most / (type == DType::i8 ? 127 : greatest_e4m3);
+  else grid.scale = most / greatest_of(type);
   // As the file holds it; a value that is always 0 has steps of 1.
   grid.scale = static_cast<float>(grid.scale);
   if (!(grid.scale >= FLT_MIN)) grid.scale = 1;

@@ -26,7 +26,10 @@ struct Grid {
   double rounded(double x) const;
 };
 
-/// The grid of `type` (u8, i8 or f8e4m3fn) for values of a range. i8 and f8e4m3fn are symmetric.
+/// The greatest number of i8 (symmetric), f8e4m3fn or f8e4m3fnuz.
+double greatest_of(DType type);
+
+/// The grid of `type` (u8 or one of those) for values of a range. All but u8 are symmetric.
 Grid grid_of(Range range, DType type);
 
 /// The range of values of this histogram. `percentile`: the share in percent that stays inside, for that method. Mean

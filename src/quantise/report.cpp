@@ -26,15 +26,15 @@ Json histogram_json(const Histogram& seen) {
 Json layer_json(const Work& work, const Choice& choice, size_t i) {
   const Layer& layer = work.layers()[i];
   const Prepared& made = work.prepared()[i];
-  bool is_float = choice.floats.contains(i);
+  bool is_spared = choice.floats.contains(i);
   Json json = {
-      {"node", layer.name}, {"op", layer.op}, {"becomes", is_float ? "float" : std::string(name(work.settings().to))}};
-  if (is_float) json["why"] = "the budget";
+      {"node", layer.name}, {"op", layer.op}, {"becomes", is_spared ? work.spared_form() : name(work.settings().to)}};
+  if (is_spared) json["why"] = "the budget";
   json["weights"] = layer.values.elements();
   json["weight_db"] = decibels(made.weight_noise);
   json["share_of_loss"] = choice.shares[i];
   auto seen = work.seen().find(layer.input);
-  bool has_grid = work.settings().to == Target::int8 || work.settings().to == Target::fp8;
+  bool has_grid = work.settings().to == Target::int8 || is_fp8(work.settings().to);
   if (seen == work.seen().end() || !has_grid) return json;
   json["input"] = {{"name", layer.input}, {"scale", made.input.scale}, {"zero", made.input.zero}};
   json["input"]["range"] = {made.input.rounded(-HUGE_VAL), made.input.rounded(HUGE_VAL)};
@@ -48,8 +48,9 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
 Json report(const Work& work, const Choice& choice) {
   const Settings& settings = work.settings();
   Json json = {{"to", name(settings.to)}, {"method", name(settings.method)}, {"weights", name(settings.weights)}};
-  json["quantised"] = work.layers().size() - choice.floats.size();
-  json["floats"] = work.floats().size() + choice.floats.size();
+  size_t spared = work.spared_form() == "float" ? choice.floats.size() : 0;
+  json["quantised"] = work.layers().size() - spared;
+  json["floats"] = work.floats().size() + spared;
   json["loss"] = std::isnan(choice.loss) ? Json() : Json(choice.loss);
   if (settings.budget) json["budget"] = *settings.budget;
   json["evaluations"] = Json::array();

@@ -5,6 +5,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "base/parallel.h"
+#include "quantise/blocks.h"
 #include "quantise/range.h"
 
 namespace weft::quantise {
@@ -59,8 +61,25 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
   std::vector<double> steps(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     double step = static_cast<double>(values[i]) / static_cast<double>(scales[scales.size() == 1 ? 0 : channel(i)]);
-    steps[i] = type == DType::i8 ? std::clamp(std::nearbyint(step), -127.0, 127.0) : std::clamp(step, -448.0, 448.0);
+    steps[i] = std::clamp(type == DType::i8 ? std::nearbyint(step) : step, -greatest_of(type), greatest_of(type));
   }
+  return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
+}
+
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
+                             size_t threads) {
+  std::vector<float> rows = rows_of(layer);
+  size_t n = static_cast<size_t>(layer.channel_count()), k = rows.size() / n;
+  std::vector<double> steps(rows.size());
+  run_parallel(n, threads, [&](size_t row) {
+    double scale = scales[scales.size() == 1 ? 0 : row];
+    Grid grid{.type = type, .scale = scale};
+    round_taught(std::span(rows).subspan(row * k, k), lesson, [&](size_t i, float value) {
+      double rounded = grid.rounded(type == DType::i8 ? std::max<double>(value, -127 * scale) : value);
+      steps[layer.channels == 0 ? row * k + i : i * n + row] = rounded / scale;
+      return static_cast<float>(rounded);
+    });
+  });
   return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
 }
 

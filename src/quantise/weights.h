@@ -2,13 +2,14 @@
 #pragma once
 #include <vector>
 
+#include "quantise/gptq.h"
 #include "quantise/layers.h"
 
 namespace weft::quantise {
 
 /// Weights on symmetric grids: one for each channel, or one for all.
 struct ChannelWeights {
-  DType type = DType::i8;     ///< or f8e4m3fn
+  DType type = DType::i8;     ///< or f8e4m3fn, f8e4m3fnuz
   std::vector<float> scales;  ///< of each channel, or one
   Tensor values;              ///< of the type, in the sizes of the weight
 
@@ -20,6 +21,9 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
 /// Raises scales so that a bias in steps of input times weight fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
+/// The same of a matrix by what its inputs teach.
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
+                             size_t threads);
 
 /// Number of the channel that each element belongs to is index / inner % count.
 struct ChannelOrder {

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "frontends/onnx/file/reader.h"
 #include "quantise/hessians.h"
 #include "quantise/opset.h"
 #include "quantise/place.h"
@@ -20,23 +19,26 @@ namespace {
   throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
 }
 
-DType weight_type(Target to) { return to == Target::fp8 ? DType::f8e4m3fn : DType::i8; }
+DType weight_type(Target to) {
+  if (to == Target::fp8) return DType::f8e4m3fn;
+  return to == Target::fp8_fnuz ? DType::f8e4m3fnuz : DType::i8;
+}
 
 DType input_type(const Settings& settings) {
-  if (settings.to == Target::fp8) return DType::f8e4m3fn;
+  if (is_fp8(settings.to)) return weight_type(settings.to);
   return settings.is_symmetric ? DType::i8 : DType::u8;
 }
 
 }  // namespace
 
-Work::Work(const std::filesystem::path& model, const Settings& settings, Samples* samples)
+Work::Work(onnx::Model model, const std::filesystem::path& folder, const Settings& settings, Samples* samples)
     : settings_(settings),
       samples_(samples),
-      original_(onnx::read_model(model), model.parent_path()),
+      original_(std::move(model), folder),
       edit_(original_),
       constants_(edit_),
       layers_(find_layers(edit_, constants_, settings.keep)) {
-  if (settings_.to == Target::fp8) settings_.method = RangeMethod::minmax;
+  if (is_fp8(settings_.to)) settings_.method = RangeMethod::minmax;
   if (needs_data() && !samples)
     refuse(
         "E220",
@@ -54,8 +56,11 @@ Work::Work(const std::filesystem::path& model, const Settings& settings, Samples
 }
 
 bool Work::needs_data() const {
-  bool is_taught = settings_.weights == WeightMethod::gptq || settings_.weights == WeightMethod::awq;
-  return needs_ranges() || (is_blocked() && is_taught);
+  bool has_lesson = settings_.weights == WeightMethod::gptq,
+       is_taught = has_lesson || settings_.weights == WeightMethod::awq;
+  // fp8 can be scaled by the values of each run.
+  bool is_known = is_fp8(settings_.to) || !settings_.ranges.empty();
+  return (needs_ranges() && (!is_known || settings_.smooth > 0 || has_lesson)) || (is_blocked() && is_taught);
 }
 
 BlockFormat Work::block_format() const {
@@ -80,49 +85,101 @@ void Work::drop_unfit() {
     const Layer& layer = layers_.chosen[i];
     if (is_product_only && layer.is_convolution())
       layers_.give_up(i, cat(name(settings_.to), " is for MatMul and Gemm"));
+    else if (!(layer.is_convolution() ? settings_.has_convolutions : settings_.has_products))
+      layers_.give_up(i, "asked for");
   }
 }
 
 void Work::observe_inputs() {
-  seen_ = observe(edit_, layers_.chosen, *samples_, settings_);
+  std::vector<Layer> unknown = layers_.chosen;
+  std::erase_if(unknown, [&](const Layer& layer) { return settings_.ranges.contains(layer.input); });
+  if (samples_ && !unknown.empty()) seen_ = observe(edit_, unknown, *samples_, settings_);
   for (size_t i = layers_.chosen.size(); i-- > 0;) {
-    const Observed& seen = seen_.at(layers_.chosen[i].input);
-    if (!seen.why_not.empty()) layers_.give_up(i, seen.why_not);
-    else if (seen.histogram.empty()) layers_.give_up(i, "its input has no element in any item");
+    std::string why = why_not_known(layers_.chosen[i].input);
+    if (!why.empty()) layers_.give_up(i, why);
   }
 }
 
-void Work::prepare() {
-  prepared_.resize(layers_.chosen.size());
-  if (is_blocked()) return prepare_all_blocks();
-  auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  run_parallel(prepared_.size(), threads, [&](size_t i) { prepared_[i] = prepared_channels(layers_.chosen[i]); });
+/// Why there is no range of this input; "" when there is one.
+std::string Work::why_not_known(const std::string& input) const {
+  if (settings_.ranges.contains(input)) return "";
+  auto found = seen_.find(input);
+  if (found == seen_.end()) return is_fp8(settings_.to) ? "" : "the table of ranges lacks its input";
+  if (!found->second.why_not.empty()) return found->second.why_not;
+  return found->second.histogram.empty() ? "its input has no element in any item" : "";
 }
 
-Prepared Work::prepared_channels(const Layer& layer) const {
+/// GPTQ is for matrices; convolutions are rounded to nearest.
+void Work::prepare() {
+  prepared_.resize(layers_.chosen.size());
+  auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
+  bool is_taught = settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic;
+  if (is_taught) prepare_taught();
+  auto prepare_one = [&](size_t i) {
+    if (!is_taught || layers_.chosen[i].is_convolution()) prepared_[i] = prepared(layers_.chosen[i], {});
+  };
+  // Blocks are rounded by several threads themselves.
+  if (is_blocked())
+    for (size_t i = 0; i < prepared_.size(); ++i) prepare_one(i);
+  else run_parallel(prepared_.size(), threads, prepare_one);
+}
+
+void Work::prepare_taught() {
+  std::vector<Layer> matrices;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < layers_.chosen.size(); ++i)
+    if (!layers_.chosen[i].is_convolution()) matrices.push_back(layers_.chosen[i]), places.push_back(i);
+  if (matrices.empty()) return;
+  for_each_hessian(edit_, matrices, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
+    prepared_[places[layer]] = prepared(matrices[layer], hessian);
+  });
+}
+
+Prepared Work::prepared(const Layer& layer, std::span<const float> hessian) const {
+  return is_blocked() ? prepared_blocks(layer, hessian) : prepared_channels(layer, hessian);
+}
+
+Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
   DType type = weight_type(settings_.to);
   std::vector<float> scales = weight_scales(layer, type, settings_.is_per_tensor);
   if (needs_ranges()) {
-    const Histogram& seen = seen_.at(layer.input).histogram;
-    DType to = input_type(settings_);
-    made.input = grid_of(choose_range(seen, settings_.method, settings_.percentile, to), to);
-    made.input_noise = noise_share(seen, made.input);
+    choose_input(layer, made);
     if (type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
       hold_bias(scales, constants_.value(layer.bias), made.input.scale);
   }
-  made.channels = round_weights(layer, std::move(scales), type);
+  if (hessian.empty()) {
+    made.channels = round_weights(layer, std::move(scales), type);
+  } else {
+    Lesson lesson = lesson_of(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
+    made.channels = round_weights(layer, std::move(scales), type, lesson, static_cast<size_t>(settings_.threads));
+  }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);
   return made;
 }
 
+void Work::choose_input(const Layer& layer, Prepared& made) const {
+  DType to = input_type(settings_);
+  auto given = settings_.ranges.find(layer.input);
+  auto seen = seen_.find(layer.input);
+  made.input.type = to;
+  made.is_scaled_in_runs = given == settings_.ranges.end() && seen == seen_.end();
+  if (given != settings_.ranges.end()) {
+    made.input = grid_of(given->second, to);
+  } else if (seen != seen_.end()) {
+    const Histogram& values = seen->second.histogram;
+    made.input = grid_of(choose_range(values, settings_.method, settings_.percentile, to), to);
+    made.input_noise = noise_share(values, made.input);
+  }
+}
+
 void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
   // A product has a bias of its own only as Gemm; a MatMul would need a node more.
-  const Observed& seen = seen_.at(layer.input);
-  if (layer.op == "MatMul" || seen.rows == 0) return;
-  std::vector<double> means = seen.sums;
-  for (double& mean : means) mean /= static_cast<double>(seen.rows);
+  auto seen = seen_.find(layer.input);
+  if (layer.op == "MatMul" || seen == seen_.end() || seen->second.rows == 0) return;
+  std::vector<double> means = seen->second.sums;
+  for (double& mean : means) mean /= static_cast<double>(seen->second.rows);
   prepared.added_bias = mean_loss(layer, prepared.channels, means);
 }
 
@@ -134,35 +191,36 @@ Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessia
   return made;
 }
 
-void Work::prepare_all_blocks() {
-  if (settings_.weights != WeightMethod::gptq) {
-    for (size_t i = 0; i < prepared_.size(); ++i) prepared_[i] = prepared_blocks(layers_.chosen[i], {});
-    return;
-  }
-  for_each_hessian(edit_, layers_.chosen, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
-    prepared_[layer] = prepared_blocks(layers_.chosen[layer], hessian);
-  });
-}
-
 ModelEdit Work::with_static(const std::set<size_t>& floats) const {
   std::vector<StaticLayer> placed;
   for (size_t i = 0; i < prepared_.size(); ++i) {
     const Prepared& made = prepared_[i];
-    if (!floats.contains(i)) placed.push_back({&layers_.chosen[i], made.input, made.channels, made.added_bias});
+    if (!floats.contains(i))
+      placed.push_back({&layers_.chosen[i], made.input, made.is_scaled_in_runs, made.channels, made.added_bias});
   }
   ModelEdit edit = edit_;
-  if (settings_.to == Target::fp8) raise_opset(edit);
+  if (is_fp8(settings_.to)) raise_opset(edit, 19);
   place_static(edit, constants_, placed);
   return edit;
 }
 
-ModelEdit Work::quantised(const std::set<size_t>& floats) const {
-  if (needs_ranges()) return with_static(floats);
+/// What 4 bits lose too much of.
+BlockWeights Work::in_bytes(const Layer& layer) const {
+  BlockFormat format = block_format();
+  format.bits = 8;
+  return round_blocks(layer, format, WeightMethod::nearest, {}, static_cast<size_t>(std::max(settings_.threads, 1)));
+}
+
+ModelEdit Work::quantised(const std::set<size_t>& spared) const {
+  if (needs_ranges()) return with_static(spared);
   ModelEdit edit = edit_;
+  if (is_blocked() && settings_.is_qdq) raise_opset(edit, 21);
+  auto put_blocks = settings_.is_qdq ? place_block_pairs : place_blocks;
   for (size_t i = 0; i < prepared_.size(); ++i) {
-    if (floats.contains(i)) continue;
-    if (is_blocked()) place_blocks(edit, layers_.chosen[i], prepared_[i].blocks);
-    else place_dynamic(edit, layers_.chosen[i], prepared_[i].channels);
+    const Layer& layer = layers_.chosen[i];
+    if (!spared.contains(i) && is_blocked()) put_blocks(edit, layer, prepared_[i].blocks);
+    else if (!spared.contains(i)) place_dynamic(edit, layer, prepared_[i].channels);
+    else if (settings_.to == Target::int4) put_blocks(edit, layer, in_bytes(layer));
   }
   return edit;
 }

@@ -16,6 +16,7 @@ namespace weft::quantise {
 /// What is known of a layer that may be quantised, and its weights in the new form.
 struct Prepared {
   Grid input = {};
+  bool is_scaled_in_runs = false;            ///< of the input the type alone is known
   ChannelWeights channels = {};              ///< of all targets but those of weights alone
   BlockWeights blocks = {};                  ///< of those
   std::vector<double> added_bias = {};       ///< of each channel
@@ -25,7 +26,7 @@ struct Prepared {
 /// A model on its way: its layers, what was seen of them, and their weights in the new form.
 class Work {
  public:
-  Work(const std::filesystem::path& model, const Settings& settings, Samples* samples);
+  Work(onnx::Model model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
   /// Layers that may be quantised.
   const std::vector<Layer>& layers() const { return layers_.chosen; }
@@ -36,24 +37,29 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// The model with all of the layers in the new form but these.
-  ModelEdit quantised(const std::set<size_t>& floats) const;
+  /// The model with all of the layers in the new form but these, which stay in floats, or of int4 get 8 bits.
+  ModelEdit quantised(const std::set<size_t>& spared) const;
+  std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 
  private:
-  bool needs_ranges() const { return settings_.to == Target::int8 || settings_.to == Target::fp8; }
+  bool needs_ranges() const { return settings_.to == Target::int8 || is_fp8(settings_.to); }
   bool is_blocked() const { return settings_.to == Target::int4 || settings_.to == Target::int8_weights; }
   void drop_unfit();
   void observe_inputs();
+  std::string why_not_known(const std::string& input) const;
+  void choose_input(const Layer& layer, Prepared& made) const;
   void smooth_inputs();
   void protect_weights();
   BlockFormat block_format() const;
   bool needs_data() const;
   void prepare();
-  Prepared prepared_channels(const Layer& layer) const;
+  Prepared prepared_channels(const Layer& layer, std::span<const float> hessian) const;
   Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
   void add_lost_bias(const Layer& layer, Prepared& prepared) const;
-  void prepare_all_blocks();
+  Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
+  void prepare_taught();
   ModelEdit with_static(const std::set<size_t>& floats) const;
+  BlockWeights in_bytes(const Layer& layer) const;
 
   Settings settings_;
   Samples* samples_;

@@ -10,7 +10,7 @@ import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
 
-STATIC, WEIGHTS = ["int8", "fp8"], ["int8-weights", "int4"]
+STATIC, WEIGHTS = ["int8", "fp8", "fp8-fnuz"], ["int8-weights", "int4"]
 
 
 def rng(seed=0):
@@ -116,7 +116,7 @@ def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
     out, report = quantized(tmp_path, model, data, to=to)
     x = np.concatenate(data)
     right, here, there = peer(tmp_path / "model.onnx", x), weft.compile(out, device="cpu")(x), peer(out, x)
-    limit = {"int8": 0.02, "fp8": 0.06, "int8-dynamic": 0.03, "int8-weights": 0.01, "int4": 0.12}[to]
+    limit = {"int8": 0.02, "fp8": 0.06, "fp8-fnuz": 0.06, "int8-dynamic": 0.03, "int8-weights": 0.01, "int4": 0.12}[to]
     assert error(there, right) < limit and error(here, right) < limit
     assert error(here, there) < limit / 4
     assert error(here, right) == pytest.approx(report["loss"], rel=0.3)
@@ -299,6 +299,73 @@ def test_the_same_data_gives_the_same_file(tmp_path):
     assert files[0] == files[1]
 
 
+# --- Ranges from a table, scales of each run, blocks as pairs -----------------------------------------------------------
+
+
+def test_a_calibration_table_in_place_of_data(tmp_path):
+    """Our own table gives the same grids as the data it came from; a layer that it does not name stays in floats."""
+    from_data, _ = quantized(tmp_path, convolutional(), pictures(), method="minmax", symmetric=True, keep_bias=True)
+    held = weights_of(from_data)
+    ranges = {name: [-127 * float(held[f"{name}_scale"]), 127 * float(held[f"{name}_scale"])] for name in ("x", "r1")}
+    text = "TRT-8601-EntropyCalibration2\n" + "".join(f"{n}: {held[f'{n}_scale'].view(np.uint32):08x}\n" for n in ranges)
+    for name, table in ("t.json", json.dumps(ranges)), ("t.txt", text):
+        (tmp_path / name).write_text(table)
+        out, report = quantized(tmp_path, convolutional(), symmetric=True, keep_bias=True, ranges=tmp_path / name)
+        again = weights_of(out)
+        np.testing.assert_allclose([again["x_scale"], again["r1_scale"]], [held["x_scale"], held["r1_scale"]], rtol=1e-6)
+        (left,) = [layer for layer in report["layers"] if layer["becomes"] == "float"]
+        assert left["node"] == "last" and "lacks its input" in left["why"] and report["loss"] is None
+
+
+@pytest.mark.parametrize("text, words", [("", "no scale above 0"), ("x: zz", "8 hex digits"), ('{"x": 0}', "no scale above 0"),
+                                         ('{"x": []}', "has no range"), ('{"x": ', "no JSON object")])  # fmt: skip
+def test_tables_that_are_none(tmp_path, text, words):
+    (tmp_path / "table").write_text(text)
+    with pytest.raises(weft.UsageError, match=words):
+        quantized(tmp_path, convolutional(), ranges=tmp_path / "table")
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_fp8_without_data_is_scaled_by_each_run(tmp_path):
+    out, report = quantized(tmp_path, products(), to="fp8")
+    assert report["quantised"] == 2 and report["loss"] is None
+    for size in 1e-3, 1, 1e3:
+        x = rows()[0] * np.float32(size)
+        right = peer(tmp_path / "model.onnx", x)
+        assert error(peer(out, x), right) < 0.06 and error(weft.compile(out, device="cpu")(x), right) < 0.06
+    assert not weft.compile(out, device="cpu")(np.zeros((2, 64), "f")).any()
+
+
+@pytest.mark.parametrize("to", WEIGHTS)
+def test_blocks_as_dequantize_linear(tmp_path, to):
+    """The numbers of MatMulNBits, in ONNX's own operators."""
+    x, model = np.concatenate(rows(k=72)), products(k=72, n=40)
+    pairs, _ = quantized(tmp_path, model, to=to, qdq=True)
+    assert operators(pairs) == ["DequantizeLinear", "DequantizeLinear", "MatMul", "Relu", "MatMul"]
+    assert onnx.load(pairs).opset_import[0].version == 21
+    both = [peer(pairs, x), weft.compile(pairs, device="cpu")(x)]
+    out, _ = quantized(tmp_path, model, to=to)
+    for got in both:
+        assert error(got, peer(out, x)) < 1e-3
+
+
+class Endless:
+    """More data than memory is allowed."""
+
+    def __iter__(self):
+        return (rng(i).standard_normal((4096, 64), np.float32) for i in range(400))
+
+
+def test_memory_does_not_grow_with_the_data(tmp_path):
+    import resource
+
+    source = saved(tmp_path, products())
+    weft.quantize(source, rows(), tmp_path / "out.onnx", threads=1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    weft.quantize(source, Endless(), tmp_path / "out.onnx", threads=1)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # of 400 MiB
+
+
 # --- Budgets ---------------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +378,17 @@ def test_a_budget_keeps_the_layers_in_floats_that_cost_most(tmp_path):
     assert len(kept) == report["floats"]
     x = np.concatenate(pictures())
     assert error(peer(out, x), peer(tmp_path / "model.onnx", x)) < budget * 1.2
+
+
+def test_layers_that_four_bits_cost_too_much_get_eight(tmp_path):
+    _, whole = quantized(tmp_path, products(), rows(), to="int4")
+    out, report = quantized(tmp_path, products(), rows(), to="int4", budget=whole["loss"] * 0.9)
+    assert report["loss"] <= whole["loss"] * 0.9 and (report["quantised"], report["floats"]) == (2, 0)
+    forms = sorted(layer["becomes"] for layer in report["layers"])
+    assert forms == ["int4", "int8-weights"]
+    assert sorted(n.attribute[2].i for n in onnx.load(out).graph.node if n.op_type == "MatMulNBits") == [4, 8]
+    x = np.concatenate(rows())
+    assert error(weft.compile(out, device="cpu")(x), peer(out, x)) < 1e-5
 
 
 def test_a_budget_that_cannot_be_met_says_by_how_much(tmp_path):
@@ -380,7 +458,8 @@ def test_layers_that_are_always_zero(tmp_path):
 
 @pytest.mark.parametrize("option, words", [({"to": "int7"}, "int7"), ({"method": "guess"}, "guess"),
                                            ({"weights": "awful"}, "awful"), ({"block": 48}, "48"),
-                                           ({"percentile": 101.0}, "101"), ({"smooth": 1.5}, "1.5")])  # fmt: skip
+                                           ({"percentile": 101.0}, "101"), ({"smooth": 1.5}, "1.5"),
+                                           ({"weights": "awq"}, "awq"), ({"to": "int8-dynamic", "weights": "gptq"}, "gptq")])  # fmt: skip
 def test_choices_that_there_are_not(tmp_path, option, words):
     with pytest.raises(weft.UsageError, match=words) as caught:
         quantized(tmp_path, convolutional(), pictures(), **option)

@@ -52,6 +52,22 @@ def test_graph(name, graphs):
     assert count > 0 and bool(state) == (name == "variables")
 
 
+def test_quantized_to_onnx(graphs, tmp_path):
+    """A float network in int8, which stock onnxruntime runs; one in bytes is refused."""
+    import onnxruntime
+
+    data = [inputs["x"] for inputs, _ in runs(graphs, "network")]
+    report = weft.quantize(graphs / "network.tflite", data, tmp_path / "out.onnx")
+    assert report["quantised"] >= 2 and report["loss"] < 0.1
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    for inputs, wanted in runs(graphs, "network"):
+        (right,) = wanted.values()
+        for got in session.run(None, inputs)[0], weft.compile(tmp_path / "out.onnx", device="cpu")(inputs["x"]):
+            assert np.sqrt(((got - right) ** 2).mean() / (right**2).mean()) < 0.1
+    with pytest.raises(weft.UsageError, match="quantised already"):
+        weft.quantize(graphs / "network_int8.tflite", data, tmp_path / "twice.onnx")
+
+
 def test_saved_and_other_ways_in(graphs, tmp_path):
     """Bytes, a saved program, the command line and the list of what is supported."""
     path = graphs / "network.tflite"

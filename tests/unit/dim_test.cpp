@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/dim.h"
+#include "base/dim_terms.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -216,5 +217,26 @@ TEST_CASE("dim: a name that is no text, or moves the cursor, is written in lette
     std::string text = symbol_text(name);
     CHECK(printable(text) == text);
     CHECK(symbol_name(text) == name);
+  }
+}
+
+TEST_CASE("the terms of a size add up to it") {
+  Dim n = Dim::symbol({.name = "n", .min = 1}), m = Dim::symbol({.name = "m", .min = 1});
+  auto value_of = [](const Symbol& symbol) { return symbol.name == "n" ? int64_t{7} : int64_t{5}; };
+  for (const Dim& size : {Dim(0), Dim(-3), n, 2 * n * m - 4, floordiv(n + 1, 3) * m + min(n, m) - max(n, 2 * m),
+                          n * n + floordiv(m, n)}) {
+    int64_t sum = 0;
+    for (const DimProduct& term : terms_of(size)) {
+      int64_t product = term.coefficient;
+      for (const DimFactor& factor : term.factors) {
+        int64_t a = factor.a.evaluate(value_of), b = factor.b.evaluate(value_of);
+        product *= factor.symbol                   ? value_of(*factor.symbol)
+                   : factor.function == "floordiv" ? a / b
+                   : factor.function == "min"      ? std::min(a, b)
+                                                   : std::max(a, b);
+      }
+      sum += product;
+    }
+    CHECK_MESSAGE(sum == size.evaluate(value_of), to_string(size));
   }
 }

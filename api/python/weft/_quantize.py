@@ -75,22 +75,26 @@ def quantize(
     per_tensor: bool = False,
     keep_bias: bool = False,
     smooth: float = 0,
+    qdq: bool = False,
+    ranges: str | os.PathLike[str] | None = None,
     keep: Iterable[str] = (),
     budget: float | None = None,
     metric: Callable[[str], float] | None = None,
     threads: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Writes `model` (.onnx) in 8 or 4 bits to `output` (model.TO.onnx), an ONNX file that any engine runs. Gives a report:
+    """Writes `model` (.onnx, .pt2, .tflite, .pb, a SavedModel) in 8 or 4 bits to `output` (model.TO.onnx), an ONNX file that any engine runs. Gives a report:
     each layer, what became of it and why, the loss.
 
-    data: examples of the inputs, an iterable of arrays, of tuples of arrays, or of {"input": array}; int8 and fp8 need it.
+    data: examples of the inputs, an iterable of arrays, of tuples of arrays, or of {"input": array}; int8 needs it; fp8 without it
+    scales inputs by the values of each run.
     It is read several times; what can be read only once is kept in memory.
-    to: "int8", "fp8", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
+    to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
     "percentile" (percentile: the share inside, 99.99), "entropy". weights: how "int4" and "int8-weights" round: "nearest",
     "hqq", "gptq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
     for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers
-    of inputs into weights, 0.5 half of them (SmoothQuant). keep: nodes (* and ? match) that stay in floats.
+    of inputs into weights, 0.5 half of them (SmoothQuant). qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
+    ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.
     budget: the greatest loss; layers stay in floats until it is met. metric: a function of a model's path, the greater the
     better; the loss is the share of it that goes. Without one it is the relative error of the outputs.
     progress: called with (phase, done, total).
@@ -108,6 +112,7 @@ def quantize(
     q = _weft.Quantization()
     q.to, q.method, q.percentile, q.weights, q.block = to, method, percentile, weights, block
     q.symmetric, q.per_tensor, q.keep_bias, q.keep = symmetric, per_tensor, keep_bias, list(keep)
+    q.qdq, q.ranges = qdq, os.fspath(ranges) if ranges is not None else ""
     q.budget, q.threads, q.progress, q.smooth = budget or 0, threads, progress, smooth
     calls = [_Items(data, convert) if data is not None else None, _Metric(metric) if metric else None]
     q.item, q.metric = calls

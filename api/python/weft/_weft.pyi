@@ -89,6 +89,7 @@ class Quantization:
     to: str
     method: str
     weights: str
+    ranges: str
     percentile: float
     budget: float
     smooth: float
@@ -97,6 +98,7 @@ class Quantization:
     symmetric: bool
     per_tensor: bool
     keep_bias: bool
+    qdq: bool
     keep: list[str]
     item: Callable[[int], tuple[int, list[Tensor | None]]] | None
     metric: Callable[[str], float] | None

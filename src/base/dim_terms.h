@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "base/dim.h"
+
+/// What a size consists of, for code that computes it in another language.
+namespace weft {
+
+/// A symbol, or a function of two sizes.
+struct DimFactor {
+  const Symbol* symbol = nullptr;  ///< lives as long as the size
+  std::string_view function = {};  ///< without a symbol: "floordiv", "min" or "max"
+  Dim a = 0, b = 0;                ///< its operands
+};
+
+/// coefficient * factors[0] * factors[1] ...
+struct DimProduct {
+  int64_t coefficient = 0;
+  std::vector<DimFactor> factors = {};
+};
+
+/// The size is the sum of these; the constant one, if any, comes last.
+std::vector<DimProduct> terms_of(const Dim& dim);
+
+}  // namespace weft

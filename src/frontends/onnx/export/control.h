@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/onnx/export/out.h"
+
+namespace weft::onnx {
+
+/// If and Loop with their bodies; false for other instructions.
+bool write_control(Out& out, const Instruction& i, Names& results);
+
+}  // namespace weft::onnx

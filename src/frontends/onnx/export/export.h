@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "ir/module.h"
+
+namespace weft::onnx {
+
+/// A program as the frontends give it, as an ONNX file of operator set 23. Inputs, outputs and sizes keep their names;
+/// nodes are named by their sources. Conditions on sizes (guards) are left out. Throws E223 for an operator that ONNX
+/// lacks, and for a size that no input tells.
+std::string export_program(const Program& program);
+
+}  // namespace weft::onnx

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/dim_terms.h"
+#include "ir/core_ops.h"
+#include "ir/module.h"
+
+namespace weft::onnx {
+
+constexpr int64_t exported_opset = 23, exported_format = 11;
+
+[[noreturn]] void refuse_export(const std::string& source, std::string what);
+
+/// The nodes, inputs and outputs of a body.
+struct OutGraph {
+  std::string text;
+};
+/// A message of these fields, which are texts or messages.
+std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields);
+/// A ValueInfoProto. Sizes that are expressions are named by their text.
+std::string port(const std::string& name, const Type& type);
+
+struct OutAttribute {
+  std::string_view name;
+  std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, OutGraph> value;
+};
+using OutAttributes = std::vector<OutAttribute>;
+using Names = std::vector<std::string>;
+
+/// The graph that is being written: nodes and weights as text, and the name of each value.
+class Out {
+ public:
+  explicit Out(const Module& main);
+
+  const std::string& name(Value value) const { return names_.at(value); }
+  void set_name(Value value, std::string name) { names_.insert_or_assign(value, std::move(name)); }
+  /// A name that nothing has yet.
+  std::string new_name(const std::string& base);
+
+  /// The place that nodes and errors name from here on.
+  void set_source(const std::string& source) { source_ = source; }
+  const std::string& source() const { return source_; }
+
+  Names add_all(std::string_view op, const Names& inputs, size_t outputs, const OutAttributes& attributes = {});
+  std::string add(std::string_view op, const Names& inputs, const OutAttributes& attributes = {}) {
+    return add_all(op, inputs, 1, attributes)[0];
+  }
+  /// A node without a name whose result has this one.
+  void add_output(const std::string& value, const std::string& name);
+  std::string weight(const Tensor& value, const std::string& base = "constant");
+  std::string integers(const std::vector<int64_t>& values) { return weight(make_i64_tensor(values)); }
+  std::string scalar(DType type, double value);
+
+  /// i64[]; a number, or computed from the inputs' sizes.
+  std::string size(const Dim& dim);
+  /// i64[count]
+  std::string sizes(const Dims& dims);
+  /// Sizes in a value's type that are plain symbols are known by the value from here on.
+  void learn_symbols(Value value);
+  /// The symbol is element `index` of this i64 list.
+  void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
+
+  /// The symbol is this i64[].
+  void set_size(const std::string& symbol, const std::string& scalar);
+  /// The nodes that `write` adds. What it learns of sizes is forgotten after it.
+  std::string body(const std::function<void()>& write);
+
+  std::string take_nodes() { return std::move(nodes_); }
+  std::string take_weights() { return std::move(weights_); }
+
+ private:
+  std::string symbol_size(const Symbol& symbol);
+  std::string factor(const DimFactor& factor);
+  std::string product(const DimProduct& term);
+
+  std::string nodes_, weights_, source_;
+  std::unordered_map<Value, std::string, ValueHash> names_;
+  std::set<std::string, std::less<>> taken_;
+  std::map<std::string, std::string> sizes_;  ///< by the text of a size: i64[]
+  /// Where symbols come from: an axis of a value, or (without a value) an element of a list.
+  struct Place {
+    Value value;
+    std::string list;
+    int64_t index = 0;
+  };
+  std::map<std::string, Place> symbols_;
+};
+
+}  // namespace weft::onnx

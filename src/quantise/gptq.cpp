@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantise/gptq.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace weft::quantise {
+namespace {
+
+/// Upper triangle U with U' U the inverse of the damped h, [k, k]: what GPTQ reads the effect of an error from.
+std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
+  constexpr double damping = 0.01;
+  double mean = 0;
+  for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
+  double added = std::max(damping * mean, 1e-9);
+  // h = R R' with R upper triangular, from the last column on; then its inverse has the factor U = R^-1. Row j of r is
+  // column j of R, and row j of `rest` what the columns so far leave of h, so that all loops run along rows.
+  std::vector<double> r(k * k), u(k * k), rest(h.begin(), h.end());
+  for (size_t j = k; j-- > 0;) {
+    double* column = r.data() + j * k;
+    column[j] = std::sqrt(std::max(rest[j * k + j] + added, added * 1e-3));
+    for (size_t i = 0; i < j; ++i) column[i] = rest[j * k + i] / column[j];
+    for (size_t i = 0; i < j; ++i)
+      for (size_t t = 0; t <= i; ++t) rest[i * k + t] -= column[i] * column[t];
+  }
+  for (size_t i = k; i-- > 0;) {
+    u[i * k + i] = 1 / r[i * k + i];
+    for (size_t t = i + 1; t < k; ++t) {
+      double factor = r[t * k + i] * u[i * k + i];
+      for (size_t j = t; j < k; ++j) u[i * k + j] -= factor * u[t * k + j];
+    }
+  }
+  return u;
+}
+
+}  // namespace
+
+Lesson lesson_of(std::span<const float> hessian, size_t k) {
+  Lesson lesson;
+  for (size_t i = 0; i < k; ++i) lesson.importance.push_back(hessian[i * k + i]), lesson.order.push_back(i);
+  std::ranges::sort(lesson.order, {}, [&](size_t i) { return std::pair(-lesson.importance[i], i); });
+  std::vector<float> sorted(k * k);
+  for (size_t i = 0; i < k; ++i)
+    for (size_t j = 0; j < k; ++j) sorted[i * k + j] = hessian[lesson.order[i] * k + lesson.order[j]];
+  std::vector<double> factor = inverse_factor(sorted, k);
+  lesson.factor.assign(factor.begin(), factor.end());
+  return lesson;
+}
+
+}  // namespace weft::quantise

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+/// Rounding in which each column's error moves the columns after it so that the product changes least (Frantar and
+/// others, "GPTQ", 2022).
+namespace weft::quantise {
+
+/// What it reads from the sum of x x' over the rows x of a layer's inputs.
+struct Lesson {
+  std::vector<float> importance;  ///< of each column
+  std::vector<size_t> order;      ///< columns, the most important first: its error is made up for by all the others
+  std::vector<float> factor;      ///< of the inverse, [k, k], in that order
+};
+Lesson lesson_of(std::span<const float> hessian, size_t k);
+
+/// `round(column, value)` rounds the value, keeps it, and gives what it stands for.
+template <class Round>
+void round_taught(std::span<const float> row, const Lesson& lesson, const Round& round) {
+  size_t k = row.size();
+  std::vector<float> rest(k);
+  for (size_t t = 0; t < k; ++t) rest[t] = row[lesson.order[t]];
+  for (size_t t = 0; t < k; ++t) {
+    const float* factor = lesson.factor.data() + t * k;
+    float error = (rest[t] - round(lesson.order[t], rest[t])) / factor[t];
+    for (size_t j = t + 1; j < k; ++j) rest[j] -= error * factor[j];
+  }
+}
+
+}  // namespace weft::quantise
