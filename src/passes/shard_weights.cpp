@@ -52,8 +52,16 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
+/// Repeated weights are put together before they are repeated: afterwards that would be a copy for each repetition.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
+  if (const auto* op = value.def->as<Broadcast>()) {
+    Value x = value.def->inputs[0];
+    bool repeats = x.rank() == 0 || !known_equal(x.dims().back(), value.dims().back());
+    Dims dims(op->dims);
+    dims.back() = groups * size;
+    return module_.append(Broadcast{dims}, {repeats ? x : grouped_part(x, groups)});
+  }
   std::vector<Value> parts;
   for (int64_t g = 0; g < groups; ++g) parts.push_back(cut(value, axis, g * piece + ranks_.number * size, size));
   return concat(module_, parts, axis);

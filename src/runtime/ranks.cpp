@@ -167,10 +167,7 @@ class RankThreads {
 };
 
 /// Collectives of two runs that begin in another order on each GPU would wait for each other for ever.
-std::mutex& one_run_on_gpus() {
-  static std::mutex mutex;
-  return mutex;
-}
+std::mutex one_run_on_gpus;
 
 class RankedContext final : public Context {
  public:
@@ -184,8 +181,12 @@ class RankedContext final : public Context {
   }
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
-    refuse_streams(options);
-    auto lock = !program_->devices().empty() ? std::unique_lock(one_run_on_gpus()) : std::unique_lock<std::mutex>();
+    if (options.stream) {
+      throw Error({.kind = ErrorKind::usage,
+                   .code = "E502",
+                   .what = "a program split over several devices takes no stream: a run returns when it is done"});
+    }
+    auto lock = !program_->devices().empty() ? std::unique_lock(one_run_on_gpus) : std::unique_lock<std::mutex>();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     std::vector<std::vector<Tensor>> results = run_ranks(inputs, options);
     std::vector<Tensor> outputs;
@@ -214,14 +215,6 @@ class RankedContext final : public Context {
     size_t sum = 0;
     for (const auto& context : contexts_) sum += (*context.*bytes)();
     return sum;
-  }
-
-  static void refuse_streams(const RunOptions& options) {
-    if (!options.stream) return;
-    throw Error(
-        {.kind = ErrorKind::usage,
-         .code = "E502",
-         .what = "a program that is split over several devices takes no stream: a run returns when it is done"});
   }
 
   /// The tensors of the whole that one rank gets.
@@ -263,13 +256,6 @@ class RankedContext final : public Context {
     }
   }
 
-  /// Whole outputs of the other ranks on the device, which nobody wants.
-  std::function<std::byte*(size_t, std::span<const int64_t>, size_t)> discarding(size_t rank) {
-    return [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
-      return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
-    };
-  }
-
   /// Memory of a rank's device that stays where it is from run to run: captured graphs know it by its address.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
@@ -307,7 +293,11 @@ class RankedContext final : public Context {
                     .rank = &group_.rank(rank),
                     .executor = options.executor};
     if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
-    if (options.on_device && rank > 0) mine.allocate_output = discarding(rank);
+    if (options.on_device && rank > 0) {  // nobody wants whole outputs of the other ranks
+      mine.allocate_output = [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
+        return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
+      };
+    }
     return contexts_[rank]->run(inputs, mine);
   }
 

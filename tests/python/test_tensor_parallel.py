@@ -195,6 +195,8 @@ def test_the_command_splits_and_explains(weft_command, tmp_path):
     assert "ranks_sum" in done.stdout and "the sum over 2 ranks" in done.stdout
     done = weft_command("explain", split_networks.vit().save(tmp_path / "vit.onnx"), "--devices", "cpu,cpu")
     assert "whole in each rank: node" in done.stdout and "only 640 weights" in done.stdout
+    copies = re.findall(r"^ *\d+ +\w*(?:copy|concat)\w* on ", done.stdout, re.M)
+    assert len(copies) <= 1, done.stdout  # weights are put together when the program is loaded, not in each run
     done = weft_command("verify", path, "--devices", "cpu,cpu,cpu,cpu", "--symbol", "batch=2", "--symbol", "sequence=5")
     assert done.returncode == 0, done.stdout + done.stderr
     done = weft_command("perf", path, "--devices", "cpu,cpu", "--symbol", "batch=1", "--symbol", "sequence=4", "--json", "-", "--iterations", "3")
