@@ -95,7 +95,7 @@ def command_line(file, run, inputs, device):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "m.pt2").write_bytes(file)
         words = [str(BUILD / "bin/weft"), "run", "m.pt2", "--device", device, "--threads", "1"]
-        for port, x in zip(run.inputs, inputs, strict=True):
+        for port, x in zip((p for p in run.inputs if not p.has_default), inputs, strict=True):
             np.save(Path(folder, f"{port.name}.npy"), x.numpy())
             words += ["--input", f"{port.name}={port.name}.npy"]
         words += ["--output", f"{run.outputs[0].name}=y.npy"]
