@@ -36,6 +36,13 @@ enum class HostFn : uint8_t {
   map_vector,  ///< map -> [1, n]; numbers or texts: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
+  // Texts, as TensorFlow has them.
+  split_rows,   ///< texts [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
+                ///< numbers: form (0: at each byte of the delimiter, 1: at the delimiter), without empty pieces, most
+                ///< splits (-1: any); texts: delimiter (empty: bytes, white space)
+  ngrams_text,  ///< tokens [n], where rows begin and end i64[rows + 1] -> optional with runs of tokens, where their
+                ///< rows begin and end; numbers: padding, keeps short rows, lengths; texts: separator, left, right pad
+  hash_text,    ///< texts -> i64, the bucket of each; numbers: how many there are
 };
 
 std::span<const std::string_view> names(HostFn);

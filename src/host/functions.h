@@ -28,8 +28,16 @@ Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
 /// The string of element `index`. Numbers are written as in onnxruntime: 8 digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
+/// The pieces of a text between delimiters, or between runs of white space if there is none; after `most` splits (-1:
+/// any) the rest stays whole.
+std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most);
 /// Throws E303 for a string that is not a number.
 double number_of(const std::string& text);
+
+// features.cpp
+Values split_rows(const HostCall& call, Operands in);
+Values ngrams_text(const HostCall& call, Operands in);
+Values hash_text(const HostCall& call, Operands in);
 
 // maps.cpp
 Values zip_map(const HostCall& call, Operands in);

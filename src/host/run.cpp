@@ -24,8 +24,11 @@ std::string_view operands_of(HostFn fn) {
     case HostFn::from_text:
     case HostFn::split_text:
     case HostFn::normalize_text:
+    case HostFn::split_rows:
+    case HostFn::hash_text:
     case HostFn::match_text: return "t";
     case HostFn::concat_text: return "tt";
+    case HostFn::ngrams_text: return "tn";
     case HostFn::decode_image:
     case HostFn::zip_map: return "n";
   }
@@ -80,6 +83,9 @@ std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in) {
     case HostFn::map_values: return map_values(call, in);
     case HostFn::map_vector: return map_vector(call, in);
     case HostFn::decode_image: return decode_image(call, in);
+    case HostFn::split_rows: return split_rows(call, in);
+    case HostFn::ngrams_text: return ngrams_text(call, in);
+    case HostFn::hash_text: return hash_text(call, in);
   }
   internal_error("a host function that does not exist");
 }

@@ -68,17 +68,6 @@ std::vector<std::string> words(std::string_view text, int64_t most) {
   }
 }
 
-std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most) {
-  if (delimiter.empty()) return words(text, most);
-  std::vector<std::string> found;
-  for (;;) {
-    size_t end = most >= 0 && std::ssize(found) >= most ? text.npos : text.find(delimiter);
-    found.emplace_back(text.substr(0, end));
-    if (end == text.npos) return found;
-    text.remove_prefix(end + delimiter.size());
-  }
-}
-
 // --- tokens ----------------------------------------------------------------------------------------------------------
 
 int64_t characters(std::string_view text) {
@@ -140,6 +129,17 @@ Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t
 }
 
 }  // namespace
+
+std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most) {
+  if (delimiter.empty()) return words(text, most);
+  std::vector<std::string> found;
+  for (;;) {
+    size_t end = most >= 0 && std::ssize(found) >= most ? text.npos : text.find(delimiter);
+    found.emplace_back(text.substr(0, end));
+    if (end == text.npos) return found;
+    text.remove_prefix(end + delimiter.size());
+  }
+}
 
 std::string text_of(const Tensor& tensor, int64_t index) {
   if (tensor.dtype == DType::string) return texts(tensor)[static_cast<size_t>(index)];

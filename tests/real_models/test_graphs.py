@@ -71,3 +71,26 @@ def test_music(name, tmp_path):
     """Training graphs of version 1 with their checkpoints: `training` is fixed, so that the branches for training go."""
     judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
     check_saved(tmp_path, name, constants={"training": np.array(False)})
+
+
+SOURCES = ["def f(x):\n    return [i * 2 for i in range(x)]\n", "#include <stdio.h>\nint main(void) { printf(\"%d\\n\", 3); return 0; }\n",
+           "<html><body><p>Grüße</p></body></html>", "SELECT name FROM people WHERE age > 30;", "fn main() { let x: u32 = 5; println!(\"{}\", x); }",
+           "x", "", "key: value\nlist:\n  - a\n  - b\n" * 900]  # fmt: skip
+
+
+@pytest.mark.small
+@pytest.mark.parametrize("signature", ["serving_default", "predict"])
+def test_languages(signature, tmp_path):
+    """guesslang: texts, a table and a loop over the rows of a batch, from bytes to the names of languages."""
+    folder, port = fetch.package("guesslang") / "guesslang/data/model", {"serving_default": "inputs", "predict": "content"}[signature]
+    np.save(tmp_path / "x.npy", np.array(SOURCES))
+    judge.run("signature_answers.py", folder, tmp_path / "x.npy", tmp_path / "y.npz", signature)
+    stored, model = np.load(tmp_path / "y.npz"), weft.compile(folder, device="cpu", signature=signature)
+    for number, x in enumerate((SOURCES, SOURCES[:1])):
+        found = model.run({port: np.array(x)})
+        for key, y in found.items():
+            expected = stored[f"{number} {signature} {key}"]
+            if expected.dtype.kind == "f":
+                np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max(), err_msg=key)
+            else:
+                np.testing.assert_array_equal(y.astype(expected.dtype), expected, err_msg=key)

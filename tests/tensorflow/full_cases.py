@@ -271,8 +271,34 @@ for index, values, sizes in [([[0, 1], [2, 3], [2, 0]], f(3), [4, 4]), (np.zeros
 for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), (2, [4], np.float32(3)), ([[1], [2]], [4], np.float32(2))]:
     case("SparseToDense", [np.asarray(index, I), const(sizes), np.asarray(values), const(9, np.asarray(values).dtype)], validate_indices=False)
 
+# --- texts
+TEXTS = np.array(["a b", "", "one, two  three", "x" * 9, "Grüße, Welt", "0123456789abcdef0", "y" * 33, "z" * 64, "w" * 65, "long " * 40])
+for x in [TEXTS, TEXTS[:1], TEXTS[:0], TEXTS[:6].reshape(2, 3)]:
+    for buckets in (1, 5000, 2**40):
+        case("StringToHashBucketFast", [x], num_buckets=buckets)
+for delimiter, skips in [(" ", True), (" ", False), (", ", True), (", ", False), ("", False)]:
+    case("StringSplit", [TEXTS[[0, 1, 2, 3, 9]], Value(np.array(delimiter), True)], skip_empty=skips)
+for separator, most in [("", -1), (",", -1), (", ", -1), ("", 1), (" ", 2)]:
+    case("StringSplitV2", [TEXTS, Value(np.array(separator), True)], maxsplit=most)
+    case("StringSplitV2", [TEXTS[:0], Value(np.array(separator), True)], maxsplit=most)
+words = np.array("the quick brown fox jumps over".split())
+for splits, widths, pad, keeps in [([0, 6], [2], 0, False), ([0, 2, 2, 6], [2, 3], 0, False), ([0, 1, 6], [3], 0, True), ([0, 1, 4, 6], [1, 3], -1, False),
+                                   ([0, 1, 6], [3, 4], 1, False), ([0, 0, 1, 6], [5], 1, True)]:
+    case("StringNGrams", [words, np.array(splits, L)], separator="-", ngram_widths=widths, left_pad="<", right_pad=">", pad_width=pad, preserve_short_sequences=keeps)
+for parts, separator in [([TEXTS, TEXTS], "-"), ([TEXTS[:2], np.array("s"), TEXTS[2:4]], ""), ([TEXTS[:0], TEXTS[:0]], " "), ([np.array("a"), np.array("b")], "")]:
+    case("StringJoin", [parts], separator=separator)
+for pattern in ["[a-z]+", ".*e.*", ""]:
+    case("StaticRegexFullMatch", [TEXTS[:4]], pattern=pattern)
+for x, target in [(["1", "-2.5", "1e3"], "float32"), (["7"], "int64"), (["inf", "0.1"], "float64"), ([], "int32")]:
+    case("StringToNumber", [np.array(x, "<U8")], out_type=target)
+for name in ["Equal", "NotEqual"]:
+    case(name, [TEXTS, TEXTS[::-1].copy()])
+case("GatherNd", [TEXTS, np.array([[2], [0]], L)])
+case("ConcatV2", [[TEXTS[:3], TEXTS[3:4]], const(0)])
+case("Reshape", [TEXTS, const([2, -1])])
+
 OPERATORS = sorted({c.operator for c in CASES})
-NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0]}
+NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0], "StringNGrams": [1]}
 NUMBERS |= {name: [0] for name in OPERATORS if name.startswith("NonMax")}
 CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_FusedDepthwiseConv2dNative")
 

@@ -23,7 +23,8 @@ def build(case, is_open):
             if value.constant:
                 return tf.constant(value.array)
             shape = open_dims(case, number, value) if is_open else value.array.shape
-            x = tf.compat.v1.placeholder(tf.as_dtype(value.array.dtype), shape, f"x{len(feeds)}")
+            kind = tf.string if value.array.dtype.kind == "U" else tf.as_dtype(value.array.dtype)
+            x = tf.compat.v1.placeholder(kind, shape, f"x{len(feeds)}")
             feeds[x] = value.array
             return x
 
@@ -72,6 +73,7 @@ def main(folder):
             (folder / f"{case.name}-open.pb").write_bytes(build(case, True)[0].as_graph_def().SerializeToString())
             with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)) as session:
                 answers = session.run(results, feeds)
+            answers = [np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype.kind in "OS" else y for y in map(np.asarray, answers)]
             arrays = {f"x{i}": x for i, x in enumerate(feeds.values())} | {f"y{i}": y for i, y in enumerate(answers)}
             np.savez(folder / f"{case.name}.npz", **arrays)
             index[case.name] = ""

@@ -192,7 +192,7 @@ std::vector<Operator> all_operators() {
   std::vector<Operator> all;
   for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
                     reduction_operators(), control_operators(), complex_operators(), full_operators(), list_operators(),
-                    selection_operators(), recurrent_operators()}) {
+                    selection_operators(), text_operators(), recurrent_operators()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

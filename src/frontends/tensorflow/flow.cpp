@@ -15,10 +15,15 @@ const OpenList* reserved(Call& c, Value value) {
   return is_handle ? c.graphs().find_list((*known->tensor.strings)[0]) : nullptr;
 }
 
+Expr zeros(const Builder& b, DType type, const Dims& dims) {
+  if (type != DType::string) return full(b, type, dims, 0);
+  return broadcast({&b, constant(b.module(), make_text_tensor({}, {""}))}, dims);
+}
+
 Expr filled(const Builder& b, const OpenList& list, const Dims& element) {
   Dims dims = {list.count};
   dims.insert(dims.end(), element.begin(), element.end());
-  return full(b, list.type, dims, 0);
+  return zeros(b, list.type, dims);
 }
 
 namespace {
@@ -37,8 +42,7 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
     for (Value value : carried) inner.push_back(inside(body, value));
     Values next = loop.step(body, inner);
     for (size_t k : open) {
-      if (next[k].type().is_tensor() && next[k].dtype() == DType::string)
-        c.unsupported("fills a list whose elements have no known sizes");
+      if (reserved(c, next[k])) c.unsupported("fills a list whose elements have no known sizes");
       if (!next[k].type().is_tensor() || next[k].rank() < 1)
         c.fail("E158", "carries a list, and its body makes no list of it");
       elements.emplace_back(next[k].dims().begin() + 1, next[k].dims().end());

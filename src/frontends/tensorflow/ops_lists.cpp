@@ -101,7 +101,7 @@ Expr written(Call& c, size_t list_at, Expr index, Expr item, bool resizes) {
     auto place = c.sizes_or_bound(reshape(at, {1}), {std::nullopt});
     Dims more = list.dims();
     more[0] = max(place[0] + 1 - more[0], 0);
-    list = {&c, concat(c, {list, full(c, list.dtype(), more, 0)}, 0)};
+    list = {&c, concat(c, {list, zeros(c, list.dtype(), more)}, 0)};
   }
   Dims one = item.dims();
   one.insert(one.begin(), 1);
@@ -142,7 +142,7 @@ Values list_resize(Call& c) {
   Dims more = list.dims();
   Dim kept = min(more[0], size);
   more[0] = size - kept;
-  return {concat(c, {slice(list, 0, 0, kept), full(c, list.dtype(), more, 0)}, 0)};
+  return {concat(c, {slice(list, 0, 0, kept), zeros(c, list.dtype(), more)}, 0)};
 }
 
 Values list_element_shape(Call& c) {

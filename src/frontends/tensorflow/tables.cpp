@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/numeric.h"
 #include "frontends/tensorflow/fault.h"
 
 namespace weft::tensorflow {
@@ -16,24 +18,61 @@ struct Place {
   const Place* outer = nullptr;
 };
 
+/// A node, and where it stands.
+struct Found {
+  const Place* place = nullptr;
+  const GraphNode* node = nullptr;
+};
+
 /// The node that makes a value, in whichever place; null: there is none.
-const GraphNode* maker(const Place* place, std::string_view value) {
+Found maker(const Place* place, std::string_view value) {
   for (int64_t steps = 0; steps < most_nesting * 4; ++steps) {
     std::string_view name = parse(value).node;
     if (place->function) {
       auto at = std::ranges::find(place->function->inputs, name) - place->function->inputs.begin();
       if (at < std::ssize(place->function->inputs)) {
-        if (at >= std::ssize(place->call->inputs)) return nullptr;
+        if (at >= std::ssize(place->call->inputs)) return {};
         value = place->call->inputs[static_cast<size_t>(at)], place = place->outer;
         continue;
       }
     }
     auto found = std::ranges::find(place->nodes, name, [](const GraphNode& n) { return n.node.name; });
-    if (found == place->nodes.end()) return nullptr;
-    if (found->node.op != "Identity" || found->inputs.empty()) return &*found;
+    if (found == place->nodes.end()) return {};
+    if (found->node.op != "Identity" || found->inputs.empty()) return {place, &*found};
     value = found->inputs[0];
   }
-  return nullptr;
+  return {};
+}
+
+/// The whole numbers from `start` up to `limit`.
+std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
+                               const std::optional<Tensor>& step) {
+  std::vector<int64_t> numbers;
+  for (const auto& each : {start, limit, step}) {
+    if (!each || each->elements() != 1 || !is_integer(each->dtype)) return std::nullopt;
+    numbers.push_back(to_int64s(*each)[0]);
+  }
+  constexpr int64_t most = int64_t{1} << 24;
+  if (numbers[2] != 1 || numbers[0] < -most || numbers[1] > most) return std::nullopt;
+  std::vector<int64_t> all;
+  for (int64_t number = numbers[0]; number < numbers[1]; ++number) all.push_back(number);
+  return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
+}
+
+/// What a constant holds, or a range of whole numbers in any type, as vocabularies are numbered.
+std::optional<Tensor> constant_of(const Place* place, std::string_view value, int64_t depth = 0) {
+  auto [own, node] = maker(place, value);
+  if (!node || depth > most_nesting) return std::nullopt;
+  if (const auto* tensor = attribute_of<Tensor>(node->node, "value")) return *tensor;
+  const auto* to = attribute_of<DType>(node->node, "DstT");
+  auto input = [&, own = own, node = node](size_t i) { return constant_of(own, node->inputs[i], depth + 1); };
+  if (node->node.op == "Cast" && to && is_integer(*to) && node->inputs.size() == 1) {
+    auto from = input(0);
+    if (!from || !is_integer(from->dtype)) return std::nullopt;
+    return make_tensor(*to, from->dims, std::span<const int64_t>(to_int64s(*from)));
+  }
+  if (node->node.op != "Range" || node->inputs.size() < 3) return std::nullopt;
+  return range_of(input(0), input(1), input(2));
 }
 
 class Search {
@@ -59,16 +98,13 @@ class Search {
   }
 
   void add(const Place& place, const GraphNode& n) {
-    const GraphNode* nodes[3];
-    for (size_t i = 0; i < 3; ++i) nodes[i] = maker(&place, n.inputs[i]);
-    if (!nodes[0] || !nodes[1] || !nodes[2]) return;
-    const auto* keys = attribute_of<Tensor>(nodes[1]->node, "value");
-    const auto* values = attribute_of<Tensor>(nodes[2]->node, "value");
-    if (!keys || !values) return;
+    const GraphNode* handle = maker(&place, n.inputs[0]).node;
+    auto keys = constant_of(&place, n.inputs[1]), values = constant_of(&place, n.inputs[2]);
+    if (!handle || !keys || !values) return;
     if (keys->elements() != values->elements())
       fail("E150", cat("a table has ", keys->elements(), " keys and ", values->elements(), " values"),
            describe(n.node));
-    tables_.insert_or_assign(nodes[0]->node.name, LookupTable{*keys, *values});
+    tables_.insert_or_assign(handle->node.name, LookupTable{*keys, *values});
   }
 
   const GraphModel& model_;
