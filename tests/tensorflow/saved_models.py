@@ -178,6 +178,27 @@ def flow():
         keep(f"lowered-{name}", [(run, dict(zip([t.op.name for t in frozen.outputs], found))) for run, found in zip(runs, outputs)])
 
 
+class Tables(tf.Module):
+    """Tables whose keys are numbers and texts."""
+
+    def __init__(self):
+        super().__init__()
+        fill = tf.lookup.KeyValueTensorInitializer
+        self.prices = tf.lookup.StaticHashTable(fill(np.int64([3, 1, 7]), np.float32([0.5, 2, -1])), 9.0)
+        self.words = tf.lookup.StaticHashTable(fill(tf.constant(["a", "bb", "a c"]), np.int64([4, 5, 6])), -1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, "i")])
+    def look(self, i):
+        word = tf.gather(tf.constant(["bb", "zz", "a c", "a"]), i % 4)
+        return {"price": self.prices.lookup(i), "word": self.words.lookup(word), "count": self.words.size() + self.prices.size()}
+
+
+def tables():
+    model = Tables()
+    tf.saved_model.save(model, FOLDER / "tables", signatures={"look": model.look})
+    keep("tables", answers(model.look, [{"i": np.int64([3, 4, 1, 7, 0])}, {"i": np.int64([])}]))
+
+
 def first_version():
     """Two graphs for two tags, with variables, branches, loops and arrays of version 1."""
     v1.disable_control_flow_v2()
@@ -219,6 +240,7 @@ def main():
         keep_keras(kind, recurrent(kind), (2, 4, 6), (3, 7, 6), (1, 1, 6))
     several()
     flow()
+    tables()
     tf.saved_model.save(tf.Module(), FOLDER / "nothing")
     first_version()
 

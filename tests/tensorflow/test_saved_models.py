@@ -17,7 +17,7 @@ from test_lite_graphs import runs  # noqa: E402
 
 RECURRENT = ["LSTM", "GRU", "SimpleRNN", "both_ways", "masked"]
 SIGNED = {"several-affine": ("several", "affine"), "shards-affine": ("shards", "affine"), "flow-choose": ("flow", "choose"),
-          "flow-lists": ("flow", "lists"), "flow-raw": ("flow", "raw"), "several-pick": ("several", "pick"), "shards-pick": ("shards", "pick"), "flow-nested": ("flow", "nested")}  # fmt: skip
+          "flow-lists": ("flow", "lists"), "flow-raw": ("flow", "raw"), "several-pick": ("several", "pick"), "shards-pick": ("shards", "pick"), "flow-nested": ("flow", "nested"), "tables": ("tables", "look")}  # fmt: skip
 LOWERED = ["lowered-lists", "lowered-raw", "lowered-nested"]
 
 
