@@ -77,7 +77,7 @@ def test_serve_with_two_replicas_one_of_which_dies():
     outputs = handle.infer.remote({"image": TEN[4:6]}).result()
     assert outputs["probability"].argmax(1).tolist() == [4, 5]
     serve.delete("digits")
-    keep_count("requests to two replicas of Ray Serve, one killed", "answers", right=right, asked_again=lost)
+    keep_count("requests to two replicas of Ray Serve, one killed", {"through": "Ray Serve"}, right=right, asked_again=lost)
 
 
 @ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
@@ -92,7 +92,7 @@ def test_every_node_answers():
     assert [digits for digits, _ in answers] == [[i % 10] for i in range(24)]
     nodes = {node for _, node in answers}
     assert nodes == {node["NodeID"] for node in ray.nodes()}
-    keep_count("nodes of Ray that answered", "nodes", nodes=len(nodes))
+    keep_count("nodes of Ray that answered", {"through": "Ray"}, nodes=len(nodes))
 
 
 def rows_of_pictures(batch):
@@ -118,7 +118,7 @@ def test_data_over_many_rows():
             failed += bool(error)
             right += not error and bool(np.argmax(probability) == i % 10)
     assert right == ROWS - ROWS // 100 and failed == ROWS // 100
-    keep_count("rows of Ray Data", "rows", right=right, failed_as_they_must=failed)
+    keep_count("rows of Ray Data", {"through": "Ray Data"}, right=right, failed_as_they_must=failed)
 
 
 def test_a_wrong_column_is_every_rows_error():
