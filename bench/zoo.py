@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that Weft's heuristics were not made for, beside other engines, taking turns.
+"""Forty networks that are not among the bench models, beside other engines, taking turns.
 
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
@@ -75,7 +75,7 @@ def on_gpu(name, batch, arguments, folder):
 
     path = exported_program(name, folder)
     symbol = ["--symbol", f"batch={batch}"]
-    row = {"model": name, "batch": batch, "precision": "f16"}
+    row = {}
     before = gpu.measured(path, "gpu", "f16", symbol, 0)
     if "ms" not in before:
         print(f"{name} batch={batch}: {before['error'][-400:]}", flush=True)

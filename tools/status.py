@@ -311,6 +311,43 @@ def gpu_table(rows, page):
     return table(["model, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"], lines) + sources(rows, page)
 
 
+def in_short(values, peer):
+    """How often ahead, and the geometric mean."""
+    mean = math.exp(sum(map(math.log, values)) / len(values))
+    return f"ahead of {peer} on {sum(value < 1 for value in values)} of {len(values)}, geometric mean {mean:.2f}, {range_of(values)}"
+
+
+def zoo_gpu(rows, page):
+    """The slowest beside PyTorch first."""
+    rows = [row for row in rows if row["what"] == "zoo beside PyTorch on a GPU" and "ms" in row["values"]]
+    rows = list(best(rows, lambda row: (row["of"]["network"], row["of"]["batch"])).values())
+    lines = []
+    for row in sorted(rows, key=gpu_ratio, reverse=True):
+        time, mode = fastest(row["peers"]["pytorch"])
+        mode += ", which does not compile" * ("failure" in row["peers"]["pytorch"])
+        lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
+    head = ["network, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"]
+    short = in_short([gpu_ratio(row) for row in rows], "PyTorch's fastest mode")
+    return f"\n\nIn short: {short}.\n" + table(head, lines) + sources(rows, page)
+
+
+def better_peer(row):
+    return max(peer["cpu_ratio"] for peer in row["peers"].values())
+
+
+def zoo_cpu(rows, page):
+    """The slowest beside the better peer first."""
+    rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft"]
+    rows = list(best(rows, lambda row: (row["of"]["model"], json.dumps(row["of"]["sizes"]))).values())
+    if not rows:
+        return "\n\nNot kept yet: `python bench/zoo.py --out FILE`.\n\n"
+    lines = [[row["of"]["model"], row["of"]["sizes"]["batch"], number(row["values"]["cpu_ms"]),
+              *[ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]]
+             for row in sorted(rows, key=better_peer, reverse=True)]
+    head = ["network, f32, one thread", "batch", "Weft ms", *[f"to {name}" for name in PEERS.values()]]
+    return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the better peer')}.\n" + table(head, lines) + sources(rows, page)
+
+
 def gpu_kernels(rows, page):
     """Single products and rows, beside PyTorch's."""
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
@@ -481,7 +518,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed)}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty networks of torchvision, timm and transformers that no heuristic of Weft was made for, with random weights.
+"""Forty networks of torchvision, timm and transformers with random weights.
 
 `ZOO[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)` the
 path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
-list is for fitting heuristics (`FITTED`), the others only judge them.
+list is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them.
 """
 
 import sys

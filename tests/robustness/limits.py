@@ -2,6 +2,7 @@
 """What the tests of this folder share: the build under test, how many cases to run, and the seed."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,3 +13,13 @@ from places import BUILD, ROOT  # noqa: E402
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # ./x test --release
 # A new one each day, so that short counts see other cases from day to day; printed by every test that draws from it.
 SEED = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
+
+
+def run_limited(command, folder, err, env, seconds, stack=0):
+    """Runs the command, what it prints thrown away; its exit code and the most bytes of memory that it held (measured.py)."""
+    note = Path(folder, "measured.txt")
+    script = Path(__file__).with_name("measured.py")
+    words = [sys.executable, "-I", "-S", script, note, str(seconds), str(stack), *command]
+    subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=err, env=env, check=True)
+    code, kibibytes = note.read_text().split()
+    return int(code), int(kibibytes) << 10

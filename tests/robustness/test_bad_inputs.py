@@ -5,13 +5,10 @@ be any); WEFT_UPDATE=1 writes them.
 Every one is refused within a second of processor time and 256 MiB.
 """
 import os
-import resource
-import signal
-import subprocess
 
 import pytest
 from bad_inputs import INPUTS
-from limits import BUILD, ROOT
+from limits import BUILD, ROOT, run_limited
 
 GOLDEN = ROOT / "tests/robustness/bad_inputs.txt"
 MOST_MEMORY = 512 << 20  # of one process, the compiler's where something compiles
@@ -27,26 +24,17 @@ def golden():
     return dict(part.rstrip("\n").split("\n", 1) for part in parts)
 
 
-def limited():
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.alarm(100)  # should it wait for something
-
-
 def said(name, folder):
     before = dict(os.environ)
     words = INPUTS[name](folder)
     with open(folder / "stderr.txt", "w+", errors="replace") as err:
-        process = subprocess.Popen([BUILD / "bin/weft", *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=err,
-                                   env={**os.environ, **SETTINGS}, preexec_fn=limited)  # fmt: skip
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        code, peak = run_limited([BUILD / "bin/weft", *words], folder, err, {**os.environ, **SETTINGS}, MOST_SECONDS)
         err.seek(0)
         text = err.read().replace(str(folder), "FOLDER").strip()
     os.environ.clear()
     os.environ.update(before)
-    assert used.ru_maxrss < MOST_MEMORY >> 10, name
-    return f"exit {process.returncode}\n{text}".strip()
+    assert peak < MOST_MEMORY, name
+    return f"exit {code}\n{text}".strip()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
 
 import os
-import resource
-import subprocess
 import zipfile
 
 import numpy as np
 import pytest
 from bad_inputs import doubling, graph_of, info, save
-from limits import BUILD
+from limits import BUILD, run_limited
 from onnx import TensorProto, helper
 
 MOST_SECONDS = 10  # on a busy machine; what was found took minutes
@@ -270,26 +268,18 @@ def sparse_map(folder):
     return save(folder, graph_of(nodes, weights={"0": np.array(0)}), opsets=ML)
 
 
-def limited():
-    resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 @pytest.mark.parametrize("name", BOMBS)
 def test_bomb(name, tmp_path):
     make, code, words = BOMBS[name]
     make(tmp_path)
     with open(tmp_path / "stderr.txt", "w+", errors="replace") as err:
-        process = subprocess.Popen([BUILD / "bin/weft", *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=err,
-                                   env={**os.environ, "WEFT_MEMORY_LIMIT": "800"}, preexec_fn=limited)  # fmt: skip
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        returned, peak = run_limited([BUILD / "bin/weft", *words], tmp_path, err, {**os.environ, "WEFT_MEMORY_LIMIT": "800"},
+                                     MOST_SECONDS, stack=256 << 10)  # fmt: skip
         err.seek(0)
         said = err.read()
-    assert used.ru_maxrss << 10 < MOST_MEMORY
+    assert peak < MOST_MEMORY
     assert len(said) < 50_000
     if code is None:
-        assert process.returncode == 0, said
+        assert returned == 0, said
     else:
-        assert process.returncode in (2, 3, 4, 5) and f"[{code}]" in said, said
+        assert returned in (2, 3, 4, 5) and f"[{code}]" in said, said

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a command under limits and notes its exit code and the most memory that it held, in KiB.
+
+A process begins with the peak of the one that it was made from, so a small Python stands between pytest and the command:
+python measured.py FILE SECONDS STACK_BYTES COMMAND..., with 0 for the usual stack."""
+import os
+import resource
+import signal
+import sys
+
+
+def main():
+    note, seconds, stack, *command = sys.argv[1:]
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if int(stack):
+            resource.setrlimit(resource.RLIMIT_STACK, (int(stack), int(stack)))
+        signal.alarm(100)  # should it wait for something
+        os.execv(command[0], command)
+    _, status, used = os.wait4(child, 0)
+    with open(note, "w") as file:
+        file.write(f"{os.waitstatus_to_exitcode(status)} {used.ru_maxrss}")
+
+
+main()
