@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests a second and latency of `weft serve`, beside onnxruntime behind the same FastAPI application, over loopback.
 
-  ./x python bench/serve.py [--models digits,minilm,resnet50] [--clients 1,8,64] [--seconds 3] [--rounds 3] [--out results.jsonl]
+  ./x python bench/serve.py [--models digits,query,minilm,resnet50] [--clients 1,8,64] [--seconds 3] [--rounds 3] [--out results.jsonl]
 
-Servers take turns, and all takes about 7 minutes. `warm_mib` and `mib` are a server's memory after the first round and after the
+Servers take turns, and all takes about 9 minutes. `warm_mib` and `mib` are a server's memory after the first round and after the
 last. Each client sends its next request, one row in binary, when it has the answer to the last. "alone" is Weft with
---max-batch 1: what joining requests is worth. `minilm` has the sizes of MiniLM-L6 (6 layers of 384) and made-up weights, 32 tokens.
+--max-batch 1: what joining requests is worth. `minilm` has the sizes of MiniLM-L6 (6 layers of 384) and made-up weights, 32 tokens;
+`query` is the same file with the 8 tokens of a search query.
 """
 
 import argparse
@@ -28,7 +29,8 @@ import fill  # noqa: E402
 import machine  # noqa: E402
 
 BUILD = Path(os.environ.get("WEFT_BUILD", machine.ROOT / "build/release"))
-LAYERS, WIDTH, HEADS, INNER, TOKENS, WORDS = 6, 384, 12, 1536, 32, 30522
+LAYERS, WIDTH, HEADS, INNER, WORDS = 6, 384, 12, 1536, 30522
+TOKENS = {"minilm": 32, "query": 8}
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -91,10 +93,10 @@ def model_of(name):
     """The file, and the inputs of a request."""
     if name == "digits":
         return machine.ROOT / "examples/digits/digits.onnx", {"image": np.load(machine.ROOT / "examples/digits/ten.npy")[:1]}
-    if name == "minilm":
+    if name in TOKENS:
         path = Path(fill.cached("resnet50")).parent / "minilm.onnx"
-        ids = np.arange(TOKENS, dtype=np.int64)[None] * 37 % WORDS
-        return path if path.exists() else minilm(path), {"input_ids": ids, "attention_mask": np.ones((1, TOKENS), np.int64)}
+        ids = np.arange(TOKENS[name], dtype=np.int64)[None] * 37 % WORDS
+        return path if path.exists() else minilm(path), {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     import onnx
 
     path = fill.cached(name)
@@ -177,7 +179,7 @@ def measure(servers, request, clients, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=["digits", "minilm", "resnet50"])
+    parser.add_argument("--models", type=lambda text: text.split(","), default=["digits", "query", "minilm", "resnet50"])
     parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 8, 64])
     parser.add_argument("--engines", type=lambda text: text.split(","), default=["weft", "alone", "onnxruntime"])
     parser.add_argument("--seconds", type=float, default=3)
