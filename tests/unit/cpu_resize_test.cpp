@@ -2,6 +2,7 @@
 // Resizing on the CPU against its reference meaning: modes, coordinates, layouts, types.
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cpu_compare.h"
 
@@ -10,7 +11,7 @@ using namespace weft;
 namespace {
 
 std::string resize_program(const std::string& attributes, const std::string& type = "f32") {
-  return cat("program \"r\"\nsymbol n min=0\nsymbol h\nmodule main {\n  %x = parameter {name=\"x\", type=", type,
+  return cat("program \"r\"\nsymbol n min=0\nsymbol h min=0\nmodule main {\n  %x = parameter {name=\"x\", type=", type,
              "[n,h,7,19]}\n  %y = resize %x {", attributes, "}\n  return \"y\"=%y\n}\n");
 }
 
@@ -63,4 +64,11 @@ module main {
   return "r"=%r, "y"=%y
 })",
                  {{{2, 9, 3, 4}, {2, 6, 8, 9}}, {{0, 9, 3, 4}, {0, 6, 8, 9}}, {{1, 9, 3, 4}, {1, 6, 8, 9}}});
+}
+
+TEST_CASE("cpu: an axis without elements is resized to no other size") {
+  const std::string wider = "dims=[n, 5, 7, 19], scales=[0, 0, 0, 0]";
+  compare_on_cpu(resize_program(wider), {{{2, 5, 7, 19}}, {{2, 1, 7, 19}}});
+  CHECK_THROWS_AS(run_on_cpu(resize_program(wider), {make_tensor(DType::f32, {2, 0, 7, 19}, std::vector<double>())}),
+                  Error);
 }

@@ -256,6 +256,8 @@ TEST_CASE("resize") {
               .extrapolation = 9,
               .roi = {0, 2}};
   CHECK(reals(crop, {real({3}, {1, 2, 3})}) == Reals{1, 3, 9});
+  CHECK(reals(Resize{.dims = {0, 4}, .scales = {0, 0}}, {real({0, 2}, {})}) == Reals{});
+  CHECK_THROWS_AS(reals(up, {real({1, 0}, {})}), Error);
 }
 
 TEST_CASE("quantize and dequantize") {

@@ -645,6 +645,8 @@ class Importer final : public Graphs {
       if (text && !asked_name(name).empty()) {
         std::vector<int64_t> numbers = functions_.numbers(node, *text);
         if (name == "branches") out.attributes.emplace_back(name, std::move(numbers));
+        else if (numbers.size() != 1)
+          fail("E132", cat("attribute '", name, "' names ", numbers.size(), " functions, not 1"), describe(node));
         else out.attributes.emplace_back(asked_name(name), numbers[0]);
       } else if (name == "T" && (text || std::holds_alternative<std::vector<int64_t>>(value))) {
         continue;  // types of several operands, and of handles
