@@ -286,7 +286,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                            .b = w + group * group_size + col0 * panel_units * Mac::group,
                            .sums = all_units > g.kc ? sums : nullptr,
                            .stride = g.nc,
-                           .far = g.n_outer && g.mc >= 4 * tile.mr};
+                           .far = g.n_outer && g.mc >= 4 * tile.mr,
+                           .zeros = mode == ConvMode::Direct ? filled : nullptr};
     if (in_place && table_of != group * g.m_blocks + mb) {
       table_of = group * g.m_blocks + mb;
       const i64 step = s.stride[2] * s.pixel * i64(sizeof(X));

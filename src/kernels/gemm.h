@@ -90,7 +90,7 @@ struct BlockStep {
 
 /// A block of rows x cols of C for `multiply_block`. `b` is its first panel; panels (with headers) are `panel_units`
 /// apart. `sums` (row stride `stride`) keeps accumulators between steps, null if one step does it all. `far`: B does
-/// not fit the caches, so the next panel is worth prefetching.
+/// not fit the caches, so the next panel is worth prefetching. `zeros`: the row of padding that pointers may point to.
 template <class Mac>
 struct Block {
   i64 rows, cols, panel_units;
@@ -98,6 +98,7 @@ struct Block {
   typename Mac::Acc* sums;
   i64 stride;
   bool far;
+  const typename Mac::Unit* zeros = nullptr;
 };
 
 /// Prefetches one row tile's share of the next panel: of this step, of the next step, or of the columns after this
@@ -190,6 +191,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   MicroCall<typename Near::Near> call{.segments = step.segments,
                                       .stride = stride,
                                       .ahead = !Near::used && block.rows <= 9 * tile.mr ? 4096 : 0,
+                                      .zeros = block.zeros,
                                       .first = step.first};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;

@@ -291,7 +291,8 @@ struct MacInt8 : macs::MacInt8 {
 /// the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to what is there
 /// unless `first`. `ahead` is how many bytes further the panel is asked for: 0 where it lies in the cache already.
 /// `terms`: of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of
-/// a run are this many units apart, and the table has the first row of each run; 0: all stand there.
+/// a run are this many units apart, and the table has the first row of each run; 0: all stand there. A run in which all
+/// rows are `zeros` is passed over: a tap that only meets padding.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -301,6 +302,7 @@ struct MicroCall {
   i64 stride = 0;
   const typename Mac::Acc* terms = nullptr;
   i64 ahead = 0, row_stride = 0;
+  const typename Mac::Unit* zeros = nullptr;
   bool first = true;
 };
 
@@ -353,10 +355,13 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
     const typename Mac::Unit* a[R];
     WEFT_UNROLL for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
+    bool is_padding = has_partial_sums<Mac> && rows[0] == call.zeros;
+    WEFT_UNROLL for (int i = 1; i < R; ++i) is_padding = is_padding && rows[i] == call.zeros;
     WEFT_NO_UNROLL for (i64 k = 0; k < length;) {
       if (has_partial_sums<Mac> && summed >= tasks::partial_sum) end_sums(), summed = 0;
       const i64 end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
       summed += end - k;
+      if (is_padding) b += (end - k) * tile.nr() * Mac::group, k = end;
       WEFT_NO_UNROLL for (; k < end; ++k, b += tile.nr() * Mac::group) {
         __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
         decltype(Mac::template splat<L>(a[0][0])) bv[NV];
