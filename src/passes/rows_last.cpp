@@ -73,6 +73,7 @@ class RowsLast {
   void reduce_neighbours(Instruction& i, Reduce op) {
     int64_t rank = i.inputs[0].rank();
     if (op.axes.empty()) return replace(i, 0, i.inputs[0]);
+    if (auto moved = before_transpose(i, op)) return replace(i, 0, insert(i, *moved, i.inputs[0].def->inputs[0]));
     if (op.axes.back() - op.axes.front() + 1 == static_cast<int64_t>(op.axes.size())) return;
     std::vector<int64_t> permutation = moved_last(rank, op.axes);
     auto kept = rank - static_cast<int64_t>(op.axes.size());
@@ -80,6 +81,19 @@ class RowsLast {
     bool keep = op.keep;
     Value y = insert(i, std::move(op), transposed(i, i.inputs[0], permutation));
     replace(i, 0, keep ? transposed(i, y, inverse(permutation)) : y);
+  }
+
+  /// The reduction of what a transpose reads, if the axes that go are neighbours there and those that stay keep their
+  /// order.
+  static std::optional<Reduce> before_transpose(const Instruction& i, Reduce op) {
+    const auto* transpose = i.inputs[0].def->as<Transpose>();
+    if (op.keep || !transpose) return std::nullopt;
+    std::vector<int64_t> stay = transpose->permutation;
+    for (int64_t& axis : op.axes) axis = std::exchange(stay[static_cast<size_t>(axis)], -1);
+    std::erase(stay, -1);
+    std::ranges::sort(op.axes);
+    bool are_neighbours = op.axes.back() - op.axes.front() + 1 == static_cast<int64_t>(op.axes.size());
+    return are_neighbours && std::ranges::is_sorted(stay) ? std::optional(op) : std::nullopt;
   }
 
   void normalize_one_axis(Instruction& i, Normalize op) {
