@@ -144,7 +144,7 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   step.bytes = elements * Dim(bits(mac.packed) / 4);
   lowering.add_step(std::move(step), load_time ? "weights packed once" : "weights packed for the convolution kernel",
                     load_time);
-  return to;
+  return lowering.shared(to);
 }
 
 /// The type of a depthwise convolution's sums: f32 for narrow floats, i32 for short integers; nothing for others.

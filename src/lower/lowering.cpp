@@ -230,7 +230,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   PlanStep step = kernel.finish(all_.plan, cat("unpack_", packed.dtype));
   step.source = value.source();
   add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
-  return contiguous_view(to.buffer, {wide, packed.dims});
+  return contiguous_view(shared(to).buffer, {wide, packed.dims});
 }
 
 /// Elements with a byte or more of their own to an output of narrower ones.
@@ -301,7 +301,7 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
                            .value = cat("copy of ", value.source())});
   View to = contiguous_view(buffer, shape);
   copy(from, to, value, reason, load_time, less);
-  return to;
+  return shared(to);
 }
 
 View Lowering::narrow_copy_of(Value value, double less) {
@@ -480,6 +480,21 @@ View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const
                                      .bytes = bytes_of(shape),
                                      .value = name}),
                          shape);
+}
+
+View Lowering::shared(View to) {
+  auto& steps = all_.plan.load_steps;
+  bool is_newest = to.buffer + 1 == static_cast<int>(all_.plan.buffers.size());
+  if (!is_newest || steps.empty() || steps.back().outputs != std::vector{to.buffer}) return to;
+  std::vector<int> key{steps.back().kernel};
+  for (int id : steps.back().buffers) key.push_back(id == to.buffer ? -1 : id);
+  std::ranges::copy(steps.back().sizes, std::back_inserter(key));
+  auto [entry, is_new] = all_.filled.try_emplace(std::move(key), to.buffer);
+  if (is_new) return to;
+  steps.pop_back();
+  all_.plan.buffers.pop_back();
+  to.buffer = entry->second;
+  return to;
 }
 
 size_t Lowering::choose(Decision decision, const std::function<bool(size_t)>& can_take) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -30,8 +31,9 @@ struct LoweredProgram {
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
   std::unordered_map<const Instruction*, View> stored = {};             ///< constants
   std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< buffer meant for each result, -1: none
-  std::set<int> written = {};                                           ///< slots that have their value
-  std::set<std::string> run_time = {}, pending = {};                    ///< symbols set by steps; those not set yet
+  std::map<std::vector<int>, int> filled = {};        ///< a load step's kernel, operands and sizes -> its buffer
+  std::set<int> written = {};                         ///< slots that have their value
+  std::set<std::string> run_time = {}, pending = {};  ///< symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time = {};
   int depth = 0;  ///< of bodies around the current module
 };
@@ -98,6 +100,9 @@ class Lowering {
   void copy_apart(Value value, const View& to, const std::string& reason);
   /// A buffer of a layout of its own, such as packed weights: `elements` of `type`.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
+  /// `to`, which the newest step fills. If that step runs at load time and an equal one came before it, it is dropped and
+  /// the buffer is that one's: layers that share weights share their packed form.
+  View shared(View to);
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
 

@@ -2,6 +2,7 @@
 #include "lower/rows.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/error.h"
 #include "lower/axes.h"
@@ -40,11 +41,22 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
+/// True if a CPU would gather the elements of each row one by one because the rows lie side by side in memory.
+bool reads_columns(Lowering& lowering, const Region& region) {
+  if (lowering.on_gpu() || region.anchor->is<Reduce>() || !region.prologue.empty()) return false;
+  View rows = lowering.view_of(region.anchor->inputs[0]);
+  size_t last = rows.dims.size() - 1;
+  auto is_dense = [&](size_t axis) { return known_equal(rows.strides[axis], 1) && !known_equal(rows.dims[axis], 1); };
+  auto outer = std::views::iota(size_t{0}, last);
+  return !is_dense(last) && !known_equal(rows.dims[last], 1) && std::ranges::any_of(outer, is_dense);
+}
+
 /// Makes separate loops of the parts that do not fit into the row kernel.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];
-  if (!fits(lowering, shape.input, region.prologue, outputs.before, {}, {input})) {
+  bool is_slow = reads_columns(lowering, region);
+  if (is_slow || !fits(lowering, shape.input, region.prologue, outputs.before, {}, {input})) {
     if (region.prologue.empty()) {
       lowering.set_view(input, lowering.contiguous_view_of(input));
     } else {

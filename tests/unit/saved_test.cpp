@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cmath>
 
 #include <chrono>
 #include <random>
@@ -519,6 +520,28 @@ module main {
   CHECK(first_of(*c) == 5);
   b.reset(), c.reset();
   CHECK(packed_weights_held() < others);
+}
+
+TEST_CASE("weights: layers of one program that share weights share their packed form") {
+  auto weights_of = [](int layers) {
+    std::string body;
+    for (int i = 0; i < layers; ++i) {
+      std::string x = i == 0 ? "x" : cat("y", i - 1), y = cat("y", i);
+      body += cat("  %t", y, " = transpose %w {permutation=[1, 0]}\n  %d", y, " = dot %", x, ", %t", y, "\n  %", y,
+                  " = relu %d", y, "\n");
+    }
+    std::string text = cat("program \"shared\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[9,64]}\n",
+                           "  %w = constant {value=f32[64,64]@w}\n", body, "  return \"y\"=%y", layers - 1, "\n}");
+    std::vector<double> values(64 * 64, 0.25);
+    auto program = compile(
+        parse_program(text, make_op, [&](std::string_view) { return make_tensor(DType::f32, {64, 64}, values); }),
+        {.device = "cpu", .threads = 1});
+    auto context = program->new_context();
+    Tensor ones = make_tensor(DType::f32, {9, 64}, std::vector<double>(9 * 64, 1.0));
+    CHECK(to_doubles(context->run(std::vector{ones})[0])[0] == std::pow(16.0, layers));
+    return context->memory().weights;
+  };
+  CHECK(weights_of(4) == weights_of(1));
 }
 
 TEST_CASE("weights: more than the memory limit are refused before they are packed") {

@@ -58,7 +58,7 @@ View packed_blocks(Lowering& lowering, const Blocks& b) {
   step.bytes = Dim(bytes * 2);
   lowering.add_step(std::move(step), is_fixed ? "weights packed once" : "weights whose scales are no constants",
                     is_fixed);
-  return to;
+  return lowering.shared(to);
 }
 
 /// `FloatRows{...}` or `ByteRows{...}`.

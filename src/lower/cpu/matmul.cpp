@@ -57,7 +57,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   step.bytes = elements * Dim(bits(p.mac.packed) / 8 * 2);
   lowering.add_step(std::move(step),
                     load_time ? "weights packed once" : "operand packed in panels for the matrix kernel", load_time);
-  return to;
+  return lowering.shared(to);
 }
 
 /// `DirectRows{...}` or `FilledRows{...}`: how the kernel reads A.

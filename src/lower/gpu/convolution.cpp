@@ -51,7 +51,7 @@ View padded_channels(Lowering& lowering, const View& from, Value value, int64_t 
   step.source = value.source();
   step.bytes = pixels * Dim(to * (bits(type) / 8 + bits(from.dtype) / 8));
   lowering.add_step(std::move(step), "channels get company: copies of 16 bytes never cross a tap", load_time);
-  View result{out.buffer, type, from.dims, {}, 0};
+  View result{lowering.shared(out).buffer, type, from.dims, {}, 0};
   result.dims.back() = to;
   result.strides = contiguous_strides(result.dims);
   return result;
