@@ -107,6 +107,14 @@ def test_tags(saved):
     np.testing.assert_array_equal(model(inputs["x"]), inputs["x"] * 2)
 
 
+def test_reduce(saved, tmp_path, monkeypatch):
+    """A kernel is broken on purpose: one node of the network is left, written in ONNX."""
+    monkeypatch.setenv("WEFT_BREAK_KERNEL", "depthwise")
+    done = subprocess.run([BUILD / "bin/weft", "reduce", f"{saved / 'network'}/", "--signature", "serving_default", "-o", tmp_path / "small"], capture_output=True, text=True)
+    assert done.returncode == 0 and "1 of" in done.stdout and "answers differ" in done.stdout, done.stdout + done.stderr
+    assert b"Conv" in (tmp_path / "small/model.onnx").read_bytes()
+
+
 def test_parts_of_variables_as_a_whole(saved):
     check(weft.compile(saved / "parts", device="cpu", tag="serve,whole"), saved, "parts")
 
