@@ -32,7 +32,8 @@ Pivoted pivoted(const Builder& b, Expr m, const Dim& at) {
   return {swapped, pivot, factor, select(equal(best, number), like(m, 1), like(m, -1)), row, number};
 }
 
-/// Matrices [.., n, m] as [batch, n, m].
+}  // namespace
+
 Expr matrices(Expr x) {
   if (x.rank() < 2) x.at->fail("E140", cat("needs matrices, has ", x.value.shape()));
   Dims lead(x.dims().begin(), x.dims().end() - 2);
@@ -43,8 +44,6 @@ Expr square_matrices(Expr x) {
   x.at->require_same(x.dims()[1], x.dims()[2], "rows and columns of square matrices");
   return reshape(x, {x.dims()[0], x.dims()[2], x.dims()[2]});
 }
-
-}  // namespace
 
 Determinant determinant(Expr x) {
   Expr m = square_matrices(x), one = full(*x.at, x.dtype(), {m.dims()[0], 1, 1}, 1);

@@ -6,6 +6,10 @@
 /// batches.
 namespace weft::frontend {
 
+/// Matrices [.., n, m] as [batch, n, m]; E140 for fewer axes.
+Expr matrices(Expr x);
+/// The same of matrices that must be square.
+Expr square_matrices(Expr x);
 /// Of square matrices: the determinant, its sign and the logarithm of its absolute value, each of x's batches.
 struct Determinant {
   Expr value, sign, logarithm;

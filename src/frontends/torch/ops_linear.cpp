@@ -5,6 +5,7 @@
 
 #include "frontends/common/create.h"
 #include "frontends/common/linear.h"
+#include "frontends/common/orthogonal.h"
 #include "frontends/torch/promote.h"
 
 namespace weft::torch {
@@ -88,7 +89,59 @@ Values log_determinant(Call& c) {
   return one(select(of.sign < 0, NAN, of.logarithm));
 }
 
+// ---- Orthogonal factors ----
+
+Value nothing(Expr x) { return frontend::full(*x.at, x.dtype(), {0}, 0); }
+
+/// `reduced` has as many columns of q, and rows of r, as the smaller size.
+Values qr(Call& c, bool reduced, bool has_q) {
+  Expr x = argument_of(c);
+  auto [q, r] = frontend::qr(x);
+  Dim rows = x.dims()[x.dims().size() - 2], least = min(rows, x.dims().back());
+  if (reduced) q = slice(q, x.rank() - 1, 0, least), r = slice(r, x.rank() - 2, 0, least);
+  return {has_q ? q.value : nothing(x), r};
+}
+Values linalg_qr(Call& c) {
+  std::string mode = c.text("mode", "reduced");
+  return qr(c, mode != "complete", mode != "r");
+}
+
+Values singular_value_factors(Call& c, bool full, bool is_transposed) {
+  Expr x = argument_of(c);
+  c.ignore({"driver"});
+  if (!c.flag("compute_uv", true)) return {nothing(x), frontend::singular_values(x), nothing(x)};
+  auto [u, values, v] = frontend::svd(x, full);
+  return {u, values, is_transposed ? swap_last(v) : v};
+}
+
+/// One triangle is read, and stands for the other as well.
+Values symmetric_eigen(Call& c, bool has_vectors) {
+  Expr x = argument_of(c);
+  bool upper = c.text("UPLO", "L") == "U" || c.text("UPLO", "L") == "u";
+  auto triangle = [&](int64_t offset) { return triangle_of(x, frontend::scalar(c, upper ? offset : -offset), upper); };
+  auto [values, vectors] = frontend::symmetric_eigen(triangle(0) + swap_last(triangle(1)));
+  if (!has_vectors) return one(values);
+  return {values, c.flag("compute_v", true) ? vectors.value : nothing(x)};
+}
+
+Values householder_product(Call& c) {
+  return one(frontend::householder_product(argument_of(c), c.tensor(c.has("tau") ? "tau" : "input2")));
+}
+
 constexpr Operator rows[] = {
+    {"aten.linalg_qr.default", linalg_qr},
+    {"aten.qr.default", [](Call& c) { return qr(c, c.flag("some", true), true); }},
+    {"aten._linalg_svd.default",
+     [](Call& c) { return singular_value_factors(c, c.flag("full_matrices", false), true); }},
+    {"aten.linalg_svd.default", [](Call& c) { return singular_value_factors(c, c.flag("full_matrices", true), true); }},
+    {"aten.svd.default", [](Call& c) { return singular_value_factors(c, !c.flag("some", true), false); }},
+    {"aten.linalg_svdvals.default",
+     [](Call& c) { return c.ignore({"driver"}), one(frontend::singular_values(argument_of(c))); }},
+    {"aten._linalg_eigh.default", [](Call& c) { return symmetric_eigen(c, true); }},
+    {"aten.linalg_eigh.default", [](Call& c) { return symmetric_eigen(c, true); }},
+    {"aten.linalg_eigvalsh.default", [](Call& c) { return symmetric_eigen(c, false); }},
+    {"aten.linalg_householder_product.default", householder_product},
+    {"aten.orgqr.default", householder_product},
     {"aten.inverse.default", inverse},
     {"aten.linalg_inv.default", inverse},
     {"aten.linalg_inv_ex.default", inverse},

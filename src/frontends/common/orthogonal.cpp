@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontends/common/orthogonal.h"
+
+#include "frontends/common/control.h"
+#include "frontends/common/create.h"
+#include "frontends/common/indexing.h"
+#include "frontends/common/linear.h"
+#include "frontends/common/selection.h"
+#include "ops/reduce.h"
+
+namespace weft::frontend {
+namespace {
+
+Expr sum(Expr x, int64_t axis) { return reduce(ReduceFn::sum, x, {axis}); }
+
+/// y[batch, ..] with the batches of x, whose last two axes y[batch, ...] has its own sizes for.
+Expr in_batches(Expr y, Expr x) {
+  Dims dims(x.dims().begin(), x.dims().end() - 2);
+  dims.insert(dims.end(), y.dims().begin() + 1, y.dims().end());
+  return reshape(y, dims);
+}
+
+int64_t known_size(Expr x, int64_t axis) {
+  auto size = x.dims().at(static_cast<size_t>(axis)).constant();
+  if (!size) x.at->unsupported(cat("needs matrices of known sizes, has ", x.value.shape()));
+  return *size;
+}
+
+// ---- Householder ----
+
+/// One reflection 1 - tau v v^T: v[batch, m, 1], tau[batch, 1, 1].
+struct Reflection {
+  Expr v, tau;
+};
+
+/// That which clears column `at` of m[batch, m, n] below the diagonal.
+Reflection clearing(const Builder& b, Expr m, const Dim& at) {
+  Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
+  Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
+  Expr below = select(row <= number, 0, column), rest = sum(below * below, 1);
+  Expr norm = sqrt(head * head + rest), turned = select(head < 0, norm, -norm);
+  Expr is_clear = equal(rest, 0);
+  Expr tau = select(is_clear, 0, (turned - head) / select(is_clear, 1, turned));
+  return {select(equal(row, number), 1, below / select(is_clear, 1, head - turned)), tau};
+}
+
+Expr reflected(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by.v * m, 1); }
+
+// ---- Jacobi: rotations of pairs of columns, all pairs of a round at once (Brent and Luk, 1985) ----
+
+/// With whom each of n meets in a round, i64[n]; all have met after `rounds(n)` of them. An odd one meets itself.
+int64_t rounds(int64_t n) { return n - 1 + n % 2; }
+Expr partners(const Builder& b, int64_t n, const Dim& round) {
+  auto circle = static_cast<double>(rounds(n)), last = static_cast<double>(n - 1);
+  Expr i = iota(b, n), now = scalar(b, round), met = floor_mod(now - i, circle);
+  if (n % 2 == 1) return met;
+  Expr alone = floor_mod(now * ((circle + 1) / 2), circle);
+  return select(equal(i, last), alone, select(equal(met, i), last, met));
+}
+
+/// Rotations that make columns i and partner[i] orthogonal: `own`[batch, 1, n] are the squares of their lengths, `both`
+/// their products.
+struct Rotation {
+  Expr partner, cos, sin;
+
+  Expr of_columns(Expr m) const { return m * cos - gather(m, partner, 2) * sin; }
+  Expr of_rows(Expr m) const { return m * swap_last(cos) - gather(m, partner, 1) * swap_last(sin); }
+};
+Rotation rotation(Expr partner, Expr own, Expr both) {
+  Expr i = along(iota(*own.at, own.dims()[2]), 2, 3), is_done = equal(both, 0);
+  Expr slope = (gather(own, partner, 2) - own) / select(is_done, 1, both * 2);
+  Expr side = select(i < along(partner, 2, 3), like(own, 1), like(own, -1));
+  Expr tan = select(equal(slope, 0), side, sign(slope)) / (abs(slope) + sqrt(slope * slope + 1));
+  tan = select(is_done, 0, tan);
+  Expr cos = rsqrt(tan * tan + 1);
+  return {partner, cos, tan * cos};
+}
+
+constexpr int64_t most_sweeps = 20;
+
+/// What a round makes of the carried values, and how far from orthogonal it found any pair (0 to 1).
+struct Round {
+  Values next;
+  Expr apart;
+};
+/// Rounds until no pair in a sweep is further apart than this: convergence is quadratic, so the sweep itself ends it.
+Values sweeps(const Builder& b, int64_t n, Values carried,
+              const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
+  if (n < 2) return carried;
+  Expr first{&b, carried[0]};
+  double most = first.dtype() == DType::f64 ? 1e-9 : 1e-5;
+  carried.push_back(number(b, first.dtype(), 0));
+  auto body = [&](const Builder& in, const Dim& trip, const Values& now) {
+    Round made = round(in, partners(in, n, trip), now);
+    Expr worst = max(Expr{&in, now.back()}, reduce(ReduceFn::max, made.apart, axes_from(0, 3), false));
+    Expr is_end =
+        equal(floor_mod(scalar(in, trip), static_cast<double>(rounds(n))), static_cast<double>(rounds(n) - 1));
+    Values next = {!(is_end & (worst <= most))};
+    next.insert(next.end(), made.next.begin(), made.next.end());
+    next.push_back(select(is_end, 0, worst));
+    return next;
+  };
+  return loop_while(b, most_sweeps * rounds(n), carried, 0, body);
+}
+
+/// The columns of m[batch, m, n] turned until they are orthogonal, and the turn v[batch, n, n].
+std::array<Expr, 2> orthogonal_columns(Expr m) {
+  int64_t n = known_size(m, 2);
+  Expr v = broadcast(eye(*m.at, n, n, m.dtype()), {m.dims()[0], n, n});
+  Values y = sweeps(*m.at, n, {m, v}, [](const Builder& b, Expr partner, const Values& now) {
+    Expr a{&b, now[0]}, own = sum(a * a, 1), both = sum(a * gather(a, partner, 2), 1);
+    both = select(equal(along(partner, 2, 3), along(iota(b, a.dims()[2]), 2, 3)), 0, both);
+    Rotation turn = rotation(partner, own, both);
+    Expr length = sqrt(own) * sqrt(gather(own, partner, 2)), apart = abs(both) / select(equal(both, 0), 1, length);
+    return Round{{turn.of_columns(a), turn.of_columns({&b, now[1]})}, apart};
+  });
+  return {Expr{m.at, y[0]}, Expr{m.at, y[1]}};
+}
+
+/// Columns of m[batch, m, n] in the order of places[batch, n].
+Expr columns_at(Expr m, Expr places) {
+  return gather_elements(m, broadcast(reshape(places, {m.dims()[0], 1, m.dims()[2]}), m.dims()), 2);
+}
+
+}  // namespace
+
+Qr qr(Expr x) {
+  Expr m = matrices(x);
+  Dim rows = m.dims()[1], columns = m.dims()[2];
+  Expr q = broadcast(eye(*x.at, rows, rows, x.dtype()), {m.dims()[0], rows, rows});
+  Values y = loop_over(*x.at, min(rows, columns), {m, q}, 0, [](const Builder& b, const Dim& at, const Values& now) {
+    Expr r{&b, now[0]}, turned{&b, now[1]};  // q^T
+    Reflection by = clearing(b, r, at);
+    return Values{reflected(by, r), reflected(by, turned)};
+  });
+  return {in_batches(swap_last(Expr{x.at, y[1]}), x),
+          triangle_of(in_batches({x.at, y[0]}, x), number(*x.at, DType::i64, 0), true)};
+}
+
+Expr householder_product(Expr x, Expr tau) {
+  Expr m = matrices(x);
+  Dim count = tau.dims().back();
+  Expr factors = reshape(tau, {m.dims()[0], 1, count});
+  Expr unit = broadcast(eye(*x.at, m.dims()[1], m.dims()[2], x.dtype()), m.dims());
+  Values y = loop_over(*x.at, count, {unit}, 0, [&](const Builder& b, const Dim& trip, const Values& now) {
+    Dim at = count - 1 - trip;
+    Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at), column = slice(inside(b, m), 2, at, 1);
+    Expr v = select(row < number, 0, select(equal(row, number), 1, column));
+    return Values{reflected({v, slice(inside(b, factors), 2, at, 1)}, {&b, now[0]})};
+  });
+  return reshape(Expr{x.at, y[0]}, x.dims());
+}
+
+/// The turned columns are u s; reflections make unit vectors of them, also where s is 0.
+Svd svd(Expr x, bool full) {
+  Expr m = matrices(x);
+  int64_t rows = known_size(m, 1), columns = known_size(m, 2);
+  if (rows < columns) {
+    Svd other = svd(swap_last(x), full);
+    return {other.v, other.values, other.u};
+  }
+  auto [turned, v] = orthogonal_columns(m);
+  Ordered order = top_k(reshape(sqrt(sum(turned * turned, 1)), {m.dims()[0], columns}), columns, 1);
+  Qr factors = qr(columns_at(turned, order.places));
+  Expr head = slice(factors.r, 1, 0, columns), unit = eye(*x.at, columns, columns, x.dtype());
+  Expr side = select(sum(head * unit, 1) < 0, like(x, -1), like(x, 1));  // [batch, 1, columns]
+  Expr u = slice(factors.q, 2, 0, columns) * side;
+  if (full && rows > columns) u = concat(*x.at, {u, slice(factors.q, 2, columns, rows - columns)}, 2);
+  return {in_batches(u, x), in_batches(order.values, x), in_batches(columns_at(v, order.places), x)};
+}
+
+Expr singular_values(Expr x) {
+  Expr m = matrices(x);
+  if (known_size(m, 1) < known_size(m, 2)) m = swap_last(m);
+  Expr turned = orthogonal_columns(m)[0];
+  Expr squares = reshape(sum(turned * turned, 1), {m.dims()[0], m.dims()[2]});
+  return in_batches(sqrt(top_k(squares, m.dims()[2], 1).values), x);
+}
+
+Eigen symmetric_eigen(Expr x) {
+  Expr m = square_matrices(x);
+  int64_t n = known_size(m, 1);
+  Expr size = reduce(ReduceFn::max, abs(m), {1, 2}), unit = eye(*x.at, n, n, x.dtype());
+  size = select(equal(size, 0), 1, size);
+  Values y = sweeps(*x.at, n, {m, broadcast(unit, m.dims())}, [&](const Builder& b, Expr partner, const Values& now) {
+    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // both partners must turn by the same angle
+    Expr row = along(iota(b, n), 1, 3), column = along(iota(b, n), 2, 3);
+    Expr place = along(partner, 2, 3), own = sum(select(equal(row, column), a, 0), 1);
+    Expr both = sum(select(equal(row, place) & !equal(column, place), a, 0), 1);
+    Rotation turn = rotation(partner, own, both);
+    Values next = {turn.of_rows(turn.of_columns(a)), turn.of_columns({&b, now[1]})};
+    return Round{next, abs(both) / inside(b, size)};
+  });
+  Expr values = reshape(sum(Expr{x.at, y[0]} * unit, 1), {m.dims()[0], n});
+  Ordered order = sorted(values, 1);
+  return {in_batches(order.values, x), in_batches(columns_at({x.at, y[1]}, order.places), x)};
+}
+
+}  // namespace weft::frontend
