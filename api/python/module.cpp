@@ -12,8 +12,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <csignal>
-#include <map>
-#include <mutex>
 
 #include "api/python/module.h"
 #include "driver/verbs.h"
@@ -247,7 +245,7 @@ class Model {
     weft::RunOptions options{.outputs = buffers_of(out, is_bits), .deadline_seconds = deadline};
     {
       nb::gil_scoped_release no_gil;
-      outputs = run_in_context(tensors, options);
+      outputs = contexts_.run(program_, tensors, options);
       tensors.clear();
     }
     std::vector<nb::object> arrays;
@@ -272,7 +270,7 @@ class Model {
     if (stream) options.on_device = 2, options.stream = reinterpret_cast<void*>(*stream);
     try {
       nb::gil_scoped_release no_gil;
-      run_in_context(tensors, options);
+      contexts_.run(program_, tensors, options);
     } catch (const weft::Error&) {
       if (allocator.error) std::rethrow_exception(allocator.error);
       throw;
@@ -308,14 +306,6 @@ class Model {
     return weft::Tensor(tensor);
   }
 
-  /// Work that is queued on a stream is behind what that stream has of the same context.
-  std::vector<weft::Tensor> run_in_context(std::span<const weft::Tensor> tensors, const weft::RunOptions& options) {
-    weft::Context context = take(options.stream);
-    std::vector<weft::Tensor> outputs = context.run(tensors, options);
-    give_back(std::move(context), options.stream);
-    return outputs;
-  }
-
   std::vector<weft_buffer> buffers_of(const std::vector<std::optional<OutputArray>>& out,
                                       const std::vector<bool>& is_bits) const {
     std::vector<weft_buffer> buffers;
@@ -330,24 +320,10 @@ class Model {
     return buffers;
   }
 
-  weft::Context take(void* stream) {
-    std::scoped_lock lock(mutex_);
-    auto& free = free_[stream];
-    if (free.empty()) return program_.new_context();
-    weft::Context context = std::move(free.back());
-    free.pop_back();
-    return context;
-  }
-  void give_back(weft::Context context, void* stream) {
-    std::scoped_lock lock(mutex_);
-    free_[stream].push_back(std::move(context));
-  }
-
   std::vector<std::shared_ptr<Operator>> operators_;  // which the program may call
   weft::Program program_;
   std::vector<weft_dtype> input_types_;
-  std::mutex mutex_;
-  std::map<void*, std::vector<weft::Context>> free_;  // by the stream that they ran on last
+  weft::python::Contexts contexts_;
 };
 
 using Progress = std::function<void(std::string, size_t, size_t)>;
@@ -624,4 +600,5 @@ NB_MODULE(_weft, m) {
   m.def("support", [](const std::string& path, const Options& o) { return weft::support(path, o.get()); });
   bind_graph(m);
   weft::python::bind_batcher(m);
+  weft::python::bind_torch_call(m);
 }

@@ -2,6 +2,9 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <map>
+#include <mutex>
+
 #include "weft/weft.hpp"
 
 /// What the source files of the Python module share.
@@ -13,6 +16,34 @@ nanobind::object exception_of(const weft::Error& error);
 nanobind::object array_of(const weft::Tensor& tensor);
 weft::Program program_of(nanobind::handle model);
 
+/// Contexts of a program that are free, by the stream that they ran on last: work that is queued on a stream is behind
+/// what that stream has of the same context. For any number of threads.
+class Contexts {
+ public:
+  std::vector<weft::Tensor> run(weft::Program& program, std::span<const weft::Tensor> inputs,
+                                const weft::RunOptions& options) {
+    weft::Context context = take(program, options.stream);
+    std::vector<weft::Tensor> outputs = context.run(inputs, options);
+    std::scoped_lock lock(mutex_);
+    free_[options.stream].push_back(std::move(context));
+    return outputs;
+  }
+
+ private:
+  weft::Context take(weft::Program& program, void* stream) {
+    std::scoped_lock lock(mutex_);
+    auto& free = free_[stream];
+    if (free.empty()) return program.new_context();
+    weft::Context context = std::move(free.back());
+    free.pop_back();
+    return context;
+  }
+
+  std::mutex mutex_;
+  std::map<void*, std::vector<weft::Context>> free_;
+};
+
 void bind_batcher(nanobind::module_& m);
+void bind_torch_call(nanobind::module_& m);
 
 }  // namespace weft::python

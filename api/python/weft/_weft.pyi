@@ -66,6 +66,18 @@ class Model:
         self, inputs: list[Tensor | None], out: list[Any], is_bits: list[bool], framework: str, deadline: float
     ) -> list[Any]: ...
 
+class TorchCall:
+    def __init__(
+        self,
+        model: Model,
+        tensor_type: type,
+        table: Any,
+        order: list[int],
+        makers: list[Callable[[tuple[int, ...]], Any]],
+        held: list[tuple[int, Any]],
+    ) -> None: ...
+    def run(self, arguments: tuple[Any, ...], stream: int | None) -> tuple[Any, ...] | None: ...
+
 class Queue:
     """Requests of one program, or of the same program on several devices; `fileno` is readable while answers wait."""
 

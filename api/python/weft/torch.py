@@ -21,6 +21,7 @@ import torch
 from torch import fx
 
 import weft
+from weft import _weft
 
 __all__ = ["Placement", "backend", "from_torch", "placements"]
 
@@ -41,7 +42,6 @@ class Placement(NamedTuple):
 #: Placements of the graphs that torch.compile gave to this process.
 placements: list[Placement] = []
 
-_address, _version = torch.Tensor.data_ptr, operator.attrgetter("_version")
 _TYPES = {
     "bool": torch.bool, "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64, "i8": torch.int8,
     "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
@@ -70,10 +70,32 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
     if unknown:
         raise weft.UsageError(f"error[E502]: backend weft has no option {unknown[0]!r}", "E502", hint=f"it has {', '.join(_OPTIONS)}")
 
-    def inference(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(_Graph(graph, inputs, given).compiled())
+    whole: list[Callable[..., Any]] = []
 
-    return aot_autograd(fw_compiler=_eager_training, inference_compiler=inference, decompositions={})(gm, example_inputs)
+    def inference(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        made = _Graph(graph, inputs, given)
+        run = made.compiled()
+        if made.is_whole and len(inputs) == len(example_inputs) and _changes_nothing():
+            whole.append(run)
+        return _boxed(run)
+
+    wrapped = aot_autograd(fw_compiler=_eager_training, inference_compiler=inference, decompositions={})(gm, example_inputs)
+    return whole[0] if len(whole) == 1 else wrapped  # type: ignore[no-any-return]
+
+
+def _changes_nothing() -> bool:
+    """Whether the graph that is compiled now writes to no input, gives none back and changes no mode, so that a call needs
+    nothing of what torch puts around graphs."""
+    context = torch._guards.TracingContext.try_get()
+    known = None if context is None else context.fw_metadata
+    if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
+        return False
+    counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "dynamic_outputs", "tokens",
+              "num_graphsafe_rng_states")  # fmt: skip
+    if any(getattr(known, name, True) for name in counts):
+        return False
+    kinds = (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta)
+    return all(type(kind).__name__ == "PlainTensorMeta" for kind in kinds)
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,55 +245,58 @@ class _Part(torch.nn.Module):
         self.still = tuple(i for i in still if "as_tensor" in graph["inputs"][i])
         orders = [_memory_order(value) for value in graph_outputs]
         self.orders = [(i, *order) for i, order in enumerate(orders) if order]
-        self.is_plain = all(kind == "as_tensor" for kind in self.results)
         self.complex = [i for i, v in enumerate(graph_outputs) if isinstance(v, torch.Tensor) and v.is_complex()]
+        self.is_plain = not self.orders and not self.complex and all(kind == "as_tensor" for kind in self.results)
         self.place = place
-        self.model: weft.Model | None = None
-        self.state: tuple[list[int], list[int]] = ([], [])
+        self.call: Callable[..., Any] | None = None
 
-    def build(self, inputs: Sequence[Any]) -> weft.Model:
-        self.state = self.state_of(inputs)
+    def build(self, inputs: Sequence[Any]) -> None:
+        held = [(i, inputs[i]) for i in self.still]
         constants = {self.names[i]: _real(inputs[i]) for i in self.still}
-        self.model = weft.compile(self.text.encode(), constants=constants, **self.options)
-        self.order = [self.names.index(port.name) for port in self.model.inputs]
-        self.types = [_TYPES[port.dtype] for port in self.model.outputs]
-        return self.model
-
-    def state_of(self, inputs: Sequence[Any]) -> tuple[list[int], list[int]]:
-        """Where the parameters lie, and how often they were written; one pass each in C."""
-        held = [inputs[i] for i in self.still]
-        return list(map(_address, held)), list(map(_version, held))
+        model = weft.compile(self.text.encode(), constants=constants, **self.options)
+        order = [self.names.index(port.name) for port in model.inputs]
+        self.odd = [i for i in order if isinstance(v := inputs[i], torch.Tensor) and _real(v) is not v]
+        makers = [torch.empty(0, dtype=_TYPES[port.dtype], device=self.place).new_empty for port in model.outputs]
+        table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+        self.call = _weft.TorchCall(model._native, torch.Tensor, table, order, makers, held).run
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
-        model = self.model
-        if model is None or (self.still and self.state != self.state_of(inputs)):
+        is_plain = self.call and self.place is None and not self.odd
+        found = self.call(inputs, None) if is_plain else None
+        if found is None:
             try:
-                model = self.build(inputs)
+                found = self.slow_call(inputs)
             except weft.UnsupportedError as error:
                 if self.eager is None:
                     raise
                 placements.append(Placement(0, self.total, str(error)))
                 log.warning("a graph runs in eager: %s", error)
-                return self.eager(*inputs)  # type: ignore[no-any-return]
-        values = [_real(v).contiguous() if isinstance(v := inputs[i], torch.Tensor) else torch.tensor(v) for i in self.order]
-        outputs: list[Any] = [None] * len(self.types)
-        types, place = self.types, self.place
+                with torch.no_grad():
+                    return self.eager(*inputs)  # type: ignore[no-any-return]
+        return found if self.is_plain else self.finished(found)
 
-        def allocate(output: int, sizes: list[int]) -> int:
-            outputs[output] = made = torch.empty(sizes, dtype=types[output], device=place)
-            return made.data_ptr()
+    def slow_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The first call, one after a parameter has changed, or one on a GPU or with complex numbers."""
+        found = self.prepared_call(inputs) if self.call else None
+        if found is None:
+            self.build(inputs)
+            found = self.prepared_call(inputs)
+        return found  # type: ignore[return-value]
 
-        stream = None if place is None else torch.cuda.current_stream(place).cuda_stream
-        if place is not None:
-            values = [v if v.device == place else v.to(place) for v in values]
-        model._native.run_at([v.data_ptr() for v in values], [v.shape for v in values], allocate, stream, 0.0)
-        found = outputs
-        if not self.is_plain:
-            rest = iter(outputs)
-            found = []
-            for kind in self.results:
-                value = None if kind == "as_none" else next(rest)
-                found.append(value if value is None or kind == "as_tensor" else value.item())
+    def prepared_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        given = [_real(v) if i in self.odd else v for i, v in enumerate(inputs)]
+        if self.place is None:
+            return self.call(tuple(given), None)  # type: ignore[misc,no-any-return]
+        there = (v.to(self.place) if isinstance(v, torch.Tensor) else v for v in given)
+        return self.call(tuple(there), torch.cuda.current_stream(self.place).cuda_stream)  # type: ignore[misc,no-any-return]
+
+    def finished(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Results as torch has them: numbers of Python's, complex numbers, and tensors in their order in memory."""
+        rest = iter(outputs)
+        found: list[Any] = []
+        for kind in self.results:
+            value = None if kind == "as_none" else next(rest)
+            found.append(value if value is None or kind == "as_tensor" else value.item())
         for i in self.complex:
             found[i] = torch.view_as_complex(found[i])
         for i, order, back in self.orders:
@@ -304,6 +329,7 @@ class _Graph:
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
         self.place: torch.device | None = None  # of a GPU
         self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
+        self.is_whole = False  # no node in eager
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
@@ -399,6 +425,7 @@ class _Graph:
                 raise
             return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
         if not refused:
+            self.is_whole = True
             self.placed(self.total)
             return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward, self.place, _values(self.gm)).forward
         if self.fullgraph:
