@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -74,8 +75,9 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.value("--ranges", "FILE", s.ranges, "a calibration table in place of data: .json, or TensorRT's text");
   line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy");
   line.value("--percentile", "P", s.choices.percentile, "share of values inside the range, in percent (99.99)");
-  line.value("--weights", "NAME", s.weights,
-             "rounding of weights: nearest (default), gptq; of int4 and int8-weights also hqq, awq");
+  line.value(
+      "--weights", "NAME", s.weights,
+      "rounding of weights: nearest, gptq (default of int4 and fp8 with data); of int4 and int8-weights also hqq, awq");
   line.value("--block", "N", s.choices.block, "weights of a scale in int4 and int8-weights: 16, 32 (default) ... 256");
   line.flag("--qdq", s.choices.is_qdq, "weights in blocks as DequantizeLinear and MatMul, not as MatMulNBits");
   line.flag("--symmetric", s.choices.is_symmetric, "ranges around 0");
@@ -108,12 +110,15 @@ void finish(QuantizeSettings& s) {
 
 /// What a reader wants to know at once.
 void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) {
-  size_t floats = report["floats"].get<size_t>(), quantised = report["quantised"].get<size_t>();
+  std::map<std::string, size_t> forms = {{s.to, 0}};
+  for (const auto& layer : report["layers"]) ++forms[layer["becomes"].get<std::string>()];
+  std::string counts = cat(forms[s.to], " layers in ", s.to);
+  for (const auto& [form, count] : forms)
+    if (form != s.to && form != "float") counts += cat(", ", count, " in ", form);
   auto bytes = [](const std::string& path) {
     return show_bytes(static_cast<double>(std::filesystem::file_size(path)));
   };
-  print(cat(s.output, ": ", quantised, " layers in ", s.to, ", ", floats, " in float; ", bytes(s.model), " became ",
-            bytes(s.output)));
+  print(cat(s.output, ": ", counts, ", ", forms["float"], " in float; ", bytes(s.model), " became ", bytes(s.output)));
   if (report["loss"].is_number())
     print(cat(s.metric.empty() ? "error of the outputs: " : "loss of the metric: ",
               show_number(report["loss"].get<double>() * 100), " %"));

@@ -70,22 +70,11 @@ weft::Tensor model_of(const migraphx_program& program, const weft::Graph& graph)
   return weft::Tensor::view(WEFT_U8, std::as_bytes(std::span(*source->bytes)), {{std::ssize(*source->bytes)}});
 }
 
-/// Calibrates as MIGraphX does: inputs by their greatest magnitude, around 0.
-void quantize(migraphx_program& program, const char* to, int products,
-              const std::vector<migraphx_program_parameters>& samples) {
-  if (program.made) refuse("the program is compiled already", "its precision is settled before that");
-  if (program.is_quantised) refuse("the program is quantised already");
-  if (program.refusal) return;
-  if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
-  weft::Graph graph = program.graph();  // the ports point into it
-  for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
-  Examples examples{graph.inputs(), samples};
-  weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
+/// Makes the program that of the quantised model.
+void quantize(migraphx_program& program, const weft::Graph& graph, weft_quantize_options options) {
   Source made = program.source.value_or(Source{});
   std::string folder =
       made.path.empty() ? made.options.folder : std::filesystem::path(made.path).parent_path().string();
-  options.to = to, options.method = "minmax", options.symmetric = 1, options.products = products % 3;
-  options.item = Examples::give, options.user = &examples;
   if (!folder.empty()) options.folder = folder.c_str();
   weft::Tensor model = weft::quantize(model_of(program, graph).bytes(), options);
   if (!made.is_onnx || !program.source) made = {};  // the choices are part of the model now
@@ -93,6 +82,26 @@ void quantize(migraphx_program& program, const char* to, int products,
   made.bytes =
       std::make_shared<const std::string>(reinterpret_cast<const char*>(model.bytes().data()), model.bytes().size());
   program.source = std::move(made), program.is_quantised = true;
+}
+
+void check_unsettled(const migraphx_program& program) {
+  if (program.made) refuse("the program is compiled already", "its precision is settled before that");
+  if (program.is_quantised) refuse("the program is quantised already");
+}
+
+/// Calibrates as MIGraphX does: inputs by their greatest magnitude, around 0.
+void calibrate(migraphx_program& program, const char* to, int products,
+               const std::vector<migraphx_program_parameters>& samples) {
+  check_unsettled(program);
+  if (program.refusal) return;
+  if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
+  weft::Graph graph = program.graph();  // the ports point into it
+  for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
+  Examples examples{graph.inputs(), samples};
+  weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
+  options.to = to, options.method = "minmax", options.symmetric = 1, options.products = products % 3;
+  options.item = Examples::give, options.user = &examples;
+  quantize(program, graph, options);
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_
   return guarded([&] {
     given(target);
     const auto& [operators, samples] = given(options);
-    quantize(given(prog), "int8", operators.empty() ? dots | convolutions : products_of(operators, false), samples);
+    calibrate(given(prog), "int8", operators.empty() ? dots | convolutions : products_of(operators, false), samples);
   });
 }
 
@@ -131,7 +140,19 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
   return guarded([&] {
     given(target);
     warn("fp8 is simulated: values are rounded to e4m3 and multiplied in f32, which is no faster than f32");
-    quantize(given(prog), "fp8", dots | convolutions, given(options).samples);
+    calibrate(given(prog), "fp8", dots | convolutions, given(options).samples);
+  });
+}
+
+/// Needs no data. (MIGraphX has this in its own C++ and its command only.)
+migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog) {
+  return guarded([&] {
+    migraphx_program& program = given(prog);
+    check_unsettled(program);
+    if (program.refusal) return;
+    weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
+    options.to = "int4";
+    quantize(program, program.graph(), options);
   });
 }
 

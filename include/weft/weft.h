@@ -463,7 +463,7 @@ typedef struct weft_quantize_options {
   size_t struct_size;
   const char* to;          /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
   const char* method;      /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights;     /* rounding: "nearest" (NULL), "gptq"; of int4 and int8-weights also "hqq", "awq" */
+  const char* weights;     /* "nearest", "gptq" (NULL: of int4, fp8 with data), of int4, int8-weights also "hqq", "awq" */
   double percentile;       /* 0: 99.99 */
   int32_t block;           /* weights of a scale in int4 and int8-weights; 0: 32 */
   int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */

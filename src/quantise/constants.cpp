@@ -13,15 +13,14 @@ namespace {
 constexpr std::string_view random_ops[] = {"RandomNormal",      "RandomUniform", "RandomNormalLike",
                                            "RandomUniformLike", "Multinomial",   "Bernoulli"};
 
-/// The tensor of a Constant node that holds one.
-const onnx::TensorData* held(const onnx::Node& node) {
+}  // namespace
+
+const onnx::TensorData* held_tensor(const onnx::Node& node) {
   if (node.op_type != "Constant" || !node.domain.empty()) return nullptr;
   for (const onnx::Attribute& attribute : node.attributes)
     if (const auto* tensors = std::get_if<std::vector<onnx::TensorData>>(&attribute.value)) return tensors->data();
   return nullptr;
 }
-
-}  // namespace
 
 Constants::Constants(const ModelEdit& edit) : edit_(edit) {
   const onnx::Graph& graph = edit.model().graph;
@@ -34,9 +33,14 @@ Constants::Constants(const ModelEdit& edit) : edit_(edit) {
     bool is_random = std::ranges::find(random_ops, node.op_type) != std::end(random_ops);
     if (is_random || node.outputs.empty() || !std::ranges::all_of(onnx::reads_of(node), is_known)) continue;
     names_.insert(node.outputs.begin(), node.outputs.end());
-    if (const onnx::TensorData* tensor = held(node))
+    if (const onnx::TensorData* tensor = held_tensor(node))
       values_.emplace(std::string(node.outputs[0]), onnx::to_tensor(*tensor));
   }
+}
+
+void Constants::add(const std::string& name, Tensor value) {
+  names_.insert(name);
+  values_.insert_or_assign(name, std::move(value));
 }
 
 const Tensor& Constants::value(const std::string& name) const {

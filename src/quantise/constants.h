@@ -9,6 +9,9 @@
 
 namespace weft::quantise {
 
+/// The tensor of a Constant node that holds one, else null.
+const onnx::TensorData* held_tensor(const onnx::Node& node);
+
 /// Values of a model that no input has a part in: weights, Constant nodes, and what nodes make of these alone.
 class Constants {
  public:
@@ -17,6 +20,8 @@ class Constants {
   bool contains(std::string_view name) const { return names_.contains(name); }
   /// The value; computed at its first use when nodes make it.
   const Tensor& value(const std::string& name) const;
+  /// One that the edit has added.
+  void add(const std::string& name, Tensor value);
 
  private:
   const ModelEdit& edit_;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/glob.h"
 #include "base/text.h"
+#include "frontends/onnx/file/writer.h"
 
 namespace weft::quantise {
 namespace {
@@ -26,10 +27,6 @@ constexpr std::string_view quantised_ops[] = {"QuantizeLinear",
                                               "DynamicQuantizeMatMul",
                                               "GatherBlockQuantized",
                                               "QMoE"};
-
-std::string name_of(const onnx::Node& node) {
-  return node.name.empty() ? cat("node ", node.index) : std::string(node.name);
-}
 
 [[noreturn]] void refuse(std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = "E222", .what = std::move(what), .hint = std::move(hint)});
@@ -77,9 +74,7 @@ std::string why_float(const Tensor& weight, const onnx::Node& node) {
   bool is_matrix = weight.dims.size() == 2;
   if (node.op_type != "Conv" && !is_matrix) return cat("its weight has ", weight.dims.size(), " axes, not 2");
   if (weight.elements() == 0) return "its weight is empty";
-  for (float x : weight.as<float>())
-    if (!std::isfinite(x)) return "its weight holds a NaN or an infinity";
-  return "";
+  return is_finite(weight.as<float>()) ? "" : "its weight holds a NaN or an infinity";
 }
 
 Layer layer_of(const onnx::Node& node, const Tensor& weight) {
@@ -88,15 +83,51 @@ Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   layer.input = node.inputs[0], layer.weight = node.inputs[1];
   if (node.inputs.size() > 2) layer.bias = node.inputs[2];
   layer.values = weight;
-  bool is_transposed = node.op_type == "Gemm" && integer(node, "transB", 0);
-  layer.channels = layer.is_convolution() || is_transposed ? 0 : 1;
+  layer.channels = layer.is_convolution() || is_transposed(node) ? 0 : 1;
   layer.inner = 1 - layer.channels;
   return layer;
 }
 
-bool is_kept(const std::string& name, const std::vector<std::string>& keep) { return matches_any(name, keep); }
+/// The one operand that reads a value; none when others, bodies or the caller read it too.
+Operand only_reader(const ModelEdit& edit, std::string_view value) {
+  if (reads_of(edit, value) != 1) return {};
+  for (const onnx::Node& node : edit.model().graph.nodes) {
+    auto place = std::ranges::find(node.inputs, value);
+    if (place != node.inputs.end())
+      return {static_cast<size_t>(node.index), static_cast<size_t>(place - node.inputs.begin())};
+  }
+  return {};
+}
+
+/// The constant that is added to a product, one number for each channel.
+void find_sum(const ModelEdit& edit, const Constants& constants, Layer& layer) {
+  const auto& nodes = edit.model().graph.nodes;
+  Operand reader = only_reader(edit, nodes[layer.node].outputs[0]);
+  if (reader.is_none() || nodes[reader.node].op_type != "Add" || !nodes[reader.node].domain.empty()) return;
+  Operand sum{reader.node, 1 - reader.position};
+  std::string name(nodes[sum.node].inputs[sum.position]);
+  if (!constants.contains(name)) return;
+  const Tensor& value = constants.value(name);
+  bool is_list = value.dtype == DType::f32 && !value.dims.empty() && value.dims.back() == layer.channel_count();
+  if (is_list && value.elements() == layer.channel_count()) layer.sum = sum, layer.added = std::move(name);
+}
 
 }  // namespace
+
+std::string name_of(const onnx::Node& node) {
+  return node.name.empty() ? cat("node ", node.index) : std::string(node.name);
+}
+bool is_transposed(const onnx::Node& node) { return node.op_type == "Gemm" && integer(node, "transB", 0) != 0; }
+bool is_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
+size_t reads_of(const ModelEdit& edit, std::string_view value) {
+  size_t reads = edit.is_output(value) ? 1 : 0;
+  for (const onnx::Node& node : edit.model().graph.nodes)
+    reads += static_cast<size_t>(std::ranges::count(onnx::reads_of(node), value));
+  return reads;
+}
 
 void Layers::give_up(size_t layer, std::string why) {
   floats.push_back({chosen[layer].name, chosen[layer].op, std::move(why)});
@@ -109,19 +140,17 @@ Layers find_layers(const ModelEdit& edit, const Constants& constants, const std:
   Layers layers;
   for (const onnx::Node& node : edit.model().graph.nodes) {
     if (!is_product(node)) continue;
-    std::string why = is_kept(name_of(node), keep) ? "asked for" : why_float(node, constants);
+    std::string why = matches_any(name_of(node), keep) ? "asked for" : why_float(node, constants);
     if (why.empty()) {
       const Tensor& weight = constants.value(std::string(node.inputs[1]));
       why = why_float(weight, node);
-      if (why.empty()) layers.chosen.push_back(layer_of(node, weight));
+      if (why.empty()) {
+        Layer& layer = layers.chosen.emplace_back(layer_of(node, weight));
+        if (layer.op == "MatMul") find_sum(edit, constants, layer);
+      }
     }
     if (!why.empty()) layers.floats.push_back({name_of(node), std::string(node.op_type), why});
   }
-  if (layers.chosen.empty())
-    refuse(layers.floats.empty()
-               ? "the model has no Conv, MatMul or Gemm in its main graph"
-               : cat("no layer can be quantised: '", printable(layers.floats[0].name), "': ", layers.floats[0].why),
-           "8-bit and 4-bit layers are Conv, MatMul and Gemm by f32 weights");
   return layers;
 }
 

@@ -10,12 +10,20 @@
 
 namespace weft::quantise {
 
+/// An input of a node.
+struct Operand {
+  size_t node = 0, position = SIZE_MAX;
+  bool is_none() const { return position == SIZE_MAX; }
+};
+
 /// A product of a computed value by weights: Conv, MatMul or Gemm.
 struct Layer {
   size_t node = 0;
   std::string name;  ///< of the node, or "node 12"
   std::string op;
   std::string input, weight, bias;  ///< values; no bias: ""
+  Operand sum = {};                 ///< of a MatMul: where an Add behind it reads a constant for each channel,
+  std::string added = {};           ///< and that constant
   Tensor values;                    ///< of the weight, f32
   size_t channels = 0;              ///< the weight's axis of the result's channels
   size_t inner = 0;                 ///< its axis that meets the channels of the input, within a group of a Conv
@@ -29,6 +37,12 @@ struct Float {
   std::string name, op, why;
 };
 
+/// The name of a node, or "node 12".
+std::string name_of(const onnx::Node& node);
+/// A Gemm whose weight is [n, k].
+bool is_transposed(const onnx::Node& node);
+bool is_finite(std::span<const float> values);
+
 struct Layers {
   std::vector<Layer> chosen;
   std::vector<Float> floats;
@@ -38,7 +52,10 @@ struct Layers {
 };
 
 /// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E222 for a
-/// model that is quantised already, or has no product by f32 weights.
+/// model that is quantised already.
+/// How often a value is read, as a result of the model and in bodies too.
+size_t reads_of(const ModelEdit& edit, std::string_view value);
+
 Layers find_layers(const ModelEdit& edit, const Constants& constants, const std::vector<std::string>& keep);
 
 }  // namespace weft::quantise

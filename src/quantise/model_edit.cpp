@@ -22,6 +22,12 @@ constexpr uint32_t ir_version = 1, graph = 7, opset = 8;
 namespace in_graph {
 constexpr uint32_t node = 1, weight = 5, input = 11, output = 12;
 }
+namespace in_node {
+constexpr uint32_t input = 1, attribute = 5;
+}
+namespace in_attribute {
+constexpr uint32_t graph = 6, graphs = 11;
+}
 
 constexpr int64_t largest_message = 1'900'000'000;  // protobuf ends at 2 GiB
 constexpr size_t smallest_external = 1024;
@@ -53,6 +59,23 @@ std::string text_of(const NewNode& node) {
   }
   if (!node.domain.empty()) put_text(out, 7, node.domain);
   return out;
+}
+
+/// Calls `visit` with the number and the bytes of each field.
+template <class Visit>
+void for_each_field(std::span<const std::byte> message, const Visit& visit) {
+  frontend::Wire wire(message, message.data(), "model");
+  for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
+    wire.skip();
+    visit(wire.field(), std::span(begin, wire.rest().data()));
+  }
+}
+
+/// What a field with a length holds.
+std::span<const std::byte> content_of(std::span<const std::byte> field) {
+  frontend::Wire wire(field, field.data(), "field");
+  wire.next();
+  return wire.bytes("content");
 }
 
 /// The text of field `wanted` in a message, or "".
@@ -116,27 +139,20 @@ ModelEdit::ModelEdit(onnx::Model model, std::filesystem::path folder) {
 
 void ModelEdit::read_fields(Source& source) {
   auto read = [](std::span<const std::byte> message, std::vector<Field>& fields) {
-    frontend::Wire wire(message, message.data(), "model");
-    for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
-      wire.skip();
-      fields.push_back({.number = wire.field(), .whole = {begin, wire.rest().data()}, .content = {}});
-    }
+    for_each_field(message, [&](uint32_t number, std::span<const std::byte> whole) {
+      fields.push_back({.number = number, .whole = whole, .content = {}});
+    });
   };
   read(source.model.file, source.model_fields);
-  auto content = [](Field& field) {
-    frontend::Wire wire(field.whole, field.whole.data(), "field");
-    wire.next();
-    field.content = wire.bytes("content");
-  };
   for (Field& field : source.model_fields) {
     if (field.number != in_model::graph) continue;
-    content(field);
+    field.content = content_of(field.whole);
     read(field.content, source.graph_fields);
   }
   for (Field& field : source.graph_fields) {
     bool is_weight = field.number == in_graph::weight, is_node = field.number == in_graph::node;
     if (!is_weight && !is_node && field.number != in_graph::input && field.number != in_graph::output) continue;
-    content(field);
+    field.content = content_of(field.whole);
     if (is_node) source.nodes.push_back(field.content);
     else source.names.emplace(text_field(field.content, is_weight ? 8 : 1));
     source.has_external = source.has_external || (is_weight && is_external(field.content));
@@ -160,6 +176,11 @@ int64_t ModelEdit::opset() const {
 
 bool ModelEdit::is_output(std::string_view name) const {
   return std::ranges::find(model().graph.outputs, name, &onnx::ValueInfo::name) != model().graph.outputs.end();
+}
+
+const onnx::Node* ModelEdit::maker(std::string_view name) const {
+  auto found = source_->makers.find(name);
+  return found == source_->makers.end() ? nullptr : &model().graph.nodes[found->second];
 }
 
 void ModelEdit::set_input(size_t node, size_t position, std::string name) {
@@ -186,11 +207,76 @@ std::string ModelEdit::new_name(const std::string& base) {
   return *given_.insert(name).first;
 }
 
+void ModelEdit::replace_weight(const onnx::Graph& graph, const std::string& name,
+                               std::vector<std::pair<std::string, Tensor>> weights, NewNode maker) {
+  auto& place = replaced_[&graph];
+  if (&graph == &model().graph) {
+    for (auto& [part, value] : weights) add_weight(part, std::move(value));
+    if (auto own = source_->makers.find(name); own != source_->makers.end()) remove(own->second);
+    put_first(std::move(maker));
+    weights = {}, maker = {};
+  }
+  place.insert_or_assign(name, Replacement{.weights = std::move(weights), .maker = std::move(maker)});
+}
+
+bool ModelEdit::is_replaced(const onnx::Graph& graph, std::string_view name) const {
+  auto found = replaced_.find(&graph);
+  return found != replaced_.end() && found->second.contains(name);
+}
+
+/// A body with the weights that it has now.
+std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Graph& parsed) const {
+  std::string out;
+  if (auto found = replaced_.find(&parsed); found != replaced_.end())
+    for (const auto& [name, now] : found->second) {
+      put_text(out, in_graph::node, text_of(now.maker));
+      for (const auto& [part, value] : now.weights) put_text(out, in_graph::weight, onnx::tensor_bytes(value, part));
+    }
+  auto node = parsed.nodes.begin();
+  for_each_field(body, [&](uint32_t number, std::span<const std::byte> whole) {
+    if (number == in_graph::node) {
+      const onnx::Node& now = *node++;
+      if (now.outputs.empty() || !is_replaced(parsed, now.outputs[0]))
+        put_text(out, number, attributes_text(content_of(whole), now));
+    } else if (number != in_graph::weight || !is_replaced(parsed, text_field(content_of(whole), 8))) {
+      out += as_text(whole);
+    }
+  });
+  return out;
+}
+
+/// A node of any graph with the bodies that it has now.
+std::string ModelEdit::attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const {
+  bool has_body = false;
+  onnx::for_each_body(parsed, [&](const onnx::Graph&) { has_body = true; });
+  if (replaced_.empty() || !has_body) return std::string(as_text(node));
+  std::string out;
+  auto attribute = parsed.attributes.begin();
+  for_each_field(node, [&](uint32_t number, std::span<const std::byte> whole) {
+    const auto* bodies =
+        number == in_node::attribute ? std::get_if<std::vector<const onnx::Graph*>>(&(attribute++)->value) : nullptr;
+    if (!bodies) {
+      out += as_text(whole);
+      return;
+    }
+    std::string text;
+    auto body = bodies->begin();
+    for_each_field(content_of(whole), [&](uint32_t part, std::span<const std::byte> bytes) {
+      if (part == in_attribute::graph || part == in_attribute::graphs)
+        put_text(text, part, body_text(content_of(bytes), **body++));
+      else text += as_text(bytes);
+    });
+    put_text(out, number, text);
+  });
+  return out;
+}
+
 /// The node with the inputs that it reads now.
 std::string ModelEdit::node_text(size_t index) const {
   std::span<const std::byte> node = source_->nodes[index];
   auto changed = inputs_.find(index);
-  if (changed == inputs_.end()) return std::string(as_text(node));
+  std::string others = attributes_text(node, model().graph.nodes[index]);
+  if (changed == inputs_.end()) return others;
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;
@@ -199,11 +285,9 @@ std::string ModelEdit::node_text(size_t index) const {
     auto found = now.find(i);
     put_text(out, 1, found != now.end() ? std::string_view(found->second) : i < given.size() ? given[i] : "");
   }
-  frontend::Wire wire(node, node.data(), "node");
-  for (const std::byte* begin = wire.rest().data(); wire.next(); begin = wire.rest().data()) {
-    wire.skip();
-    if (wire.field() != 1) out += as_text({begin, wire.rest().data()});
-  }
+  for_each_field(std::as_bytes(std::span(others)), [&](uint32_t number, std::span<const std::byte> whole) {
+    if (number != in_node::input) out += as_text(whole);
+  });
   return out;
 }
 
@@ -271,7 +355,7 @@ void ModelEdit::put_weights(std::string& graph, const std::set<std::string>& rea
   for (const Field& field : source_->graph_fields) {
     if (field.number != in_graph::weight) continue;
     std::string name(text_field(field.content, 8));
-    if (!read.contains(name) || weights_.contains(name)) continue;
+    if (!read.contains(name) || weights_.contains(name) || is_replaced(model().graph, name)) continue;
     if (external) put(name, onnx::to_tensor(*known.at(name)));
     else graph += as_text(field.whole);
   }
@@ -288,7 +372,7 @@ std::string ModelEdit::graph_text(External* external) const {
   for (const std::string& text : live_nodes(read)) put_text(graph, in_graph::node, text);
   for (const auto& weight : model().graph.initializers) given.emplace(weight.name);
   auto is_dead_input = [&](const std::string& name) {
-    return (drops_inputs_ || given.contains(name)) && !read.contains(name);
+    return is_replaced(model().graph, name) || ((drops_inputs_ || given.contains(name)) && !read.contains(name));
   };
   put_weights(graph, read, external);
   for (const Field& field : source_->graph_fields) {

@@ -34,6 +34,8 @@ class ModelEdit {
   /// Of ONNX's own operators.
   int64_t opset() const;
   bool is_output(std::string_view name) const;
+  /// The node of the model that makes a value; null: an input, a weight, or a node that was added.
+  const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
   void remove(size_t node) { removed_.insert(node); }
@@ -44,6 +46,9 @@ class ModelEdit {
   /// In the place of a node that is removed, or before one that is not.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
+  /// A weight of the main graph or of a body becomes these, of which the node makes it again.
+  void replace_weight(const onnx::Graph& graph, const std::string& name,
+                      std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
   /// All results but these are dropped.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
   /// Inputs that nothing reads are none.
@@ -75,9 +80,17 @@ class ModelEdit {
     bool has_external = false;
   };
   struct External;
+  struct Replacement {
+    std::vector<std::pair<std::string, Tensor>> weights;
+    NewNode maker;
+  };
+  using Replacements = std::map<std::string, Replacement, std::less<>>;
 
   static void read_fields(Source& source);
   std::string node_text(size_t index) const;
+  std::string attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const;
+  std::string body_text(std::span<const std::byte> body, const onnx::Graph& parsed) const;
+  bool is_replaced(const onnx::Graph& graph, std::string_view name) const;
   std::vector<std::variant<const NewNode*, size_t>> order() const;
   std::vector<std::string> reads(size_t index) const;
   std::vector<std::string> live_nodes(std::set<std::string>& read) const;
@@ -93,6 +106,7 @@ class ModelEdit {
   std::map<size_t, std::vector<NewNode>> before_, after_;
   std::map<std::string, size_t> makers_;  ///< of values put behind those of a node: that node
   std::map<std::string, Tensor> weights_;
+  std::map<const onnx::Graph*, Replacements> replaced_;
   std::vector<std::string> outputs_;
   std::map<std::string, int64_t> opsets_;
   std::set<std::string, std::less<>> given_;

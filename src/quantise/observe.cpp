@@ -15,10 +15,6 @@ namespace {
   throw Error({.kind = ErrorKind::usage, .code = "E220", .what = std::move(what), .hint = std::move(hint)});
 }
 
-bool is_finite(std::span<const float> values) {
-  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
-}
-
 void check_numbers(const Executable& model, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_tensor() || !is_float(inputs[i].dtype) || inputs[i].data.empty()) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/text.h"
@@ -37,9 +38,8 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
 /// Puts pairs of QuantizeLinear and DequantizeLinear into a model.
 class Pairs {
  public:
-  Pairs(ModelEdit& edit, const Constants& constants) : edit_(edit), constants_(constants) {
-    if (edit.opset() < 13) domain_ = microsoft, edit.require_opset(domain_, 1);
-  }
+  Pairs(ModelEdit& edit, const Constants& constants)
+      : edit_(edit), constants_(constants), domain_(domain_of_pairs(edit)) {}
 
   void put(const StaticLayer& entry) {
     const Layer& layer = *entry.layer;
@@ -130,7 +130,20 @@ class Pairs {
     return bias;
   }
 
+  /// What is added behind a MatMul, with what is added to it.
+  void put_sum(const StaticLayer& entry) {
+    const auto& [node, position] = entry.layer->sum;
+    const std::string& name = entry.layer->added;
+    if (name.empty() || entry.added_bias.empty()) return;
+    const Tensor& given = constants_.value(name);
+    std::vector<double> values = to_doubles(given);
+    std::ranges::transform(values, entry.added_bias, values.begin(), std::plus());
+    edit_.set_input(node, position,
+                    add_weight(edit_, name + "_corrected", make_tensor(DType::f32, given.dims, values)));
+  }
+
   void put_bias(const StaticLayer& entry) {
+    if (entry.layer->op == "MatMul") return put_sum(entry);
     std::vector<double> bias = bias_of(entry);
     if (bias.empty()) return;
     const Layer& layer = *entry.layer;
@@ -207,6 +220,12 @@ Tensor packed_zeros(const BlockWeights& weights) {
 }
 
 }  // namespace
+
+std::string domain_of_pairs(ModelEdit& edit) {
+  if (edit.opset() >= 13) return "";
+  edit.require_opset(std::string(microsoft), 1);
+  return std::string(microsoft);
+}
 
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers) {
   Pairs pairs(edit, constants);

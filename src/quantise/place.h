@@ -22,10 +22,12 @@ struct StaticLayer {
   std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
 };
 
+/// The domain of QuantizeLinear and DequantizeLinear: com.microsoft below operator set 13, which has no scales by channel.
+std::string domain_of_pairs(ModelEdit& edit);
+
 /// Puts QuantizeLinear and DequantizeLinear around the input of each layer, once for each value, DequantizeLinear
 /// behind its weight, and behind its bias in i32 (of int8). A sum that reads the input of a convolution besides reads
-/// the quantised one, so that it need not be kept in floats. Below operator set 13, which has no scales by channel, the
-/// operators are those of com.microsoft.
+/// the quantised one, so that it need not be kept in floats.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
 /// DynamicQuantizeLinear and MatMulInteger in the place of MatMul and Gemm.

@@ -44,13 +44,16 @@ void check(const Settings& settings) {
     refuse(cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
   bool is_blocked = settings.to == Target::int4 || settings.to == Target::int8_weights,
        is_dynamic = settings.to == Target::int8_dynamic;
-  bool is_known = settings.weights == WeightMethod::nearest || (settings.weights == WeightMethod::gptq && !is_dynamic);
-  if (!is_blocked && !is_known) refuse(cat(name(settings.to), " does not round weights by ", name(settings.weights)));
+  auto weights = settings.weights.value_or(WeightMethod::nearest);
+  bool is_known = weights == WeightMethod::nearest || (weights == WeightMethod::gptq && !is_dynamic);
+  if (!is_blocked && !is_known) refuse(cat(name(settings.to), " does not round weights by ", name(weights)));
   if (settings.budget && !(*settings.budget >= 0)) refuse(cat("a budget of ", *settings.budget, " is below 0"));
 }
 
-Settings completed(Settings settings) {
+Settings completed(Settings settings, bool has_data) {
   check(settings);
+  bool is_taught = has_data && (settings.to == Target::int4 || is_fp8(settings.to));
+  if (!settings.weights) settings.weights = is_taught ? WeightMethod::gptq : WeightMethod::nearest;
   if (settings.threads == 0)
     settings.threads = knobs().threads > 0 ? static_cast<int>(knobs().threads) : available_threads();
   return settings;
@@ -67,7 +70,7 @@ std::string_view name(WeightMethod method) { return weight_methods[static_cast<s
 
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples) {
-  Work work(read_any(model), model.parent_path(), completed(settings), samples);
+  Work work(read_any(model), model.parent_path(), completed(settings, samples != nullptr), samples);
   Choice choice = choose_layers(work, output);
   ModelEdit edit = work.quantised(choice.floats);
   auto json = report(work, choice);  // before there is a file, in case that there is no memory left for it
@@ -76,7 +79,8 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
 }
 
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples) {
-  Work work(onnx::read_model(std::move(model), {.external_data_dir = folder}), folder, completed(settings), samples);
+  Work work(onnx::read_model(std::move(model), {.external_data_dir = folder}), folder,
+            completed(settings, samples != nullptr), samples);
   Choice choice = choose_layers(work, {});
   return {.model = work.quantised(choice.floats).bytes(), .report = report(work, choice).dump(1)};
 }

@@ -47,7 +47,8 @@ struct Settings {
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
   bool is_per_tensor = false;  ///< one scale for a weight, in place of one for each channel
-  WeightMethod weights = WeightMethod::nearest;
+  /// Nothing: int4 and fp8 with data by gptq, all else by nearest.
+  std::optional<WeightMethod> weights;
   int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
   bool correct_bias = true;       ///< int8, fp8: adds to biases what rounding the weights takes away on average
   bool is_qdq = false;            ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits

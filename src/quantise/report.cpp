@@ -27,9 +27,11 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
   const Layer& layer = work.layers()[i];
   const Prepared& made = work.prepared()[i];
   bool is_spared = choice.floats.contains(i);
-  Json json = {
-      {"node", layer.name}, {"op", layer.op}, {"becomes", is_spared ? work.spared_form() : name(work.settings().to)}};
-  if (is_spared) json["why"] = "the budget";
+  bool is_last = work.is_last(layer);
+  auto becomes = is_spared || is_last ? work.spared_form() : name(work.settings().to);
+  Json json = {{"node", layer.name}, {"op", layer.op}, {"becomes", becomes}};
+  if (is_last) json["why"] = "the last layer";
+  else if (is_spared) json["why"] = "the budget";
   json["weights"] = layer.values.elements();
   json["weight_db"] = decibels(made.weight_noise);
   json["share_of_loss"] = choice.shares[i];
@@ -47,9 +49,9 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
 
 Json report(const Work& work, const Choice& choice) {
   const Settings& settings = work.settings();
-  Json json = {{"to", name(settings.to)}, {"method", name(settings.method)}, {"weights", name(settings.weights)}};
+  Json json = {{"to", name(settings.to)}, {"method", name(settings.method)}, {"weights", name(*settings.weights)}};
   size_t spared = work.spared_form() == "float" ? choice.floats.size() : 0;
-  json["quantised"] = work.layers().size() - spared;
+  json["quantised"] = work.layers().size() + work.stored().size() - spared;
   json["floats"] = work.floats().size() + spared;
   json["loss"] = std::isnan(choice.loss) ? Json() : Json(choice.loss);
   if (settings.budget) json["budget"] = *settings.budget;
@@ -58,6 +60,12 @@ Json report(const Work& work, const Choice& choice) {
     json["evaluations"].push_back({{"floats", e.floats}, {"loss", e.loss}});
   json["layers"] = Json::array();
   for (size_t i = 0; i < work.layers().size(); ++i) json["layers"].push_back(layer_json(work, choice, i));
+  for (const StoredWeight& weight : work.stored())
+    json["layers"].push_back({{"node", weight.layer.name},
+                              {"op", weight.layer.op},
+                              {"becomes", "8-bit storage"},
+                              {"weights", weight.layer.values.elements()},
+                              {"weight_db", decibels(weight_noise(weight.layer, weight.rounded))}});
   for (const Float& layer : work.floats())
     json["layers"].push_back({{"node", layer.name}, {"op", layer.op}, {"becomes", "float"}, {"why", layer.why}});
   return json;

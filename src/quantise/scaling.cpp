@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "quantise/fold.h"
 #include "quantise/weights.h"
 
 namespace weft::quantise {
@@ -13,30 +14,59 @@ namespace {
 /// Layers that read one value must agree on its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
-Readers products_by_input(const std::vector<Layer>& layers, const Observation& seen) {
+Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
   Readers readers;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const Observed& input = seen.at(layers[i].input);
-    if (!layers[i].is_convolution() && input.rows > 0) readers[layers[i].input].push_back(i);
-  }
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (seen.at(layers[i].input).rows > 0) readers[layers[i].input].push_back(i);
+  std::erase_if(readers, [&](const auto& entry) {
+    auto is_convolution = [&](size_t i) { return layers[i].is_convolution(); };
+    auto count = std::ranges::count_if(entry.second, is_convolution);
+    return count > 0 && count < std::ssize(entry.second);
+  });
   return readers;
 }
 
+/// The channel of the input that each weight meets.
+class Meeting {
+ public:
+  Meeting(const Layer& layer, size_t inputs)
+      : inner_(order_of(layer.values, layer.inner)),
+        channel_(order_of(layer.values, layer.channels)),
+        groups_(std::max<size_t>(inputs / inner_.count, 1)) {}
+  size_t operator()(size_t index) const {
+    return channel_(index) * groups_ / channel_.count * inner_.count + inner_(index);
+  }
+
+ private:
+  ChannelOrder inner_, channel_;
+  size_t groups_;
+};
+
 /// The weight times a factor for each channel of the input.
 Tensor times(const Layer& layer, std::span<const double> factors) {
-  ChannelOrder channel = order_of(layer.values, layer.inner);
+  Meeting channel(layer, factors.size());
   std::vector<double> values = to_doubles(layer.values);
   for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[channel(i)];
   return make_tensor(DType::f32, layer.values.dims, values);
 }
 
-void divide(ModelEdit& edit, std::vector<Layer>& layers, const std::string& input, const std::vector<size_t>& readers,
+/// Behind the value; a name of what comes out.
+std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse) {
+  std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
+  edit.add_weight(divisor, make_tensor(DType::f32, {std::ssize(inverse)}, inverse));
+  edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}, .outputs = {scaled}});
+  return scaled;
+}
+
+void divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors) {
   std::vector<double> inverse(factors.size());
   std::ranges::transform(factors, inverse.begin(), [](double x) { return 1 / x; });
-  std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
-  edit.add_weight(divisor, make_tensor(DType::f32, {static_cast<int64_t>(inverse.size())}, inverse));
-  edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}, .outputs = {scaled}});
+  std::string scaled = layers[readers[0]].input;
+  if (!fold_factors(edit, constants, layers, readers, inverse)) {
+    if (layers[readers[0]].is_convolution()) return;
+    scaled = divided(edit, scaled, inverse);
+  }
   for (size_t i : readers) {
     Layer& layer = layers[i];
     layer.values = times(layer, factors);
@@ -49,11 +79,11 @@ void divide(ModelEdit& edit, std::vector<Layer>& layers, const std::string& inpu
 }
 
 /// The greatest weight that meets each channel, of all layers.
-std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers) {
-  std::vector<double> most;
+std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers,
+                                     size_t channels) {
+  std::vector<double> most(channels);
   for (size_t i : readers) {
-    ChannelOrder channel = order_of(layers[i].values, layers[i].inner);
-    most.resize(channel.count);
+    Meeting channel(layers[i], channels);
     std::span<const float> values = layers[i].values.as<float>();
     for (size_t k = 0; k < values.size(); ++k)
       most[channel(k)] = std::max<double>(most[channel(k)], std::abs(values[k]));
@@ -93,20 +123,21 @@ double changed(const Layer& layer, std::span<const double> factors, std::span<co
 
 }  // namespace
 
-void smooth(ModelEdit& edit, std::vector<Layer>& layers, const Observation& seen, double strength) {
-  for (const auto& [input, readers] : products_by_input(layers, seen)) {
-    std::vector<double> weights = greatest_weights(layers, readers), factors(weights.size());
+void smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
+            double strength) {
+  for (const auto& [input, readers] : layers_by_input(layers, seen)) {
     const std::vector<float>& inputs = seen.at(input).greatest;
+    std::vector<double> weights = greatest_weights(layers, readers, inputs.size()), factors(inputs.size());
     for (size_t i = 0; i < factors.size(); ++i)
       factors[i] = std::pow(inputs[i], strength) / std::pow(weights[i], 1 - strength);
-    divide(edit, layers, input, readers, centred(std::move(factors)));
+    divide(edit, constants, layers, readers, centred(std::move(factors)));
   }
 }
 
-void protect(ModelEdit& edit, std::vector<Layer>& layers, const Observation& seen, const BlockFormat& format,
-             size_t threads) {
+void protect(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
+             const BlockFormat& format, size_t threads) {
   constexpr int tries = 20;
-  for (const auto& [input, readers] : products_by_input(layers, seen)) {
+  for (const auto& [input, readers] : layers_by_input(layers, seen)) {
     const std::vector<double>& squares = seen.at(input).squares;
     std::vector<double> best(squares.size(), 1);
     double least = 0;
@@ -118,7 +149,7 @@ void protect(ModelEdit& edit, std::vector<Layer>& layers, const Observation& see
       for (size_t reader : readers) now += changed(layers[reader], factors, squares, format, threads);
       if (i == 0 || now < least) least = now, best = std::move(factors);
     }
-    divide(edit, layers, input, readers, best);
+    divide(edit, constants, layers, readers, best);
   }
 }
 

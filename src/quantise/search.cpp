@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
@@ -12,7 +13,7 @@
 namespace weft::quantise {
 namespace {
 
-constexpr size_t most_evaluations = 20, most_groups = 8, most_items = 32;
+constexpr size_t most_evaluations = 20, most_places = 6, most_kinds = 5, most_items = 32;
 
 /// How far results lie apart: of each output the root of the mean square of the differences over that of the right
 /// values, of integers the share that differs; the largest counts.
@@ -128,32 +129,61 @@ class Search {
     return difference.value();
   }
 
-  /// What groups of neighbours lose when only they are quantised, which says more than the noise of each.
-  void measure_groups() {
-    size_t groups = std::min(most_groups, count());
-    std::vector<double> lost(groups);
-    for (size_t group = 0; group < groups; ++group) {
+  /// What a part of the layers loses when only they are quantised, for each unit of their noise.
+  std::vector<double> gains(const std::vector<size_t>& part_of, size_t parts) {
+    std::vector<double> found(parts);
+    for (size_t part = 0; part < parts; ++part) {
       std::set<size_t> floats;
-      for (size_t i = 0; i < count(); ++i)
-        if (i * groups / count() != group) floats.insert(i);
-      lost[group] = std::max(loss(floats), 0.0);
+      double noise = 0;
+      for (size_t i = 0; i < count(); ++i) {
+        if (part_of[i] != part) floats.insert(i);
+        else noise += choice_.shares[i];
+      }
+      double lost = std::max(loss(floats), 0.0);
+      // A figure falls as the power of the noise grows, an error of outputs as its root does.
+      found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
-    std::vector<double> noise(groups), known = choice_.shares;
-    for (size_t i = 0; i < count(); ++i) noise[i * groups / count()] += known[i];
-    for (size_t i = 0; i < count(); ++i) {
-      size_t group = i * groups / count();
-      double inside = noise[group] > 0 ? known[i] / noise[group] : 1;
-      choice_.shares[i] = lost[group] * lost[group] * inside;
-    }
+    return found;
+  }
+
+  std::vector<size_t> neighbours(size_t parts) const {
+    std::vector<size_t> part_of(count());
+    for (size_t i = 0; i < count(); ++i) part_of[i] = i * parts / count();
+    return part_of;
+  }
+
+  /// Layers whose weights have the same sizes do the same in different places; rare sizes are one part.
+  std::vector<size_t> alike(size_t& parts) const {
+    std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
+    for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
+    std::vector<std::vector<size_t>> groups;
+    for (auto& [kind, layers] : kinds) groups.push_back(std::move(layers));
+    std::ranges::sort(groups, {}, [](const auto& group) { return std::pair(-std::ssize(group), group[0]); });
+    parts = std::min(groups.size(), most_kinds);
+    std::vector<size_t> part_of(count());
+    for (size_t group = 0; group < groups.size(); ++group)
+      for (size_t layer : groups[group]) part_of[layer] = std::min(group, parts - 1);
+    return part_of;
+  }
+
+  /// The share of a layer: its noise, and what its place and its kind make of that.
+  void measure_groups() {
+    size_t places = std::min(most_places, count()), kinds = 0;
+    std::vector<size_t> place_of = neighbours(places), kind_of = alike(kinds);
+    std::vector<double> by_place = gains(place_of, places), by_kind = gains(kind_of, kinds);
+    for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= by_place[place_of[i]] * by_kind[kind_of[i]];
     double sum = std::accumulate(choice_.shares.begin(), choice_.shares.end(), 0.0);
     for (double& share : choice_.shares) share /= sum > 0 ? sum : 1;
   }
 
-  /// Leaves as few of the worst layers in floats as the budget asks for, by halving.
+  /// Leaves as few of the layers that cost most for each of their weights in floats as the budget asks for, by halving.
   void cut(double budget) {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);
-    auto key = [&](size_t layer) { return std::pair(-choice_.shares[layer], layer); };
+    auto key = [&](size_t layer) {
+      auto weights = static_cast<double>(work_.layers()[layer].values.elements());
+      return std::pair(-choice_.shares[layer] / weights, layer);
+    };
     std::ranges::sort(order, {}, key);
     auto worst = [&](size_t some) {
       return std::set<size_t>(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(some));

@@ -42,14 +42,13 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
   if (needs_data() && !samples)
     refuse(
         "E220",
-        cat(name(settings_.to), is_blocked() ? cat(" by ", name(settings_.weights)) : "", " needs data to learn from"),
-        "give examples of the model's inputs");
+        cat(name(settings_.to), is_blocked() ? cat(" by ", name(*settings_.weights)) : "", " needs data to learn from"),
+        "give examples of the model's inputs (weft quantize: --data)");
   drop_unfit();
+  if (is_blocked()) stored_ = find_stored(edit_, layers_, settings_.keep);
+  check_any();
   if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
-  if (layers_.chosen.empty())
-    refuse("E222",
-           cat("no layer can be quantised: '", printable(layers_.floats.back().name), "': ", layers_.floats.back().why),
-           "see the report of another target");
+  check_any();
   if (needs_ranges() && settings_.smooth > 0) smooth_inputs();
   if (is_blocked() && settings_.weights == WeightMethod::awq) protect_weights();
   prepare();
@@ -63,6 +62,15 @@ bool Work::needs_data() const {
   return (needs_ranges() && (!is_known || settings_.smooth > 0 || has_lesson)) || (is_blocked() && is_taught);
 }
 
+void Work::check_any() const {
+  if (!layers_.chosen.empty() || !stored_.empty()) return;
+  if (layers_.floats.empty())
+    refuse("E222", "the model has no Conv, MatMul or Gemm in its main graph",
+           "int8-weights takes weights in bodies of control flow too");
+  refuse("E222", cat("no layer can be quantised: '", printable(layers_.floats[0].name), "': ", layers_.floats[0].why),
+         "8-bit and 4-bit layers are Conv, MatMul and Gemm by f32 weights");
+}
+
 BlockFormat Work::block_format() const {
   return {
       .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
@@ -70,12 +78,12 @@ BlockFormat Work::block_format() const {
 
 /// Ranges are those of the scaled inputs afterwards.
 void Work::smooth_inputs() {
-  smooth(edit_, layers_.chosen, seen_, settings_.smooth);
+  smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth);
   observe_inputs();
 }
 
 void Work::protect_weights() {
-  protect(edit_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
+  protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
 }
 
 /// Layers that the target has no form for.
@@ -109,14 +117,12 @@ std::string Work::why_not_known(const std::string& input) const {
   return found->second.histogram.empty() ? "its input has no element in any item" : "";
 }
 
-/// GPTQ is for matrices; convolutions are rounded to nearest.
 void Work::prepare() {
   prepared_.resize(layers_.chosen.size());
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  bool is_taught = settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic;
-  if (is_taught) prepare_taught();
+  prepare_taught();
   auto prepare_one = [&](size_t i) {
-    if (!is_taught || layers_.chosen[i].is_convolution()) prepared_[i] = prepared(layers_.chosen[i], {});
+    if (!is_taught(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
   // Blocks are rounded by several threads themselves.
   if (is_blocked())
@@ -124,11 +130,21 @@ void Work::prepare() {
   else run_parallel(prepared_.size(), threads, prepare_one);
 }
 
+bool Work::is_last(const Layer& layer) const {
+  return settings_.to == Target::int4 && layers_.chosen.size() > 2 && layer.node == layers_.chosen.back().node;
+}
+
+/// GPTQ is for matrices; convolutions are rounded to nearest, and so is what has 8 bits among 4.
+bool Work::is_taught(const Layer& layer) const {
+  return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
+         !is_last(layer);
+}
+
 void Work::prepare_taught() {
   std::vector<Layer> matrices;
   std::vector<size_t> places;
   for (size_t i = 0; i < layers_.chosen.size(); ++i)
-    if (!layers_.chosen[i].is_convolution()) matrices.push_back(layers_.chosen[i]), places.push_back(i);
+    if (is_taught(layers_.chosen[i])) matrices.push_back(layers_.chosen[i]), places.push_back(i);
   if (matrices.empty()) return;
   for_each_hessian(edit_, matrices, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
     prepared_[places[layer]] = prepared(matrices[layer], hessian);
@@ -175,9 +191,9 @@ void Work::choose_input(const Layer& layer, Prepared& made) const {
 }
 
 void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
-  // A product has a bias of its own only as Gemm; a MatMul would need a node more.
+  // A MatMul to which nothing is added would need a node more.
   auto seen = seen_.find(layer.input);
-  if (layer.op == "MatMul" || seen == seen_.end() || seen->second.rows == 0) return;
+  if ((layer.op == "MatMul" && layer.added.empty()) || seen == seen_.end() || seen->second.rows == 0) return;
   std::vector<double> means = seen->second.sums;
   for (double& mean : means) mean /= static_cast<double>(seen->second.rows);
   prepared.added_bias = mean_loss(layer, prepared.channels, means);
@@ -186,7 +202,8 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
 Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  made.blocks = round_blocks(layer, block_format(), settings_.weights, hessian, threads);
+  made.blocks =
+      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
   return made;
 }
@@ -215,6 +232,7 @@ ModelEdit Work::quantised(const std::set<size_t>& spared) const {
   if (needs_ranges()) return with_static(spared);
   ModelEdit edit = edit_;
   if (is_blocked() && settings_.is_qdq) raise_opset(edit, 21);
+  place_stored(edit, stored_);
   auto put_blocks = settings_.is_qdq ? place_block_pairs : place_blocks;
   for (size_t i = 0; i < prepared_.size(); ++i) {
     const Layer& layer = layers_.chosen[i];

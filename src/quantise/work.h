@@ -9,6 +9,7 @@
 #include "quantise/layers.h"
 #include "quantise/observe.h"
 #include "quantise/quantise.h"
+#include "quantise/stored.h"
 #include "quantise/weights.h"
 
 namespace weft::quantise {
@@ -32,6 +33,7 @@ class Work {
   const std::vector<Layer>& layers() const { return layers_.chosen; }
   const std::vector<Float>& floats() const { return layers_.floats; }
   const std::vector<Prepared>& prepared() const { return prepared_; }
+  const std::vector<StoredWeight>& stored() const { return stored_; }
   const Observation& seen() const { return seen_; }
   const ModelEdit& original() const { return original_; }
   const Settings& settings() const { return settings_; }
@@ -39,12 +41,15 @@ class Work {
 
   /// The model with all of the layers in the new form but these, which stay in floats, or of int4 get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
+  /// Of int4: the last of three or more layers, whose errors nothing makes up for, has 8 bits.
+  bool is_last(const Layer& layer) const;
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 
  private:
   bool needs_ranges() const { return settings_.to == Target::int8 || is_fp8(settings_.to); }
   bool is_blocked() const { return settings_.to == Target::int4 || settings_.to == Target::int8_weights; }
   void drop_unfit();
+  void check_any() const;
   void observe_inputs();
   std::string why_not_known(const std::string& input) const;
   void choose_input(const Layer& layer, Prepared& made) const;
@@ -59,6 +64,7 @@ class Work {
   Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
   void prepare_taught();
   ModelEdit with_static(const std::set<size_t>& floats) const;
+  bool is_taught(const Layer& layer) const;
   BlockWeights in_bytes(const Layer& layer) const;
 
   Settings settings_;
@@ -67,6 +73,7 @@ class Work {
   Constants constants_;
   Layers layers_;
   Observation seen_;
+  std::vector<StoredWeight> stored_;
   std::vector<Prepared> prepared_;
 };
 

@@ -115,9 +115,9 @@ TEST_CASE("migraphx: without offload_copy a program for gpu writes to memory tha
   CHECK(result == answer(compiled(digits(2), "cpu")));
 }
 
-TEST_CASE("migraphx: half precision, int8 and fp8 are close to f32, and not the same") {
+TEST_CASE("migraphx: half precision, int8, fp8 and int4 are close to f32, and not the same") {
   Floats wanted = answer(compiled(digits(8)));
-  migraphx::program half = digits(8), bf16 = digits(8), int8 = digits(8), fp8 = digits(8);
+  migraphx::program half = digits(8), bf16 = digits(8), int8 = digits(8), fp8 = digits(8), int4 = digits(8);
   migraphx::quantize_fp16(half);
   migraphx::quantize_bf16(bf16);
   migraphx::quantize_int8_options options;
@@ -130,7 +130,8 @@ TEST_CASE("migraphx: half precision, int8 and fp8 are close to f32, and not the 
   }
   migraphx::quantize_int8(int8, migraphx::target("cpu"), options);
   migraphx::quantize_fp8(fp8, migraphx::target("cpu"), fp8_options);
-  for (auto& [program, limit] : {std::pair{half, 5e-3}, {bf16, 5e-2}, {int8, 1e-1}, {fp8, 3e-1}}) {
+  migraphx::quantize_int4_weights(int4);
+  for (auto& [program, limit] : {std::pair{half, 5e-3}, {bf16, 5e-2}, {int8, 1e-1}, {fp8, 3e-1}, {int4, 1.0}}) {
     double error = difference(answer(compiled(program)), wanted);
     CHECK(error > 0);
     CHECK(error < limit);

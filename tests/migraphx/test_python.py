@@ -54,7 +54,8 @@ def test_a_model_runs(compiled, reference):
 
 
 def test_precision(reference):
-    for quantise, limit in ((migraphx.quantize_fp16, 5e-3), (migraphx.quantize_bf16, 5e-2), (int8, 1e-1), (fp8, 3e-1)):
+    for quantise, limit in ((migraphx.quantize_fp16, 5e-3), (migraphx.quantize_bf16, 5e-2), (int8, 1e-1), (fp8, 3e-1),
+                            (migraphx.quantize_int4_weights, 1.0)):
         program = digits()
         quantise(program)
         program.compile(migraphx.get_target("cpu"))
@@ -296,6 +297,14 @@ def test_the_command(tmp_path):
     assert driver("compile", DIGITS, "--binary", "-o", tmp_path / "d.mxr", *dims)[0] == 0
     code, out, _ = driver("perf", tmp_path / "d.mxr", "-n", 3)
     assert code == 0 and "Rate:" in out
+    examples = [tmp_path / f"{i}.npy" for i in range(3)]
+    for i, path in enumerate(examples):
+        np.save(path, image(seed=i))
+    for words in ("--int4-weights",), ("--int8", "--load-arg", "@image", *examples):
+        assert driver("quantize", DIGITS, "--cpu", *words, "-o", tmp_path / "q.mxr", *dims) == (0, "", "")
+        assert "output 0" in driver("run", tmp_path / "q.mxr", "--cpu")[1]
+    for words in (), ("--int8",):
+        assert "quantize needs" in driver("quantize", DIGITS, "--cpu", *words)[2]
     assert "parameter" in driver("read", DIGITS)[1]
     assert "output 0" in driver("run", DIGITS, "--fill1", "image")[1]
     assert driver("run", DIGITS, "--fill1", "picture")[0] == 1

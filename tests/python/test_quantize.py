@@ -250,6 +250,25 @@ def test_awq_beats_rounding_to_nearest_where_few_channels_matter(tmp_path):
     assert losses["awq"] < 0.8 * losses["nearest"], losses
 
 
+def test_data_teaches_the_rounding_of_four_bits_unless_told_otherwise(tmp_path):
+    assert quantized(tmp_path, products(), rows(), to="int4")[1]["weights"] == "gptq"
+    assert quantized(tmp_path, products(), rows(), to="int4", weights="nearest")[1]["weights"] == "nearest"
+    assert quantized(tmp_path, products(), to="int4")[1]["weights"] == "nearest"
+    assert quantized(tmp_path, products(), rows())[1]["weights"] == "nearest"
+
+
+def test_the_last_of_many_layers_gets_eight_bits(tmp_path):
+    model = products()
+    model.graph.initializer.append(numpy_helper.from_array(rng(8).standard_normal((32, 40)).astype("f"), "w3"))
+    model.graph.node[2].output[0] = "c"
+    model.graph.node.append(helper.make_node("MatMul", ["c", "w3"], ["y"], "third"))
+    model.graph.output[0].CopyFrom(info("y", "n", 40))
+    out, report = quantized(tmp_path, model, rows(), to="int4")
+    assert [layer["becomes"] for layer in report["layers"]] == ["int4", "int4", "int8-weights"]
+    assert report["layers"][2]["why"] == "the last layer"
+    assert [n.attribute[2].i for n in onnx.load(out).graph.node if n.op_type == "MatMulNBits"] == [4, 4, 8]
+
+
 def test_smoothing_moves_outliers_into_weights(tmp_path):
     model = products()
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -260,7 +279,71 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
     assert operators(tmp_path / "out.onnx").count("Mul") == 0
     out, _ = quantized(tmp_path, model, outliers(), smooth=0.5)
     x = np.concatenate(outliers())
-    assert operators(out).count("Mul") == 2 and error(weft.compile(out, device="cpu")(x), peer(out, x)) < 5e-3
+    assert operators(out).count("Mul") == 1  # the second product's factors are part of the first one's weights
+    assert error(weft.compile(out, device="cpu")(x), peer(out, x)) < 5e-3
+
+
+def uneven(*nodes, weights, output):
+    """A model whose values in the middle have channels that lie a hundred times apart."""
+    return model_of(list(nodes), [info("x", "n", *((64,) if len(output) == 1 else (8, 6, 6)))],
+                    [info("y", "n", *output)], weights)  # fmt: skip
+
+
+def chain(name):
+    r, spread = rng(4), np.logspace(0, -2, 32).astype("f")
+    if name == "convolutions":
+        weights = {"w1": r.standard_normal((32, 8, 3, 3)).astype("f") * spread.reshape(-1, 1, 1, 1), "b1": spread,
+                   "w2": r.standard_normal((32, 1, 3, 3)).astype("f"), "b2": spread,
+                   "w3": r.standard_normal((8, 32, 1, 1)).astype("f") / spread.reshape(1, -1, 1, 1)}  # fmt: skip
+        nodes = [helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "first", pads=[1, 1, 1, 1]),
+                 helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2]),
+                 helper.make_node("Conv", ["c", "w2", "b2"], ["d"], "depthwise", group=32, pads=[1, 1, 1, 1]),
+                 helper.make_node("LeakyRelu", ["d"], ["e"]), helper.make_node("Conv", ["e", "w3"], ["y"], "last")]  # fmt: skip
+        return uneven(*nodes, weights=weights, output=(8, 5, 5))
+    weights = {"w1": r.standard_normal((64, 32)).astype("f") * spread, "b1": spread, "w3": r.standard_normal((64, 32)).astype("f"),
+               "scale": spread, "shift": spread, "w2": r.standard_normal((32, 24)).astype("f") / spread[:, None]}  # fmt: skip
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["a"], "first"), helper.make_node("Add", ["b1", "a"], ["b"]),
+             helper.make_node("MatMul", ["b", "w2"], ["y"], "last")]  # fmt: skip
+    if name == "normalised":
+        nodes[1] = helper.make_node("LayerNormalization", ["a", "scale", "shift"], ["b"])
+    if name == "gated":
+        nodes[1:2] = [helper.make_node("MatMul", ["x", "w3"], ["g"], "gate"), helper.make_node("Sigmoid", ["g"], ["s"]),
+                      helper.make_node("Mul", ["a", "s"], ["b"])]  # fmt: skip
+    return uneven(*nodes, weights=weights, output=(24,))
+
+
+@pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
+def test_what_makes_an_input_takes_the_factors_of_its_channels(tmp_path, name):
+    """Equalisation across layers: of the model's input alone a Mul is needed, where products read it."""
+    shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
+    data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
+    losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
+    assert losses[1] < losses[0] / 2, losses
+    muls = [node for node in onnx.load(tmp_path / "out.onnx").graph.node if node.op_type == "Mul" and "scaled" in node.output[0]]
+    assert [node.input[0] for node in muls] == ([] if name == "convolutions" else ["x"])
+    x = np.concatenate(data)
+    assert error(weft.compile(tmp_path / "out.onnx", device="cpu")(x), peer(tmp_path / "out.onnx", x)) < 5e-3
+
+
+def test_a_value_that_others_read_keeps_its_channels(tmp_path):
+    model = chain("added")
+    model.graph.output.append(info("b", "n", 32))
+    data = [rng(i).standard_normal((16, 64)).astype("f") for i in range(6)]
+    out, _ = quantized(tmp_path, model, data, smooth=0.5)
+    assert operators(out).count("Mul") == 2
+    x = np.concatenate(data)
+    right, got = (weft.compile(path, device="cpu").run({"x": x})["b"] for path in (tmp_path / "model.onnx", out))
+    assert error(got, right) < 0.02
+
+
+def test_what_is_added_to_a_product_makes_up_for_what_rounding_takes(tmp_path):
+    shifts = []
+    for keep_bias in False, True:
+        data = [np.abs(rng(i).standard_normal((64, 64))).astype("f") + 1 for i in range(6)]
+        out, _ = quantized(tmp_path, chain("added"), data, per_tensor=True, keep_bias=keep_bias, keep=["last"])
+        x = np.concatenate(data)
+        shifts.append(np.abs((peer(out, x) - peer(tmp_path / "model.onnx", x)).mean(0)).max())
+    assert shifts[0] < shifts[1] / 1.5, shifts
 
 
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
@@ -297,6 +380,63 @@ def test_symmetric_ranges(tmp_path):
 def test_the_same_data_gives_the_same_file(tmp_path):
     files = [quantized(tmp_path, convolutional(), pictures())[0].read_bytes() for _ in range(2)]
     assert files[0] == files[1]
+
+
+# --- Weights of recurrent layers, convolutions and bodies ---------------------------------------------------------------
+
+
+def with_bodies(opset=19):
+    """An LSTM both ways, a convolution, and a choice of products: one weight of the branch's own, one of the main graph, one
+    made by a Constant."""
+    r = rng(6)
+
+    def weight(*dims):
+        return (r.standard_normal(dims) / np.sqrt(dims[-1])).astype("f")
+
+    held = numpy_helper.from_array(weight(16, 16), "value")
+    then = [helper.make_node("MatMul", ["f", "own"], ["t"], "inner"), helper.make_node("Constant", [], ["k"], value=held),
+            helper.make_node("MatMul", ["t", "k"], ["then"])]  # fmt: skip
+    branches = [helper.make_graph(then, "then", [], [info("then", None, None)], [numpy_helper.from_array(weight(16, 16), "own")]),
+                helper.make_graph([helper.make_node("MatMul", ["f", "shared"], ["else"])], "else", [], [info("else", None, None)])]  # fmt: skip
+    nodes = [helper.make_node("Conv", ["x", "c"], ["v"], "conv", pads=[1, 1]),
+             helper.make_node("Transpose", ["v"], ["s"], perm=[2, 0, 1]),
+             helper.make_node("LSTM", ["s", "w", "r", "b"], ["", "h"], "lstm", hidden_size=8, direction="bidirectional"),
+             helper.make_node("Transpose", ["h"], ["z"], perm=[1, 0, 2]), helper.make_node("Flatten", ["z"], ["f"]),
+             helper.make_node("If", ["is_first"], ["y"], "choice", then_branch=branches[0], else_branch=branches[1])]  # fmt: skip
+    weights = {"c": weight(24, 4, 3), "w": weight(2, 32, 24), "r": weight(2, 32, 8), "b": weight(2, 64), "shared": weight(16, 16)}
+    inputs = [info("x", "n", 4, 10), helper.make_tensor_value_info("is_first", TensorProto.BOOL, [])]
+    return model_of(nodes, inputs, [info("y", None, None)], weights, opset)
+
+
+@pytest.mark.parametrize("opset", [11, 19])
+@pytest.mark.parametrize("to", WEIGHTS)
+def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
+    out, report = quantized(tmp_path, with_bodies(opset), to=to, keep=["nothing"])
+    held = weights_of(out)
+    assert {"c", "w", "r", "shared"}.isdisjoint(held) and held["b"].dtype == np.float32
+    assert {held[f"{name}_quantized"].dtype for name in ("c", "w", "r", "shared")} == {np.dtype(np.int8)}
+    choice = next(node for node in onnx.load(out).graph.node if node.op_type == "If")
+    (inner,) = [a.g for a in choice.attribute if a.name == "then_branch"]
+    assert [n.op_type for n in inner.node].count("DequantizeLinear") == 2 and "Constant" not in {n.op_type for n in inner.node}
+    assert {w.data_type for w in inner.initializer} == {TensorProto.INT8, TensorProto.FLOAT}
+    assert report["quantised"] == len(report["layers"]) == 6 and report["floats"] == 0
+    x = rng(7).standard_normal((3, 4, 10)).astype("f")
+    for first in True, False:
+        feeds = {"x": x, "is_first": np.array(first)}
+        files = (tmp_path / "model.onnx", out)
+        right, there = (onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, feeds)[0] for file in files)
+        here = weft.compile(out, device="cpu").run(feeds)["y"]
+        assert 0 < error(there, right) < 0.02 and error(here, there) < 1e-4
+
+
+def test_weights_that_are_to_stay_and_those_that_others_read_stay(tmp_path):
+    model = with_bodies()
+    model.graph.node.append(helper.make_node("Identity", ["shared"], ["copy"]))
+    model.graph.output.append(info("copy", 16, 16))
+    out, report = quantized(tmp_path, model, to="int8-weights", keep=["lstm", "then/*"])
+    assert {"w", "r", "shared"} <= set(weights_of(out)) and "c" not in weights_of(out)
+    becomes = {layer["node"]: layer["becomes"] for layer in report["layers"]}
+    assert becomes == {"conv": "8-bit storage", "lstm": "float"}
 
 
 # --- Ranges from a table, scales of each run, blocks as pairs -----------------------------------------------------------
@@ -440,6 +580,16 @@ def test_a_model_that_is_quantised_already(tmp_path):
     with pytest.raises(weft.UsageError, match="quantised already") as caught:
         weft.quantize(out, pictures(), tmp_path / "twice.onnx")
     assert caught.value.code == "E222" and not (tmp_path / "twice.onnx").exists()
+
+
+def test_a_model_whose_products_are_all_in_bodies(tmp_path):
+    model = with_bodies()
+    del model.graph.node[:5], model.graph.initializer[:4]
+    model.graph.input[0].CopyFrom(info("f", "n", 16))
+    out, report = quantized(tmp_path, model, to="int4")
+    assert report["quantised"] == 3 and onnx.load(out).graph.initializer[0].name == "shared_quantized"
+    with pytest.raises(weft.UsageError, match="int8-weights takes weights in bodies"):
+        quantized(tmp_path, model, [{"f": np.zeros((1, 16), "f"), "is_first": np.array(True)}])
 
 
 def test_a_model_without_products(tmp_path):

@@ -90,8 +90,8 @@ def quantize(
     scales inputs by the values of each run.
     It is read several times; what can be read only once is kept in memory.
     to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
-    "percentile" (percentile: the share inside, 99.99), "entropy". weights: how "int4" and "int8-weights" round: "nearest",
-    "hqq", "gptq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
+    "percentile" (percentile: the share inside, 99.99), "entropy". weights: how weights are rounded: "nearest", "gptq" (which
+    int4 and fp8 take when there is data), of "int4" and "int8-weights" also "hqq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
     for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers
     of inputs into weights, 0.5 half of them (SmoothQuant). qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
     ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.

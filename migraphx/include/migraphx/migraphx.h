@@ -355,6 +355,8 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_fp8_options_add_calibration_
     migraphx_quantize_fp8_options_t options, migraphx_program_parameters_t data);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t target,
                                                         migraphx_quantize_fp8_options_t options);
+/* Weights of products in 4 bits, in blocks of 32; needs no data. */
+MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog);
 
 /* ---- Operators of the caller's -----------------------------------------------------------------------------------
  * A function that fails writes why to `exception_msg`. */

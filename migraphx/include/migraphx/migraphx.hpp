@@ -594,6 +594,7 @@ struct quantize_fp8_options : MIGRAPHX_CPP_HANDLE(quantize_fp8_options, ) {
 inline void quantize_fp8(const program& p, const target& t, const quantize_fp8_options& options) {
   call(migraphx_quantize_fp8, p.get_handle_ptr(), t.get_handle_ptr(), options.get_handle_ptr());
 }
+inline void quantize_int4_weights(const program& p) { call(migraphx_quantize_int4_weights, p.get_handle_ptr()); }
 
 // ---- operators of the caller's
 

@@ -569,6 +569,11 @@ def quantize_fp8(prog, t, calibration=()):
     _calibrated("fp8", prog, t, calibration)
 
 
+def quantize_int4_weights(prog):
+    """Weights of products in 4 bits, in blocks of 32; needs no data."""
+    call("quantize_int4_weights", prog)
+
+
 def get_onnx_operators():
     count = get(ctypes.c_size_t, "get_onnx_operators_size")
     return [get(ctypes.c_char_p, "get_onnx_operator_name_at_index", i).decode() for i in range(count)]

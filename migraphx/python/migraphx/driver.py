@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `migraphx-driver`, in the words of MIGraphX's own: read, compile, run, perf, time, verify, params, op, onnx.
+"""The command `migraphx-driver`, in the words of MIGraphX's own: read, compile, quantize, run, perf, time, verify, params,
+op, onnx.
 
 Other than there, a failure ends with a code: 2 for a wrong command line, 1 for a model that fails. The command `weft` says
 more: inspect, explain, perf with profiles, verify with bisection."""
@@ -47,10 +48,11 @@ def add_compile(parser):
     for name in ("fp16", "bf16", "int8", "fp8"):
         note = ", simulated: rounded values are multiplied in f32, which saves no time" if name == "fp8" else ""
         parser.add_argument("--" + name, action="store_true", help=f"quantise to {name}{note}")
+    parser.add_argument("--int4-weights", action="store_true", help="weights of products in 4 bits, in blocks of 32")
     parser.add_argument("--exhaustive-tune", action="store_true", help="measure which kernels are fastest")
     parser.add_argument("--fill0", nargs="+", default=[], metavar="NAME", help="inputs of zeros")
     parser.add_argument("--fill1", nargs="+", default=[], metavar="NAME", help="inputs of ones")
-    parser.add_argument("--load-arg", nargs="+", default=[], metavar="@NAME FILE", help="inputs from .npy files")
+    parser.add_argument("--load-arg", nargs="+", default=[], metavar="@NAME FILE", help="inputs from .npy files: of a run the first one; --int8 and --fp8 learn from all")
     parser.set_defaults(target="gpu")
 
 
@@ -107,7 +109,7 @@ def make_inputs(program, options, seed=0):
     for name, shape in program.get_parameter_shapes().items():
         fixed = least(shape)
         if name in files:
-            inputs[name] = migraphx.argument.load(files[name][0])
+            inputs[name] = migraphx.argument.load(files[name][seed % len(files[name])])
         elif name in options.fill0 or name in options.fill1:
             inputs[name] = migraphx.fill_argument(fixed, int(name in options.fill1))
         elif fixed.type().name.startswith(("int", "uint")):
@@ -122,14 +124,18 @@ def make_inputs(program, options, seed=0):
 
 
 def quantise(program, options):
+    """With files of --load-arg each of them is an example; without, four are made up, as MIGraphX's command makes one."""
     if options.fp16:
         migraphx.quantize_fp16(program)
     if options.bf16:
         migraphx.quantize_bf16(program)
     for wanted, calibrate in ((options.int8, migraphx.quantize_int8), (options.fp8, migraphx.quantize_fp8)):
         if wanted:
-            samples = [make_inputs(program, options, seed) for seed in range(4)]
+            files = by_name(options.load_arg, "--load-arg").values()
+            samples = [make_inputs(program, options, seed) for seed in range(max(map(len, files), default=4))]
             calibrate(program, migraphx.get_target("cpu"), samples)
+    if options.int4_weights:
+        migraphx.quantize_int4_weights(program)
 
 
 def prepare(options, target=None, exact=False):
@@ -160,6 +166,14 @@ def read_command(options):
 
 def compile_command(options):
     show(options, prepare(options))
+
+
+def quantize_command(options):
+    if not any((options.fp16, options.bf16, options.int8, options.fp8, options.int4_weights)):
+        raise SystemExit("migraphx-driver: quantize needs --fp16, --bf16, --int8, --fp8 or --int4-weights")
+    if not options.output:
+        raise SystemExit("migraphx-driver: quantize needs --output FILE, where the program goes")
+    migraphx.save(prepare(options), options.output)
 
 
 def params_command(options):
@@ -204,7 +218,7 @@ def rms_limit(options):
     """What --rms-tol says, else what the precision asked for may cost: fp8 keeps 4 bits of each number."""
     if options.rms_tol is not None:
         return options.rms_tol
-    return 0.16 if options.fp8 else 0.08 if options.fp16 or options.bf16 or options.int8 else 0.001
+    return 0.16 if options.fp8 or options.int4_weights else 0.08 if options.fp16 or options.bf16 or options.int8 else 0.001
 
 
 def verify_command(options):
@@ -245,12 +259,13 @@ def command_line():
     verb("read", read_command, "print the program of a model")
     verb("params", params_command, "print inputs and outputs")
     verb("compile", compile_command, "compile, and print or save the program", True)
+    verb("quantize", quantize_command, "compile in fewer bits, and save the program", True)
     verb("run", run_command, "compile, run once, print the results", True)
     for name in ("perf", "time"):
         verb(name, perf_command, "compile, and measure runs", True).add_argument(
             "--iterations", "-n", type=int, default=100, help="how many runs")
     verb("verify", verify_command, "compare with the reference", True).add_argument(
-        "--rms-tol", type=float, help="the greatest root mean square of the differences, relative (0.001; 0.08 for 16 bits and int8, 0.16 for fp8)")
+        "--rms-tol", type=float, help="the greatest root mean square of the differences, relative (0.001; 0.08 for 16 bits and int8, 0.16 for fp8 and 4 bits)")
     for name, function, purpose in (("onnx", onnx_command, "list ONNX operators"),
                                     ("op", op_command, "list operators of programs built by hand")):
         verb(name, function, purpose, needs_model=False).add_argument("--list", "-l", action="store_true")
