@@ -214,7 +214,8 @@ class NextWord:
         text = np.array(tokens.encode("\n\n".join(topics()[:600])).ids)
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
-        self.test, self.learn = windows[: self.TEST], windows[self.TEST : self.TEST + LEARN // 6]
+        self.test, windows = windows[: self.TEST], windows[self.TEST :]
+        self.learn, self.held_back = windows[: LEARN // 6], windows[LEARN // 6 : LEARN // 6 + 6]  # the latter for budgets
 
     def data(self):
         return [{"ids": ids, "past": language.no_past()} for ids in self.learn]

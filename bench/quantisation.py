@@ -36,10 +36,11 @@ def by_weft(**options):
 
 
 def within(share, **options):
-    """As many layers as lose no more than this share of the perplexity on the data to learn from."""
+    """As many layers as lose no more than this share of the perplexity on data of their own."""
+
     def quantize(judge, out):
         weft.quantize(judge.model, judge.data(), out, budget=share, **options,
-                      metric=lambda path: -judge.perplexity(weft.compile(path, device="cpu"), judge.learn[:6]))  # fmt: skip
+                      metric=lambda path: -judge.perplexity(weft.compile(path, device="cpu"), judge.held_back))  # fmt: skip
 
     return quantize
 
@@ -118,17 +119,16 @@ ENGINES = {
 }
 # Of large models with large outliers, the weights above all.
 LANGUAGE = {
-    "weft int8, smooth, gptq": by_weft(smooth=0.5, weights="gptq"),
+    "weft int8, smooth": by_weft(smooth=0.5),
+    "weft int8, smooth, gptq, within 2 %": within(0.02, smooth=0.5, weights="gptq"),
     "weft fp8": by_weft(to="fp8"),
-    "weft fp8, smooth, gptq": by_weft(to="fp8", smooth=0.5, weights="gptq"),
-    "weft fp8, smooth, gptq, within 1 %": within(0.01, to="fp8", smooth=0.5, weights="gptq"),
+    "weft fp8, within 1 %": within(0.01, to="fp8"),
     "weft int8-dynamic": by_weft(to="int8-dynamic"),
     "weft int8-weights": by_weft(to="int8-weights"),
     "weft int4": by_weft(to="int4"),
+    "weft int4 nearest": by_weft(to="int4", weights="nearest"),
     "weft int4 hqq": by_weft(to="int4", weights="hqq"),
-    "weft int4 gptq": by_weft(to="int4", weights="gptq"),
     "weft int4 awq": by_weft(to="int4", weights="awq"),
-    "weft int4 gptq, within 3 %": within(0.03, to="int4", weights="gptq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "onnxruntime int4": by_onnxruntime_blocks(),
     "onnxruntime int4 hqq": by_onnxruntime_blocks(hqq=True),

@@ -97,9 +97,10 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
 
 Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
                std::span<const float> importance) {
+  if (method == WeightMethod::hqq) return hqq_scale(block, format);
   // Cutting ends off makes errors smaller but of one sign, which costs more where nothing makes up for them.
-  if (method == WeightMethod::nearest) return nearest_scale(block, format);
-  return method == WeightMethod::hqq ? hqq_scale(block, format) : weighted_scale(block, format, importance);
+  bool is_made_up_for = method == WeightMethod::gptq;
+  return is_made_up_for ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }
 
 /// The scales and zero points of a row.

@@ -19,18 +19,22 @@ struct Sum {
   std::vector<float> values;
 };
 
-/// Adds to what lies right of the diagonal, four rows at a time.
+/// Adds to what lies right of the diagonal, four rows at a time. They stay in the cache while a few rows of the sum pass.
 void add_rows(Sum& sum, std::span<const float> x, size_t threads) {
+  constexpr size_t few = 8;
   size_t k = sum.k;
-  run_parallel(k, threads, [&](size_t i) {
-    float* to = sum.values.data() + i * k;
-    size_t row = 0;
+  run_parallel((k + few - 1) / few, threads, [&](size_t part) {
+    size_t row = 0, begin = part * few, end = std::min(begin + few, k);
     for (; row + 4 * k <= x.size(); row += 4 * k) {
       const float *a = x.data() + row, *b = a + k, *c = b + k, *d = c + k;
-      for (size_t j = i; j < k; ++j) to[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]);
+      for (size_t i = begin; i < end; ++i) {
+        float* to = sum.values.data() + i * k;
+        for (size_t j = i; j < k; ++j) to[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]);
+      }
     }
     for (; row < x.size(); row += k)
-      for (size_t j = i; j < k; ++j) to[j] += x[row + i] * x[row + j];
+      for (size_t i = begin; i < end; ++i)
+        for (size_t j = i; j < k; ++j) sum.values[i * k + j] += x[row + i] * x[row + j];
   });
 }
 

@@ -138,8 +138,10 @@ Layers find_layers(const ModelEdit& edit, const Constants& constants, const std:
   refuse_quantised(edit.model().graph);
   for (const onnx::Graph& body : edit.model().subgraphs) refuse_quantised(body);
   Layers layers;
+  size_t products = 0, last = 0;
   for (const onnx::Node& node : edit.model().graph.nodes) {
     if (!is_product(node)) continue;
+    ++products, last = static_cast<size_t>(node.index);
     std::string why = matches_any(name_of(node), keep) ? "asked for" : why_float(node, constants);
     if (why.empty()) {
       const Tensor& weight = constants.value(std::string(node.inputs[1]));
@@ -151,6 +153,7 @@ Layers find_layers(const ModelEdit& edit, const Constants& constants, const std:
     }
     if (!why.empty()) layers.floats.push_back({name_of(node), std::string(node.op_type), why});
   }
+  for (Layer& layer : layers.chosen) layer.is_last = products > 2 && layer.node == last;
   return layers;
 }
 

@@ -25,6 +25,7 @@ struct Layer {
   Operand sum = {};                 ///< of a MatMul: where an Add behind it reads a constant for each channel,
   std::string added = {};           ///< and that constant
   Tensor values;                    ///< of the weight, f32
+  bool is_last = false;             ///< of three products or more
   size_t channels = 0;              ///< the weight's axis of the result's channels
   size_t inner = 0;                 ///< its axis that meets the channels of the input, within a group of a Conv
 

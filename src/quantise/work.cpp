@@ -95,6 +95,7 @@ void Work::drop_unfit() {
       layers_.give_up(i, cat(name(settings_.to), " is for MatMul and Gemm"));
     else if (!(layer.is_convolution() ? settings_.has_convolutions : settings_.has_products))
       layers_.give_up(i, "asked for");
+    else if (layer.is_last && is_fp8(settings_.to)) layers_.give_up(i, "the last layer, whose errors are the results'");
   }
 }
 
@@ -128,10 +129,6 @@ void Work::prepare() {
   if (is_blocked())
     for (size_t i = 0; i < prepared_.size(); ++i) prepare_one(i);
   else run_parallel(prepared_.size(), threads, prepare_one);
-}
-
-bool Work::is_last(const Layer& layer) const {
-  return settings_.to == Target::int4 && layers_.chosen.size() > 2 && layer.node == layers_.chosen.back().node;
 }
 
 /// GPTQ is for matrices; convolutions are rounded to nearest, and so is what has 8 bits among 4.

@@ -41,8 +41,8 @@ class Work {
 
   /// The model with all of the layers in the new form but these, which stay in floats, or of int4 get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// Of int4: the last of three or more layers, whose errors nothing makes up for, has 8 bits.
-  bool is_last(const Layer& layer) const;
+  /// Its errors are those of the results: of int4 it has 8 bits. (Of fp8 it stays in floats.)
+  bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 
  private:
