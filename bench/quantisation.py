@@ -119,10 +119,10 @@ ENGINES = {
 }
 # Of large models with large outliers, the weights above all.
 LANGUAGE = {
-    "weft int8, smooth": by_weft(smooth=0.5),
-    "weft int8, smooth, gptq, within 2 %": within(0.02, smooth=0.5, weights="gptq"),
+    "weft int8 smooth": by_weft(smooth=0.5),
+    "weft int8 smooth gptq within 2 %": within(0.02, smooth=0.5, weights="gptq"),
     "weft fp8": by_weft(to="fp8"),
-    "weft fp8, within 1 %": within(0.01, to="fp8"),
+    "weft fp8 within 1 %": within(0.01, to="fp8"),
     "weft int8-dynamic": by_weft(to="int8-dynamic"),
     "weft int8-weights": by_weft(to="int8-weights"),
     "weft int4": by_weft(to="int4"),
