@@ -223,3 +223,29 @@ def test_regions_that_the_model_marks_once():
     torch.testing.assert_close(run(model, x, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)
     (placement,) = weft.torch.placements
     assert placement.on_weft == placement.total > 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_results_that_weft_does_not_make(place):
+    """A solution and its errors; the factors between them, which only torch makes, where they are read."""
+
+    class Solved(torch.nn.Module):
+        def forward(self, a, b):
+            results = torch.ops.aten._linalg_solve_ex.default(a, b)
+            return results[0] + 1, results[place] + 1
+
+    a, b = torch.randn(4, 4) + 4 * torch.eye(4), torch.randn(4, 2)
+    for got, wanted in zip(run(Solved(), a, b), Solved()(a, b), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    (placement,) = weft.torch.placements
+    assert (placement.why == "") == (place in (0, 3)), placement
+
+
+def test_inverses_from_triangles():
+    class Inverses(torch.nn.Module):
+        def forward(self, l):
+            return torch.cholesky_inverse(l), torch.cholesky_inverse(l.mT, upper=True)
+
+    l = torch.randn(5, 5).tril() + 4 * torch.eye(5)
+    for got, wanted in zip(run(Inverses(), l, fullgraph=True), Inverses()(l), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)

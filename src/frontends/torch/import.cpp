@@ -463,10 +463,13 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
     for (const Item& item : output.items) {
       if (item.kind != Item::Kind::name) continue;
       bool is_tensor = output.kind == Argument::Kind::tensor;
-      bool is_absent = is_tensor ? tensors >= values.size() : others >= c.given().size();
-      if (is_absent && tensors > 0) continue;  // of the gradient; E132 when something reads it
-      if (is_absent || (is_tensor && !values[tensors]))
-        c.unsupported(cat("gives no output '", printable(item.text), "'"));
+      bool is_absent = is_tensor ? tensors >= values.size() || !values[tensors] : others >= c.given().size();
+      bool is_read = read_in(*scope_->graph).contains(item.text);
+      if (is_absent && tensors > 0 && !is_read) {  // of the gradient
+        ++(is_tensor ? tensors : others);
+        continue;
+      }
+      if (is_absent) c.unsupported(cat("gives no output '", printable(item.text), "'"));
       if (!is_tensor) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
@@ -474,8 +477,8 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
       // Of the places and counts of a set torch before 2.13 notes the type of its values.
       bool is_of_set =
           tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
-      bool is_read = read_in(*scope_->graph).contains(item.text);  // torch 2.11 notes odd sizes for an LSTM's states
-      if (is_read && !is_of_set) check_type(c, item.text, values[tensors]);
+      if (is_read && !is_of_set)  // torch 2.11 notes odd sizes for an LSTM's states
+        check_type(c, item.text, values[tensors]);
       auto noted = scope_->graph->tensors.find(item.text);
       bool is_pair = noted != scope_->graph->tensors.end() && is_complex(noted->second.dtype);
       bind_output(item, {.tensor = values[tensors], .is_complex = is_pair}, base, c.node(), tensors);

@@ -38,7 +38,7 @@ Values inverse(Call& c) {
 }
 
 /// B is a vector where it has one axis, or the sizes of a without its last.
-Values solve(Call& c, bool has_info) {
+Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});
   bool is_vector = b.rank() == 1;
@@ -54,7 +54,13 @@ Values solve(Call& c, bool has_info) {
   Expr y = frontend::solved(m, right);
   if (is_vector) y = reshape(y, Dims(y.dims().begin(), y.dims().end() - 1));
   else if (!left) y = swap_last(y);
-  return has_info ? Values{y, no_errors(a)} : one(y);
+  return y;
+}
+/// Torch's own form gives its factors before the last result.
+template <bool has_factors>
+Values solve_and_errors(Call& c) {
+  Value y = solve(c), info = no_errors(c.tensor("A"));
+  return has_factors ? Values{y, {}, {}, info} : Values{y, info};
 }
 
 Values solve_triangular(Call& c) {
@@ -78,6 +84,11 @@ Expr solved_by_cholesky(Expr l, Expr b, bool upper) {
 Values cholesky_solve(Call& c) {
   auto [b, l] = in_common_batches(c, c.tensor("self"), c.tensor("input2"));
   return one(solved_by_cholesky(l, b, c.flag("upper")));
+}
+Values cholesky_inverse(Call& c) {
+  Expr l = c.tensor("self");
+  Dim n = l.dims().back();
+  return one(solved_by_cholesky(l, broadcast(frontend::eye(c, n, n, l.dtype()), l.dims()), c.flag("upper")));
 }
 Values determinant(Call& c) { return one(frontend::determinant(argument_of(c)).value); }
 Values sign_and_logarithm(Call& c) {
@@ -145,14 +156,15 @@ constexpr Operator rows[] = {
     {"aten.inverse.default", inverse},
     {"aten.linalg_inv.default", inverse},
     {"aten.linalg_inv_ex.default", inverse},
-    {"aten.linalg_solve.default", [](Call& c) { return solve(c, false); }},
-    {"aten.linalg_solve_ex.default", [](Call& c) { return solve(c, true); }},
-    {"aten._linalg_solve_ex.default", [](Call& c) { return solve(c, false); }},
+    {"aten.linalg_solve.default", [](Call& c) { return one(solve(c)); }},
+    {"aten.linalg_solve_ex.default", solve_and_errors<false>},
+    {"aten._linalg_solve_ex.default", solve_and_errors<true>},
     {"aten.linalg_solve_triangular.default", solve_triangular},
     {"aten.cholesky.default", cholesky},
     {"aten.linalg_cholesky.default", cholesky},
     {"aten.linalg_cholesky_ex.default", cholesky},
     {"aten.cholesky_solve.default", cholesky_solve},
+    {"aten.cholesky_inverse.default", cholesky_inverse},
     {"aten.det.default", determinant},
     {"aten.linalg_det.default", determinant},
     {"aten._linalg_det.default", determinant},
