@@ -12,6 +12,7 @@
 #include "driver/verbs.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/kernel_pack.h"
 #include "targets/gpu/driver.h"
 
 namespace weft::driver {
@@ -33,6 +34,12 @@ void add_installation(Report& report) {
   report.add("code generator", library.empty() ? "not found" : library);
   if (library.empty())
     report.problems.push_back("libweft-codegen.so was not found: only saved programs and --device ref work");
+  const KernelPack& pack = KernelPack::shared();
+  report.add("kernel pack", pack.size() > 0 ? cat(printable(pack.file().string()), ": ", pack.size(), " kernels")
+                                            : "none: first runs compile every kernel");
+  if (!pack.problem().empty())
+    report.problems.push_back(
+        cat("the kernel pack ", printable(pack.file().string()), " is not used: ", pack.problem()));
   KernelCache& cache = KernelCache::shared();
   int64_t bytes = 0;
   auto entries = cache.list();

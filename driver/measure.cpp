@@ -150,6 +150,10 @@ Latency latency_of(const Measurement& measurement) {
           sorted.back()};
 }
 
+bool is_cold(const CompileReport& report) {
+  return report.kernels_compiled + report.kernels_from_pack + report.kernels_from_cache > 0;
+}
+
 nlohmann::ordered_json to_json(const Measurement& m, const Executable& executable) {
   Latency latency = latency_of(m);
   nlohmann::ordered_json phases = nlohmann::ordered_json::array(), steps = phases;
@@ -161,6 +165,7 @@ nlohmann::ordered_json to_json(const Measurement& m, const Executable& executabl
           {"device", executable.device()},
           {"runs", m.seconds.size()},
           {"latency_ms", milliseconds(latency)},
+          {"start", is_cold(report) ? "cold" : "warm"},
           {"first_ms", m.first_seconds * 1e3},
           {"cpu_ms", m.cpu_seconds * 1e3},
           {"inferences_per_second", 1 / latency.mean},
@@ -176,7 +181,8 @@ nlohmann::ordered_json to_json(const Measurement& m, const Executable& executabl
            {{"phases", phases},
             {"kernels", report.kernels},
             {"kernels_compiled", report.kernels_compiled},
-            {"kernels_from_cache", report.kernels_from_cache}}},
+            {"kernels_from_cache", report.kernels_from_cache},
+            {"kernels_from_pack", report.kernels_from_pack}}},
           {"steps", steps}};
 }
 

@@ -49,6 +49,9 @@ struct Latency {
 };
 Latency latency_of(const Measurement& measurement);
 
+/// True if a kernel was compiled, or taken from the pack or the cache and linked; false if nothing was: the start was warm.
+bool is_cold(const CompileReport& report);
+
 /// Everything above with the program's own report; the schema is "weft.perf.1".
 nlohmann::ordered_json to_json(const Measurement& measurement, const Executable& executable);
 /// Events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.

@@ -26,6 +26,13 @@ struct PerfSettings {
 
 std::string milliseconds(double seconds) { return show_number(seconds * 1e3); }
 
+/// Where the machine code came from: whoever compares first runs wants equal starts.
+std::string start_of(const CompileReport& report) {
+  if (!is_cold(report)) return "warm: nothing was compiled or linked";
+  return cat("cold: ", report.kernels_compiled, " kernels compiled, ", report.kernels_from_pack, " from the pack, ",
+             report.kernels_from_cache, " from the cache, and linked");
+}
+
 void print_figures(const Measurement& m, const Executable& executable) {
   Latency l = latency_of(m);
   print(cat("device       ", executable.device()));
@@ -38,6 +45,7 @@ void print_figures(const Measurement& m, const Executable& executable) {
                 : cat(", ", show_number(static_cast<double>(m.items) / l.mean), " items/s (", m.items, " each)")));
   print(cat("processor    ", milliseconds(m.cpu_seconds), " ms CPU each (", show_number(m.cpu_seconds / l.mean, 2),
             " cores); load ", show_number(m.load_before), " before, ", show_number(m.load_after), " after"));
+  print(cat("start        ", start_of(executable.report())));
   print(cat("first run    ", milliseconds(m.first_seconds), " ms"));
   print(cat("memory       ", show_bytes(static_cast<double>(m.peak_memory)), " peak of the process, ",
             show_bytes(static_cast<double>(m.arena)), " working memory, ",

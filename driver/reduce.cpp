@@ -18,12 +18,15 @@
 #include "api/c/options_text.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_reading.h"
 #include "base/text.h"
+#include "compile/stages.h"
 #include "driver/inputs.h"
 #include "driver/model_options.h"
 #include "driver/model_parts.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
+#include "frontends/onnx/export/export.h"
 #include "frontends/onnx/file/reader.h"
 
 extern char** environ;
@@ -96,7 +99,7 @@ bool holds_map(const Tensor& value) {
 class Reduction {
  public:
   Reduction(ReduceSettings& settings, const fs::path& folder)
-      : s_(settings), folder_(folder), parts_(onnx::read_model(fs::path(settings.model.model))) {
+      : s_(settings), folder_(folder), parts_(model_of(settings.model)) {
     find_values();
   }
 
@@ -128,6 +131,16 @@ class Reduction {
   }
 
  private:
+  /// Models of other frameworks are written as ONNX models first, as `weft convert` does.
+  static onnx::Model model_of(ModelOptions& options) {
+    fs::path file = model_file(options.model);
+    auto other = reading_files([&] { return import_other(map_file(file), place_of(file), options.compile); });
+    if (!other) return onnx::read_model(file);
+    CompileOptions& chosen = options.compile;  // these are in the program already
+    chosen.signature.clear(), chosen.tag.clear(), chosen.outputs.clear(), chosen.channels_first = false;
+    return onnx::read_model(Bytes::copy(as_bytes(onnx::export_program(*other))), {.source = options.model});
+  }
+
   static std::vector<size_t> without(const std::vector<size_t>& nodes, size_t at, size_t length) {
     std::vector<size_t> rest(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(at));
     size_t next = std::min(at + length, nodes.size());
@@ -213,12 +226,12 @@ class Reduction {
 }  // namespace
 
 int reduce_verb(Words words) {
-  CommandLine line(
-      {.name = "reduce",
-       .purpose = "Shrink an ONNX model that fails - answers that differ from the reference, a crash, a refusal - to\n"
-                  "the few nodes that fail alike. Writes model.onnx and input_N.pb into a folder.",
-       .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
-                    "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
+  CommandLine line({.name = "reduce",
+                    .purpose =
+                        "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to\n"
+                        "the few nodes that fail alike, in ONNX. Writes model.onnx and input_N.pb into a folder.",
+                    .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
+                                 "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
   ReduceSettings s;
   s.model.compile.device = "cpu";
   add_model_options(line, s.model);

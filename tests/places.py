@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the tree and the build lie that WEFT_BUILD names (build/release otherwise); importing it finds the packages."""
+import contextlib
 import json
 import os
 import sys
@@ -16,3 +17,14 @@ def keep_count(what, of, **values):
     if file := os.environ.get("RESULTS_FILE"):
         with open(file, "a") as out:
             out.write(json.dumps({"what": what, "of": of, "values": values}) + "\n")
+
+
+@contextlib.contextmanager
+def judged(what, **of):
+    """Counts what stands in the block as right, or as wrong if it raises."""
+    right = False
+    try:
+        yield
+        right = True
+    finally:
+        keep_count(what, of, right=int(right), wrong=int(not right))

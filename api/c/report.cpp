@@ -26,6 +26,7 @@ Json describe(const CompileReport& report) {
           {"kernels", report.kernels},
           {"kernels_compiled", report.kernels_compiled},
           {"kernels_from_cache", report.kernels_from_cache},
+          {"kernels_from_pack", report.kernels_from_pack},
           {"constant_bytes", report.constant_bytes},
           {"pass_changes", report.pass_changes}};
 }

@@ -98,6 +98,17 @@ bool multiplies_bytes(const Chip& chip) { return has_feature(chip, "avx512vnni")
 
 bool multiplies_tiles(const Chip& chip) { return has_feature(chip, "amx-int8"); }
 
+Chip plain_chip(const Chip& chip) {
+  if (chip.kind != ChipKind::x86) return chip;
+  constexpr std::array seen{"+amx-bf16", "+amx-int8", "+amx-tile", "+avx512bf16", "+avx512vnni", "+avxvnni"};
+  Chip plain{.arch = chip.arch};
+  for (std::string_view feature : split(chip.features, ',')) {
+    if (std::ranges::find(seen, feature) != seen.end())
+      plain.features += cat(plain.features.empty() ? "" : ",", feature);
+  }
+  return plain;
+}
+
 std::string chip_name(const Chip& chip) {
   if (!is_cpu(chip.kind)) return chip.arch;
   std::string name = chip.arch;

@@ -60,6 +60,10 @@ bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
+/// The chip as kernels see it: a CPU keeps its level and the features that lowering or a kernel header asks for, and is tuned for no
+/// processor. Code for it runs on `chip` and gives the same results.
+Chip plain_chip(const Chip& chip);
+
 /// The name by which chip_named finds this chip; it leaves out the processor to tune for.
 std::string chip_name(const Chip& chip);
 

@@ -11,6 +11,7 @@
 #include "runtime/gpu_executable.h"
 #include "runtime/kernel_build.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/kernel_pack.h"
 #include "runtime/show_plan.h"
 #include "targets/gpu/device.h"
 #include "targets/ref/ref.h"
@@ -61,8 +62,7 @@ std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program,
   return make_reference(std::move(program), std::move(report));
 }
 
-Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report) {
-  plan.compiler = codegen_build();
+std::vector<KernelSource> kernel_sources(const Plan& plan) {
   std::vector<KernelSource> sources;
   for (const PlanKernel& kernel : plan.kernels) {
     sources.push_back({.name = kernel.name,
@@ -71,6 +71,11 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
                        .occupancy = kernel.occupancy,
                        .checked = knobs().checked});
   }
+  return sources;
+}
+
+Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report) {
+  plan.compiler = codegen_build();
   BuildCounts before = build_counts();
   auto progress = [&](int done, int total) {
     if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
@@ -79,8 +84,10 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   static KernelCache none({}, 0);
   BuiltKernels built;
   try {
-    built = build_kernels_or_throw(sources, plan.chip,
-                                   {.cache = options.use_cache ? nullptr : &none, .progress = progress});
+    built = build_kernels_or_throw(kernel_sources(plan), plan.chip,
+                                   {.cache = options.use_cache ? nullptr : &none,
+                                    .pack = options.use_cache ? &KernelPack::shared() : nullptr,
+                                    .progress = progress});
   } catch (const Error& error) {
     blame(plan, error);
   }
@@ -96,6 +103,7 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   report.kernels = static_cast<int64_t>(plan.kernels.size()) + in_parts;
   report.kernels_compiled = after.compiles - before.compiles;
   report.kernels_from_cache = after.kernel_hits - before.kernel_hits;
+  report.kernels_from_pack = after.pack_hits - before.pack_hits;
   show_plan(plan, built.image);
   return built.image;
 }

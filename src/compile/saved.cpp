@@ -157,6 +157,7 @@ CompileReport save(const Executable& executable, const std::filesystem::path& pa
     all.kernels += report.kernels;
     all.kernels_compiled += report.kernels_compiled;
     all.kernels_from_cache += report.kernels_from_cache;
+    all.kernels_from_pack += report.kernels_from_pack;
   }
   write_saved(path, program);
   return all;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/codegen.h"
 #include "compile.h"
 #include "compile/places.h"
 #include "passes/pipeline.h"
@@ -90,6 +91,8 @@ void decide_by_tunings(const ProgramSource& source, const Place& place, CompileO
 /// The same by what is kept for a chip, here or not.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
+/// What the code generator is given for each kernel of a plan.
+std::vector<KernelSource> kernel_sources(const Plan& plan);
 /// Kernel sources -> machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
 

@@ -52,7 +52,9 @@ class LoopHoist {
     if (body_.begin() == body_.end()) return false;
     take_out_unchanged();
     if (!has_guards(body_)) take_out_invariants();
-    if (dropped_.empty() && added_.empty()) return false;
+    take_out_products_of_rows();
+    bool has_unread = std::ranges::any_of(outer_parameters(), [&](Value value) { return is_unread(value); });
+    if (dropped_.empty() && added_.empty() && !has_unread) return false;
     rebuild();
     return true;
   }
@@ -187,6 +189,95 @@ class LoopHoist {
     }
   }
 
+  // --- products of rows
+  // --------------------------------------------------------------------------------------------------
+
+  /// Those of what stands outside: new ones stand behind the others.
+  std::span<const Value> outer_parameters() const {
+    return std::span(body_.parameters()).subspan(static_cast<size_t>(op_.carried));
+  }
+  bool is_unread(Value parameter) const { return parameter.def->users.empty() && !body_.is_result(parameter); }
+
+  bool is_in_one_trip(const Dim& size) const {
+    bool found = false;
+    size.visit_symbols([&](const Symbol& symbol) { found |= inner_.contains(symbol.name); });
+    return found;
+  }
+
+  /// The value before the loop of a parameter, a constant or a view of these; null for any other.
+  Value unmoved(Value value) {
+    const Instruction& i = *value.def;
+    if (i.is<Constant>()) return outer_.append(i.op, {});
+    if (i.is<Parameter>()) {
+      auto at = std::ranges::find(outer_parameters(), value);
+      return at == outer_parameters().end() ? Value()
+                                            : operand_of(static_cast<size_t>(&*at - body_.parameters().data()));
+    }
+    bool is_view = (i.is<Transpose>() || i.is<Reshape>()) &&
+                   std::ranges::none_of(value.dims(), [&](const Dim& dim) { return is_in_one_trip(dim); });
+    Value from = is_view ? unmoved(i.inputs[0]) : Value();
+    return from ? outer_.append(i.op, {from}) : from;
+  }
+
+  /// Rows [first, first + trips) along an axis of something outside, with that axis in front.
+  Value rows_of(Value x, int64_t axis, const Dim& first) {
+    Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
+    if (!all || !known_less_equal(first + op_.trips, x.dims()[static_cast<size_t>(axis)])) return {};
+    std::vector<int64_t> order = {axis};
+    for (int64_t a = 0; a < x.rank(); ++a) {
+      if (a != axis) order.push_back(a);
+    }
+    return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
+  }
+
+  /// For a value of the body that is made of row `counter` of something outside: the values of all trips, along a new
+  /// first axis.
+  Value of_all_trips(Value value) {
+    const Instruction& i = *value.def;
+    Dims dims = value.dims();
+    dims.insert(dims.begin(), op_.trips);
+    Value rows;
+    if (is_in_one_trip(product(dims))) return {};
+    if (i.is<Reshape>()) {
+      rows = of_all_trips(i.inputs[0]);
+    } else if (const auto* gather = i.as<Gather>()) {
+      auto place = known_contents(i.inputs[1]);
+      bool is_one = place && place->size() == 1 && gather->axis == 0 && !is_in_one_trip((*place)[0] - op_.counter);
+      if (is_one) rows = rows_of(i.inputs[0], 0, (*place)[0] - op_.counter);
+    } else if (const auto* slice = i.as<Slice>()) {
+      auto moving = std::ranges::find_if(slice->starts, [&](const Dim& start) { return start != Dim(0); });
+      auto axis = moving - slice->starts.begin();
+      Dims whole = i.inputs[0].dims();
+      if (moving == slice->starts.end()) return {};
+      whole[static_cast<size_t>(axis)] = 1;
+      bool is_row = slice->sizes == whole && !is_in_one_trip(*moving - op_.counter) &&
+                    std::ranges::count(slice->starts, Dim(0)) + 1 == std::ssize(slice->starts) &&
+                    std::ranges::count(slice->steps, 1) == std::ssize(slice->steps);
+      if (is_row) rows = rows_of(i.inputs[0], axis, *moving - op_.counter);
+    }
+    return rows ? reshape(outer_, rows, dims) : rows;
+  }
+
+  void take_out_products_of_rows() {
+    if (op_.conditional || op_.trips.upper_bound() < 2) return;
+    if (inner_.empty()) find_inner_symbols();
+    ReplaceScope scope(outer_, loop_);
+    for (Instruction& i : body_) {
+      if (!i.is<Dot>() || i.types[0].shape.rank() != 2 || is_in_one_trip(product(i.types[0].shape.dims))) continue;
+      SourceScope source(outer_, i.source);
+      Value rows = of_all_trips(i.inputs[0]), weight = rows ? unmoved(i.inputs[1]) : Value();
+      if (!weight) continue;
+      Dims dims = i.types[0].shape.dims, all = rows.dims();
+      Value flat = reshape(outer_, rows, {all[0] * all[1], all[2]});
+      Value whole = outer_.append(i.op, {flat, weight});
+      whole = reshape(outer_, whole, {all[0], dims[0], dims[1]});
+      Value parameter = from_outside(whole);
+      ReplaceScope inside(body_, i);
+      body_.replace(i.result(), reshape(body_, slice_axis(body_, parameter, 0, op_.counter, 1), dims));
+    }
+    body_.remove_dead();
+  }
+
   // --- the loop again
   // --------------------------------------------------------------------------------------------------
 
@@ -202,10 +293,17 @@ class LoopHoist {
       inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(offset_ + k - number_before(k)));
       results.erase(results.begin() + static_cast<std::ptrdiff_t>(offset_ + k - number_before(k)));
     }
+    std::vector<Value> outside(outer_parameters().begin(), outer_parameters().end());
     op.carried -= std::ssize(dropped_);
     inputs.insert(inputs.end(), added_.begin(), added_.end());
     body_.set_results(std::move(results));
     for (size_t k : dropped_) body_.erase(*carried[k].def);
+    for (size_t k = outside.size(); k-- > 0;) {
+      if (!is_unread(outside[k])) continue;
+      inputs.erase(inputs.end() - static_cast<std::ptrdiff_t>(outside.size() - k));
+      body_.erase(*outside[k].def);
+      outside.erase(outside.begin() + static_cast<std::ptrdiff_t>(k));
+    }
     order_parameters();
     ReplaceScope scope(outer_, loop_);
     Value loop = outer_.append(std::move(op), std::move(inputs), {&body_});

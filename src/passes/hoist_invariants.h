@@ -8,6 +8,7 @@ namespace weft {
 /// that every trip gives on as it is becomes one that the body reads from outside. Only what cannot fail moves, unless
 /// the loop is sure to make a trip; nothing moves out of a body with conditions on sizes, which are checked inside.
 /// Views, constants and results larger than what they are made of stay: the kernel that reads them makes them again.
+/// A product of row t of a matrix with weights, in trip t, becomes one product of the whole matrix before the loop.
 ///
 ///     %y = loop %x, %w [body]      body: %v, %w -> add %v, (exp %w)
 /// ->

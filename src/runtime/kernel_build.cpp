@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #include "base/watch.h"
 #include "runtime/codegen_loader.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/kernel_pack.h"
 
 namespace weft {
 namespace {
@@ -161,7 +163,14 @@ InFlight& in_flight() {
   return instance;
 }
 
-Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& key, KernelCache& cache) {
+std::optional<Piece> look_up(const KernelPack* pack, const KernelSource& source, const Chip& chip) {
+  if (!pack || pack->size() == 0) return std::nullopt;
+  auto entry = pack->get(key_of(source, plain_chip(chip), codegen_build()));
+  return entry ? from_entry(*entry) : std::nullopt;
+}
+
+Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& key, KernelCache& cache,
+                 const KernelPack* pack) {
   bool mine = in_flight().begin(key);
   struct Done {
     bool mine;
@@ -172,6 +181,10 @@ Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& ke
   } done{mine, key};
   if (auto piece = look_up(cache, key)) {
     count([](BuildCounts& c) { ++c.kernel_hits; });
+    return std::move(*piece);
+  }
+  if (auto piece = look_up(pack, source, chip)) {
+    count([](BuildCounts& c) { ++c.pack_hits; });
     return std::move(*piece);
   }
   CodegenResult result = compile(source, chip);
@@ -252,7 +265,7 @@ std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip
   auto total = static_cast<int>(pieces.size());
   auto make = [&](size_t i) {
     if (given_up) return;
-    pieces[i] = make_piece(sources[distinct.source[i]], chip, distinct.keys[i], cache);
+    pieces[i] = make_piece(sources[distinct.source[i]], chip, distinct.keys[i], cache, options.pack);
     std::scoped_lock lock(progress_mutex);
     ++done;
     if (options.progress) options.progress(done, total);
@@ -390,6 +403,23 @@ BuiltKernels build_watched(std::span<const KernelSource> sources, const Chip& ch
 }
 
 }  // namespace
+
+std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
+                                      const BuildOptions& options) {
+  const Chip plain = plain_chip(chip);
+  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
+  WithParts all = with_parts(sources);
+  Distinct distinct = find_distinct(all.sources, plain, codegen_build());
+  BuildOptions alone = options;
+  alone.pack = nullptr;
+  static const std::atomic<bool> never = false;
+  make_pieces(all.sources, plain, distinct, cache, alone, never);
+  std::vector<PackEntry> entries;
+  for (const Hash128& key : distinct.keys) {
+    if (auto entry = cache.get(key)) entries.push_back({key, *entry});
+  }
+  return entries;
+}
 
 BuildCounts build_counts() {
   std::scoped_lock lock(counts_mutex);

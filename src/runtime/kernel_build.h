@@ -11,11 +11,14 @@
 namespace weft {
 
 class KernelCache;
+class KernelPack;
+struct PackEntry;
 
 struct BuildOptions {
   int threads = 0;                      ///< that compile at once; 0: as many as this process may run on
   KernelCache* cache = nullptr;         ///< null: the process's shared cache; where a watch is heeded (base/watch.h),
                                         ///< it lives as long as the process
+  const KernelPack* pack = nullptr;     ///< looked into after the cache
   std::vector<std::string> exported{};  ///< visible symbols of an x86 image; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel, from any of the threads, one at a time
@@ -45,11 +48,17 @@ BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& ch
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
+/// These kernels and their shared parts for a pack (runtime/kernel_pack.h), compiled for the chip as kernels see it
+/// (base/chip_features.h). Refused kernels are left out. `options.pack` is not read.
+std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
+                                      const BuildOptions& options = {});
+
 /// Counts of this process so far, for `--json` and for tests that require "nothing was compiled".
 struct BuildCounts {
   int64_t compiles = 0, links = 0;
   int64_t kernel_hits = 0, image_hits = 0;  ///< found in the cache
-  double compile_ms = 0, link_ms = 0;       ///< summed over threads
+  int64_t pack_hits = 0;
+  double compile_ms = 0, link_ms = 0;  ///< summed over threads
 };
 BuildCounts build_counts();
 

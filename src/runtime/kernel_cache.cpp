@@ -100,13 +100,14 @@ std::string temporary_name() {
   return cat(temporary_prefix, ::getpid(), "-", now.tv_sec, now.tv_nsec, "-", count++);
 }
 
-/// Writes a file under a temporary name, then renames it: readers see all of it or nothing.
+/// Writes a file under a temporary name, then renames it: readers see all of it or nothing. Nothing waits for the disk: what a
+/// loss of power leaves half written has another checksum.
 bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.fd < 0) return false;
   bool done = write_all(file.fd, std::as_bytes(std::span(&header, 1))) && write_all(file.fd, data) &&
-              ::fdatasync(file.fd) == 0 && ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0;
+              ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0;
   int code = errno;
   if (!done) ::unlinkat(folder, temporary.c_str(), 0);
   errno = code;

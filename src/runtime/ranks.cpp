@@ -64,7 +64,8 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
     for (size_t r = 1; r < ranks_.size(); ++r) {
       const CompileReport& other = ranks_[r]->report();
       report_.kernels += other.kernels, report_.kernels_compiled += other.kernels_compiled;
-      report_.kernels_from_cache += other.kernels_from_cache, report_.constant_bytes += other.constant_bytes;
+      report_.kernels_from_cache += other.kernels_from_cache;
+      report_.kernels_from_pack += other.kernels_from_pack, report_.constant_bytes += other.constant_bytes;
       report_.phase_seconds.insert(report_.phase_seconds.end(), other.phase_seconds.begin(), other.phase_seconds.end());
     }
   }

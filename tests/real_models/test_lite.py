@@ -13,7 +13,7 @@ import weft
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
 import judge  # noqa: E402
-from places import BUILD, ROOT  # noqa: E402
+from places import BUILD, ROOT, judged  # noqa: E402
 
 FACES = ["face_detection_back", "face_detection_front", "face_detection_full_range", "face_detection_full_range_sparse",
          "face_detection_short_range", "face_landmark", "iris_landmark"]
@@ -28,17 +28,18 @@ def against_lite(tmp_path, package, path, within=1e-4, runs=1, batch=1):
     path = fetch.package(package) / path
     judge.run("lite_answers.py", path, runs, batch, tmp_path / "answers.npz")
     stored = np.load(tmp_path / "answers.npz")
-    model, state = weft.compile(str(path), device="cpu"), {}
-    names = [port.name for port in model.inputs]
-    for run in range(runs):
-        inputs = [stored[k] for k in stored.files if k.startswith(f"{run} in ")]
-        outputs = [stored[k] for k in stored.files if k.startswith(f"{run} out ")]
-        found = model.run(dict(zip(names, inputs)) | state)
-        for expected, (name, y) in zip(outputs, found.items()):
-            assert y.dtype == expected.dtype and y.shape == expected.shape
-            most = np.abs(expected.astype(np.float64)).max()
-            np.testing.assert_allclose(y.astype(np.float64), expected, rtol=0, atol=max(within * most, 1e-6), err_msg=name)
-        state = dict(list(found.items())[len(outputs):])
+    with judged("trained models of TensorFlow Lite", package=package, batch=batch):
+        model, state = weft.compile(str(path), device="cpu"), {}
+        names = [port.name for port in model.inputs]
+        for run in range(runs):
+            inputs = [stored[k] for k in stored.files if k.startswith(f"{run} in ")]
+            outputs = [stored[k] for k in stored.files if k.startswith(f"{run} out ")]
+            found = model.run(dict(zip(names, inputs)) | state)
+            for expected, (name, y) in zip(outputs, found.items()):
+                assert y.dtype == expected.dtype and y.shape == expected.shape
+                most = np.abs(expected.astype(np.float64)).max()
+                np.testing.assert_allclose(y.astype(np.float64), expected, rtol=0, atol=max(within * most, 1e-6), err_msg=name)
+            state = dict(list(found.items())[len(outputs):])
     return model
 
 

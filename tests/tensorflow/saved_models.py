@@ -234,6 +234,28 @@ def first_version():
     v1.enable_control_flow_v2()
 
 
+def partitioned():
+    """Variables of version 1 that are saved in parts: one graph has the parts as variables, another the whole."""
+    builder = v1.saved_model.Builder(str(FOLDER / "parts"))
+    for tags in (["serve"], ["serve", "whole"]):
+        with tf.Graph().as_default(), v1.Session() as session:
+            def table(name, shape, parts, axis):
+                partitioner = v1.fixed_size_partitioner(parts, axis) if len(tags) == 1 else None
+                return tf.convert_to_tensor(v1.get_variable(name, shape, initializer=v1.random_uniform_initializer(-1, 1, 3), partitioner=partitioner))
+
+            x = v1.placeholder(tf.float32, [None, 7], "x")
+            y = tf.matmul(tf.matmul(x, table("rows", [7, 4], 3, 0)), table("columns", [4, 150], 2, 1)) + table("bias", [150], 2, 0)
+            ports = [{k: v1.saved_model.build_tensor_info(v)} for k, v in (("x", x), ("y", y))]
+            signatures = {"serving_default": v1.saved_model.build_signature_def(*ports, "predict")}
+            if len(tags) == 1:
+                session.run(v1.global_variables_initializer())
+                builder.add_meta_graph_and_variables(session, tags, signatures)
+                keep("parts", [({"x": v}, {"y": session.run(y, {x: v})}) for v in (floats(2, 7), floats(1, 7))])
+            else:
+                builder.add_meta_graph(tags, signatures)
+    builder.save()
+
+
 def main():
     keep_keras("network", network(), (2, 12, 10, 3), (1, 12, 10, 3))
     for kind in ("LSTM", "GRU", "SimpleRNN", "both_ways", "masked"):
@@ -243,6 +265,7 @@ def main():
     tables()
     tf.saved_model.save(tf.Module(), FOLDER / "nothing")
     first_version()
+    partitioned()
 
 
 main()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """keras.applications with random weights from SavedModels: one program for all batches, beside TensorFlow. The plain run takes three
 small ones, `./x test --release` all forty."""
+import contextlib
 import os
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 import judge  # noqa: E402
-from places import keep_count  # noqa: E402
+from places import judged  # noqa: E402
 
 import weft  # noqa: E402
 
@@ -26,16 +27,12 @@ NAMES = ALL if os.environ.get("WEFT_TEST_FULL") == "1" else ["EfficientNetV2B0",
 @pytest.mark.parametrize("name", NAMES)
 def test_application(name, tmp_path):
     judge.run("applications.py", tmp_path, name)
-    model, right = weft.compile(tmp_path / name, device="cpu"), False
-    try:
-        stored = np.load(tmp_path / f"{name}.npz")
+    with judged("keras.applications from SavedModels", batch="open", compiles=1), contextlib.ExitStack() as after:
+        after.callback(shutil.rmtree, tmp_path / name)  # up to 1.4 GB
+        model, stored = weft.compile(tmp_path / name, device="cpu"), np.load(tmp_path / f"{name}.npz")
         for number in range(2):
             expected, error = stored[f"{number} exact y"], stored[f"{number} error y"]
             y, most = model(stored[f"{number} in x"]), np.abs(expected).max()
             assert y.shape == expected.shape and error < 0.2 * most  # EfficientNetV2S: a tenth, random weights make it ill-conditioned
             np.testing.assert_allclose(y, expected, rtol=0, atol=1e-4 * most + 3 * error)  # as far as TensorFlow's own answer may be
         assert np.ptp(expected, axis=0).max() > 1e-3 * np.abs(expected).max()  # pictures differ, so the answer says something
-        right = True
-    finally:
-        keep_count("keras.applications from SavedModels", {"model": name}, right=int(right), wrong=int(not right))
-        subprocess.run(["rm", "-rf", str(tmp_path / name)], check=True)  # up to 1.4 GB

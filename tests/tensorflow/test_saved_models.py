@@ -38,7 +38,7 @@ def check(model, folder, name):
     assert count > 1
 
 
-@pytest.mark.parametrize("name", ["network", "first", *RECURRENT, *SIGNED, *LOWERED])
+@pytest.mark.parametrize("name", ["network", "first", "parts", *RECURRENT, *SIGNED, *LOWERED])
 def test_answers(name, saved):
     """One program for all sizes."""
     folder, signature = SIGNED.get(name, (f"{name}.pb" if name in LOWERED else name, None))
@@ -83,11 +83,13 @@ def test_channels_first(saved):
     np.testing.assert_allclose(model(inputs["x"].transpose(0, 3, 1, 2)), wanted["y"], rtol=1e-4, atol=1e-5)
 
 
-def test_recurrent_networks_are_one_loop(saved):
-    """Weights are no carried values, and nothing but the state goes round."""
-    text = weft.print_model(saved / "LSTM", "final", device="cpu")
-    loops = [line for line in text.splitlines() if " = loop" in line]
-    assert len(loops) == 2, text
+@pytest.mark.parametrize("name, products", [("LSTM", [1, 1]), ("GRU", [1, 2]), ("SimpleRNN", [1, 1]), ("both_ways", [1, 1]), ("masked", [1])])
+def test_recurrent_networks_are_one_loop(name, products, saved):
+    """Nothing but states goes round; the number of trips is a size; the input's product with its weights stands before the loop."""
+    modules = weft.print_model(saved / name, "final", device="cpu").split("\nmodule ")
+    loops = [line for line in modules[1].splitlines() if " = loop" in line]
+    assert len(loops) == len(products) and all("conditional=false" in line for line in loops), modules[1]
+    assert [module.count(" = dot ") for module in modules[1:]] == [len(products), *products]
 
 
 @pytest.mark.parametrize("options, message", [
@@ -105,10 +107,25 @@ def test_tags(saved):
     np.testing.assert_array_equal(model(inputs["x"]), inputs["x"] * 2)
 
 
+def test_reduce(saved, tmp_path, monkeypatch):
+    """A kernel is broken on purpose: one node of the network is left, written in ONNX."""
+    monkeypatch.setenv("WEFT_BREAK_KERNEL", "depthwise")
+    done = subprocess.run([BUILD / "bin/weft", "reduce", f"{saved / 'network'}/", "--signature", "serving_default", "-o", tmp_path / "small"], capture_output=True, text=True)
+    assert done.returncode == 0 and "1 of" in done.stdout and "answers differ" in done.stdout, done.stdout + done.stderr
+    assert b"Conv" in (tmp_path / "small/model.onnx").read_bytes()
+
+
+def test_parts_of_variables_as_a_whole(saved):
+    check(weft.compile(saved / "parts", device="cpu", tag="serve,whole"), saved, "parts")
+
+
 def damage(folder, how):
     index, shard = (folder / "variables" / f"variables.{end}" for end in ("index", "data-00000-of-00001"))
     if how == "shard cut":
         shard.write_bytes(shard.read_bytes()[:40])
+    elif how == "shard changed":
+        data = shard.read_bytes()
+        shard.write_bytes(bytes(byte ^ 1 for byte in data[:400]) + data[400:])
     elif how == "shard gone":
         shard.unlink()
     elif how == "variables gone":
@@ -130,7 +147,7 @@ def damage(folder, how):
 
 
 @pytest.mark.parametrize("how, message", [
-    ("shard cut", "E161.*needs .* bytes at .* which has 40"), ("shard gone", "E161.*variables.data-00000-of-00001"),
+    ("shard changed", "E108.*variable '.*' is damaged: the checksum"), ("shard cut", "E161.*needs .* bytes at .* which has 40"), ("shard gone", "E161.*variables.data-00000-of-00001"),
     ("variables gone", "E161.*is not in variables/variables.index"), ("index changed", "E108.*checksum"),
     ("index cut", "E108.*does not end as a table does"), ("shard outside", "E160.*leaves the model's folder"),
     ("model cut", "E103"), ("model gone", "E106.*without saved_model.pb")])  # fmt: skip

@@ -104,7 +104,7 @@ Expr with_rank(Expr x, int64_t rank) {
 
 Expr along(Expr x, int64_t axis, int64_t rank) {
   Dims dims(static_cast<size_t>(rank), 1);
-  dims.at(static_cast<size_t>(axis)) = x.value.shape().elements();
+  dims[static_cast<size_t>(x.at->axis(axis, rank))] = x.value.shape().elements();
   return reshape(x, dims);
 }
 

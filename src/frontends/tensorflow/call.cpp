@@ -123,6 +123,12 @@ std::optional<Tensor> Call::constant(size_t i) const {
   return found ? std::optional(found->tensor) : std::nullopt;
 }
 
+std::optional<std::string> Call::constant_text(size_t i) const {
+  auto found = constant(i);
+  bool is_text = found && found->dtype == DType::string && found->elements() == 1;
+  return is_text ? std::optional((*found->strings)[0]) : std::nullopt;
+}
+
 const AttributeValue* Call::find(std::string_view name) const {
   const auto* found = asked_.find(node_.attributes, [](const auto& each) { return each.first; }, name);
   return found ? &found->second : nullptr;

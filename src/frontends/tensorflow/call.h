@@ -61,6 +61,8 @@ class Graphs {
   virtual const OpenList* find_list(const std::string& name) const = 0;
   /// The table whose node is called so; null: there is none, or it is not filled with constants.
   virtual const LookupTable* find_table(const std::string& name) = 0;
+
+  int64_t trials = 0;  ///< bodies of loops that are being built only to look at them
 };
 
 /// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
@@ -93,6 +95,7 @@ class Call : public Builder {
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the one of input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;
+  std::optional<std::string> constant_text(size_t i) const;  ///< if it is one text
   /// The sizes that input `i` asks of x, of which one may be -1.
   Dims sizes_for(Expr x, size_t i) const;
   /// Axes in input `i`, counted from the front and sorted (E143).

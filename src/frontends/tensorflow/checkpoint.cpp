@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/tensorflow/checkpoint.h"
 
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/numeric.h"
 #include "frontends/common/wire.h"
+#include "frontends/tensorflow/checksum.h"
 #include "frontends/tensorflow/fault.h"
 
 namespace weft::tensorflow {
@@ -28,25 +28,6 @@ T number_at(std::span<const std::byte> bytes, size_t at) {
   std::memcpy(&value, bytes.data() + at, sizeof(T));
   return value;
 }
-
-/// The checksum of blocks: the polynomial of Castagnoli.
-uint32_t crc32c(std::span<const std::byte> bytes) {
-  static constexpr auto table = [] {
-    std::array<uint32_t, 256> entries{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82f63b78u : 0u);
-      entries[i] = value;
-    }
-    return entries;
-  }();
-  uint32_t crc = ~0u;
-  for (auto byte : bytes) crc = table[(crc ^ static_cast<uint32_t>(byte)) & 255] ^ (crc >> 8);
-  return ~crc;
-}
-
-/// LevelDB stores a checksum in another form, since the bytes may hold checksums themselves.
-uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
 /// Reads numbers of seven bits a byte and counted bytes from a part of the table.
 class Cursor {
@@ -93,7 +74,7 @@ void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_
     damaged(cat("a block of ", block.size, " bytes at ", block.offset, " leaves the file of ", file.size()));
   auto whole = file.subspan(static_cast<size_t>(block.offset), static_cast<size_t>(block.size) + trailer_size);
   auto bytes = whole.first(static_cast<size_t>(block.size));
-  if (masked(crc32c(whole.first(bytes.size() + 1))) != number_at<uint32_t>(whole, bytes.size() + 1))
+  if (masked_crc32c(whole.first(bytes.size() + 1)) != number_at<uint32_t>(whole, bytes.size() + 1))
     damaged(cat("the checksum of the block at ", block.offset, " is another"));
   if (auto kind = static_cast<int>(whole[bytes.size()]); kind != 0)
     fail("E108", cat(index_name, " is compressed (kind ", kind, "), which Weft does not read"), {},
@@ -144,6 +125,86 @@ std::vector<int64_t> read_dims(Wire wire) {
     dims.push_back(size);
   }
   return dims;
+}
+
+/// A TensorSliceProto: where it starts and ends along each axis; an axis without a length is there as a whole.
+CheckpointSlice read_slice(Wire wire) {
+  CheckpointSlice slice;
+  while (wire.next()) {
+    if (wire.field() != 1) {
+      wire.skip();
+      continue;
+    }
+    Wire extent = wire.message("extent");
+    slice.push_back({0, -1});
+    while (extent.next()) switch (extent.field()) {
+        case 1: slice.back().start = extent.integer("start"); break;
+        case 2: slice.back().length = extent.integer("length"); break;
+        default: extent.skip();
+      }
+  }
+  return slice;
+}
+
+/// Keys are compared as bytes, so numbers in them are written with their length first (OrderedCode of LevelDB).
+void put_ordered(std::string& key, int64_t value) {
+  auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
+  size_t length = 1;
+  while (length < 10 && size >> (7 * length - 1)) ++length;
+  std::string bytes;
+  for (size_t i = length; i-- > 0;)
+    bytes += static_cast<char>(i >= 8 ? (value < 0 ? 0xff : 0) : (value >> (8 * i)) & 0xff);
+  for (size_t bit = 0; bit < length; ++bit) bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (0x80 >> (bit % 8)));
+  key += bytes;
+}
+
+/// The key of one slice of a variable.
+std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
+  std::string key(1, '\0');
+  for (char byte : name) {
+    key += byte;
+    if (byte == '\0') key += '\xff';
+    else if (byte == '\xff') key += '\0';
+  }
+  key += std::string_view("\0\1", 2);
+  key += slice.empty() ? std::string(1, '\0') : std::string{'\1', static_cast<char>(slice.size())};
+  for (const auto& extent : slice) put_ordered(key, extent.start), put_ordered(key, extent.length);
+  return key;
+}
+
+/// Copies a box of elements between `whole`, of sizes `dims`, and `part`, which is as large as the box.
+struct Box {
+  std::vector<int64_t> dims, starts, lengths;
+  size_t width;
+
+  /// `copy(at, from, bytes)`: places in the whole and in the part.
+  void each_row(const std::function<void(size_t whole, size_t part, size_t bytes)>& copy) const {
+    if (dims.empty()) return copy(0, 0, width);
+    std::vector<int64_t> index(dims.size(), 0);
+    int64_t rows = 1;
+    for (size_t a = 0; a + 1 < dims.size(); ++a) rows *= lengths[a];
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t at = 0, rest = row;
+      for (size_t a = dims.size() - 1; a-- > 0; rest /= lengths[a]) index[a] = rest % lengths[a];
+      for (size_t a = 0; a < dims.size(); ++a) at = at * dims[a] + starts[a] + index[a];
+      auto length = static_cast<size_t>(lengths.back()) * width;
+      copy(static_cast<size_t>(at) * width, static_cast<size_t>(row) * length, length);
+    }
+  }
+};
+
+Box box_of(const std::string& name, const std::vector<int64_t>& dims, const CheckpointSlice& slice, DType type) {
+  Box box{.dims = dims, .starts = {}, .lengths = {}, .width = static_cast<size_t>(bits(type)) / 8};
+  if (slice.size() != dims.size())
+    fail("E108", cat(name, " of sizes ", dims, " has a slice of ", slice.size(), " axes"));
+  for (size_t a = 0; a < dims.size(); ++a) {
+    auto [start, length] = slice[a];
+    if (length < 0) start = 0, length = dims[a];
+    if (start < 0 || start > dims[a] || length > dims[a] - start)
+      fail("E108", cat(name, " of sizes ", dims, " has a slice of ", length, " elements from ", start, " on"));
+    box.starts.push_back(start), box.lengths.push_back(length);
+  }
+  return box;
 }
 
 std::string shard_name(int64_t shard, int64_t shards) {
@@ -202,43 +263,92 @@ void Checkpoint::add(std::string_view key, std::span<const std::byte> value, con
       case 3: entry.shard = wire.integer("shard_id"); break;
       case 4: entry.offset = wire.integer("offset"); break;
       case 5: entry.size = wire.integer("size"); break;
-      case 7: entry.is_sliced = true, wire.skip(); break;
+      case 6: {
+        std::vector<std::span<const std::byte>> raw;
+        wire.fixed("crc32c", 4, raw);
+        entry.checksum = number_at<uint32_t>(raw.back(), 0);
+        break;
+      }
+      case 7: entry.slices.push_back(read_slice(wire.message("slices"))); break;
       default: wire.skip();
     }
   entries_.insert_or_assign(std::string(key), std::move(entry));
 }
 
-Tensor Checkpoint::read(const std::string& key) {
+const Checkpoint::Entry& Checkpoint::entry_of(const std::string& key, const std::string& name) const {
   auto found = entries_.find(key);
-  std::string name = cat("variable '", printable(key), "'");
   if (found == entries_.end())
     fail("E161", cat(name, " is not in ", index_name), {},
          "a model folder needs its folder 'variables' beside saved_model.pb: copy it too");
-  const Entry& entry = found->second;
+  return found->second;
+}
+
+Tensor Checkpoint::read(const std::string& key, const CheckpointSlice& slice) {
+  std::string name = cat("variable '", printable(key), "'");
+  const Entry& entry = entry_of(key, name);
   auto type = full_type(entry.type);
   if (!type || *type == DType::string)
     fail("E149", cat(name, " has element type ", entry.type, " of TensorFlow, which Weft does not read"));
-  int64_t need = byte_size(*type, element_count(entry.dims));
-  Bytes data = bytes_of(key, entry, need);
-  auto width = static_cast<uintptr_t>(bits(*type)) / 8;
-  if (reinterpret_cast<uintptr_t>(data.data()) % width) data = Bytes::copy(data);
-  return {.dtype = *type, .dims = entry.dims, .data = data};
+  Tensor whole = entry.slices.empty() ? stored(key, name, *type) : joined(key, name, *type);
+  if (slice.empty()) return whole;
+  Box box = box_of(name, whole.dims, slice, *type);
+  MutableTensor part = allocate_tensor(*type, box.lengths);
+  if (part.tensor.elements() > 0) {
+    box.each_row(
+        [&](size_t at, size_t to, size_t bytes) { std::memcpy(part.data + to, whole.data.data() + at, bytes); });
+  }
+  return part.tensor;
 }
 
-Bytes Checkpoint::bytes_of(const std::string& key, const Entry& entry, int64_t need) {
-  std::string name = cat("variable '", printable(key), "'");
-  if (entry.is_sliced)
-    fail("E122", cat(name, " is stored in slices"), {}, "save the model without partitioned variables");
+/// A value that lies in one piece: a view, or a copy where its place is not aligned.
+Tensor Checkpoint::stored(const std::string& key, const std::string& name, DType type) {
+  const Entry& entry = entry_of(key, name);
+  Bytes data = bytes_of(name, entry, byte_size(type, element_count(entry.dims)));
+  auto width = static_cast<uintptr_t>(bits(type)) / 8;
+  if (reinterpret_cast<uintptr_t>(data.data()) % width) data = Bytes::copy(data);
+  return {.dtype = type, .dims = entry.dims, .data = data};
+}
+
+/// A partitioned variable, whose slices have entries of their own.
+Tensor Checkpoint::joined(const std::string& key, const std::string& name, DType type) {
+  const Entry& entry = entry_of(key, name);
+  int64_t elements = element_count(entry.dims), given = 0;
+  std::vector<std::pair<Box, Tensor>> parts;
+  for (const CheckpointSlice& slice : entry.slices) {
+    Box box = box_of(name, entry.dims, slice, type);
+    const Entry& own = entry_of(slice_key(key, slice), name);
+    if (own.type != entry.type || own.dims != box.lengths || !own.slices.empty())
+      fail("E108", cat(name, " has a slice of sizes ", own.dims, " where ", box.lengths, " belong"));
+    given += element_count(own.dims);
+    parts.emplace_back(std::move(box), stored(slice_key(key, slice), name, type));
+  }
+  if (given != elements) fail("E108", cat(name, " has ", elements, " elements, and its slices have ", given));
+  MutableTensor whole = allocate_tensor(type, entry.dims);
+  for (const auto& [box, part] : parts) {
+    if (part.elements() == 0) continue;
+    box.each_row([&, &part = part](size_t at, size_t from, size_t bytes) {
+      std::memcpy(whole.data + at, part.data.data() + from, bytes);
+    });
+  }
+  return whole.tensor;
+}
+
+Bytes Checkpoint::bytes_of(const std::string& name, const Entry& entry, int64_t need) {
   if (entry.shard < 0 || entry.shard >= shards_)
     fail("E108", cat(name, " lies in shard ", entry.shard, " of ", shards_));
   std::string file_name = shard_name(entry.shard, shards_);
-  Bytes file = files_.open(file_name, key);
+  Bytes file = files_.open(file_name, name);
   auto have = static_cast<int64_t>(file.size());
   if (entry.size != need) fail("E148", cat(name, " needs ", need, " bytes, and the index gives it ", entry.size));
   if (entry.offset < 0 || entry.offset > have || need > have - entry.offset)
     fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
          "the file is cut short: copy it again");
-  return file.part(static_cast<size_t>(entry.offset), static_cast<size_t>(need));
+  Bytes part = file.part(static_cast<size_t>(entry.offset), static_cast<size_t>(need));
+  bool is_text = entry.type == 7;  // whose checksum is one of its lengths and texts
+  if (!is_text && entry.checksum && masked_crc32c(part) != *entry.checksum)
+    fail("E108", cat(name, " is damaged: the checksum of its bytes in ", file_name, " is another"), {},
+         "copy the folder again");
+  return part;
 }
 
 std::string Checkpoint::key_of(const std::string& full_name) {
@@ -253,7 +363,7 @@ void Checkpoint::read_objects() {
   constexpr const char* name = "_CHECKPOINTABLE_OBJECT_GRAPH";
   auto entry = entries_.find(name);
   if (entry == entries_.end() || entry->second.type != 7) return;
-  Bytes bytes = bytes_of(name, entry->second, entry->second.size);
+  Bytes bytes = bytes_of(cat("variable '", name, "'"), entry->second, entry->second.size);
   Cursor cursor(bytes);
   uint64_t length = cursor.varint();
   cursor.take(4);

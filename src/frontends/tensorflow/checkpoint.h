@@ -11,6 +11,12 @@ namespace weft::tensorflow {
 /// The element type with number `code` of TensorFlow's DataType; nothing when Weft does not know it.
 std::optional<DType> full_type(int64_t code);
 
+/// A part of a variable, one entry for each axis; a length of -1 is the whole axis.
+struct SliceExtent {
+  int64_t start = 0, length = -1;
+};
+using CheckpointSlice = std::vector<SliceExtent>;
+
 /// The variables of a SavedModel: `variables.index`, a sorted table in the form of LevelDB, says where each value lies
 /// in the shards `variables.data-00000-of-00001`. Shards are mapped; a value is a view of them where its place is
 /// aligned.
@@ -24,17 +30,22 @@ class Checkpoint {
   bool has(const std::string& key) const { return entries_.contains(key); }
   /// The key of the object that was called so when it was saved; empty where there is none, or several.
   std::string key_of(const std::string& full_name);
-  /// E149 for a type that Weft does not know, E161 for a shard that is missing or too short.
-  Tensor read(const std::string& key);
+  /// The value of a key, or a part of it. E108 where its checksum is another, E149 for a type that Weft does not know,
+  /// E161 for a shard that is missing or too short.
+  Tensor read(const std::string& key, const CheckpointSlice& slice = {});
 
  private:
   struct Entry {
     int64_t type = 0, shard = 0, offset = 0, size = 0;
     std::vector<int64_t> dims = {};
-    bool is_sliced = false;
+    std::optional<uint32_t> checksum = {};
+    std::vector<CheckpointSlice> slices = {};  ///< of a partitioned variable
   };
   void add(std::string_view key, std::span<const std::byte> value, const std::byte* origin);
-  Bytes bytes_of(const std::string& key, const Entry& entry, int64_t need);
+  const Entry& entry_of(const std::string& key, const std::string& name) const;
+  Tensor stored(const std::string& key, const std::string& name, DType type);
+  Tensor joined(const std::string& key, const std::string& name, DType type);
+  Bytes bytes_of(const std::string& name, const Entry& entry, int64_t need);
   void read_objects();
 
   frontend::ExternalFiles files_;

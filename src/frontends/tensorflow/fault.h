@@ -18,4 +18,15 @@ inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
                .hint = std::move(hint)});
 }
 
+/// A count that is one higher while this lives.
+class Deeper {
+ public:
+  explicit Deeper(int64_t& depth) : depth_(depth) { ++depth_; }
+  ~Deeper() { --depth_; }
+  Deeper(const Deeper&) = delete;
+
+ private:
+  int64_t& depth_;
+};
+
 }  // namespace weft::tensorflow

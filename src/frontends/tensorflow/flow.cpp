@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/tensorflow/flow.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "frontends/tensorflow/counting.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 
@@ -55,33 +58,86 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
 
 }  // namespace
 
-Values run_loop(Call& c, const FlowLoop& loop) {
-  Values first = loop.carried, moving, results = loop.carried;
-  open_lists(c, loop, first);
-  for (size_t k = 0; k < first.size(); ++k) {
-    if (!loop.stays[k]) moving.push_back(first[k]);
+namespace {
+
+/// What goes round: carried values that change otherwise than by counting.
+class Moving {
+ public:
+  Moving(const FlowLoop& loop, const Values& first, const std::optional<Counted>& counted)
+      : loop_(loop), first_(first), counted_(counted) {}
+
+  bool moves(size_t k) const { return !loop_.stays[k] && !(counted_ && counted_->counters[k]); }
+  bool is_rows(size_t k) const { return counted_ && counted_->is_rows[k]; }
+  Values first() const {
+    Values moving;
+    for (size_t k = 0; k < first_.size(); ++k) {
+      if (moves(k)) moving.push_back(first_[k]);
+    }
+    return moving;
   }
-  auto whole = [&](const Builder& at, const Values& own) {
+  /// All carried values in a trip, with `own` as those that move.
+  Values whole(const Builder& at, const Dim& trip, const Values& own) const {
     Values all;
     size_t next = 0;
-    for (size_t k = 0; k < first.size(); ++k) all.push_back(loop.stays[k] ? inside(at, first[k]).value : own[next++]);
-    return all;
-  };
-  auto body = [&](const Builder& at, const Dim&, const Values& own) {
-    Values after = loop.step(at, whole(at, own)), kept;
-    for (size_t k = 0; k < after.size(); ++k) {
-      if (!loop.stays[k]) kept.push_back(after[k]);
+    for (size_t k = 0; k < first_.size(); ++k) {
+      all.push_back(moves(k)         ? own[next++]
+                    : loop_.stays[k] ? inside(at, first_[k]).value
+                                     : counter_at(at, first_[k], *counted_->counters[k], trip));
     }
-    kept.insert(kept.begin(), loop.holds(at, whole(at, kept)));
-    return kept;
-  };
-  Values after = build_loop(
-      c, {.condition = loop.holds(c, whole(c, moving)), .gives_condition = true, .carried = moving, .body = body});
-  size_t next = 0;
-  for (size_t k = 0; k < results.size(); ++k) {
-    if (!loop.stays[k]) results[k] = after[next++];
+    return all;
   }
-  return results;
+  /// What a trip makes of them: the moving values, then the rows of lists, which themselves stay as they are.
+  Values after(const Builder& at, const Values& now, const Values& next) const {
+    Values kept, rows;
+    for (size_t k = 0; k < first_.size(); ++k) {
+      if (!moves(k)) continue;
+      Value row = is_rows(k) ? row_written(at, now[k], next[k]) : Value();
+      if (is_rows(k) && !row) at.fail("E158", "writes a list in one trip and not in another");
+      kept.push_back(row ? now[k] : next[k]);
+      if (row) rows.push_back(row);
+    }
+    kept.insert(kept.end(), rows.begin(), rows.end());
+    return kept;
+  }
+  /// All values behind the loop, of what it gives.
+  Values results(const Builder& at, const Values& given) const {
+    Values all = first_;
+    size_t next = 0, row = first().size();
+    for (size_t k = 0; k < first_.size(); ++k) {
+      if (loop_.stays[k]) continue;
+      if (!moves(k)) all[k] = counter_at(at, first_[k], *counted_->counters[k], counted_->trips);
+      else all[k] = is_rows(k) ? given[row++] : given[next];
+      next += moves(k);
+    }
+    return all;
+  }
+
+ private:
+  const FlowLoop& loop_;
+  const Values& first_;
+  const std::optional<Counted>& counted_;
+};
+
+}  // namespace
+
+Values run_loop(Call& c, const FlowLoop& loop) {
+  Values first = loop.carried;
+  open_lists(c, loop, first);
+  auto counts = counted(c, loop, first);
+  Moving moving(loop, first, counts);
+  LoopForm form{.carried = moving.first()};
+  form.body = [&](const Builder& at, const Dim& trip, const Values& own) {
+    Values now = moving.whole(at, trip, own), after = moving.after(at, now, loop.step(at, now));
+    if (!counts) after.insert(after.begin(), loop.holds(at, moving.whole(at, trip, after)));
+    return after;
+  };
+  if (counts) {
+    form.trips = counts->trips;
+    form.rows = static_cast<size_t>(std::ranges::count(counts->is_rows, true));
+  } else {
+    form.condition = loop.holds(c, moving.whole(c, 0, form.carried)), form.gives_condition = true;
+  }
+  return moving.results(c, build_loop(c, std::move(form)));
 }
 
 }  // namespace weft::tensorflow

@@ -173,9 +173,9 @@ class Importer final : public Graphs {
   }
 
   Values inlined(int64_t number, Module& module, const Values& inputs) override {
-    const GraphFunction& function = model_.functions.at(at(number));
-    if (++depth_ > (options_.max_nesting ? options_.max_nesting : most_nesting))
-      fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
+    const GraphFunction& function = function_at(number);
+    Deeper deeper(depth_);
+    check_depth();
     if (inputs.size() != function.inputs.size())
       fail("E158", cat("a function has ", function.inputs.size(), " inputs and gets ", inputs.size()));
     if (!indexes_[at(number)]) indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
@@ -186,7 +186,6 @@ class Importer final : public Graphs {
     size_t results = wanted.size();
     if (frame.is_ordered) wanted.insert(wanted.end(), function.effects.begin(), function.effects.end());
     make(frame, wanted);
-    --depth_;
     Values values;
     for (size_t i = 0; i < results; ++i) values.push_back(value_of(frame, wanted[i]));
     return values;
@@ -214,7 +213,7 @@ class Importer final : public Graphs {
   }
 
   bool hands_on(int64_t number, size_t k) const override {
-    const GraphFunction& function = model_.functions.at(at(number));
+    const GraphFunction& function = function_at(number);
     if (k >= function.outputs.size() || k >= function.inputs.size()) return false;
     std::string_view value = returned(function, function.outputs[k]);
     for (size_t steps = 0; steps <= function.nodes.size(); ++steps) {
@@ -250,6 +249,18 @@ class Importer final : public Graphs {
     std::unordered_map<std::string_view, Values> values = {};
     bool is_ordered = false;
   };
+
+  const GraphFunction& function_at(int64_t number) const {
+    if (number < 0 || number >= std::ssize(model_.functions))
+      fail("E132", cat("function ", number, " of ", model_.functions.size(), " is called"));
+    return model_.functions[at(number)];
+  }
+
+  /// Functions, branches and loops are made inside of each other.
+  void check_depth() const {
+    if (depth_ > (options_.max_nesting ? options_.max_nesting : most_nesting))
+      fail("E152", cat("functions, branches and loops are nested more than ", depth_ - 1, " deep"));
+  }
 
   static std::string_view returned(const GraphFunction& function, std::string_view output) {
     auto found = function.returned.find(output);
@@ -350,8 +361,8 @@ class Importer final : public Graphs {
   }
 
   Tensor first_value(const std::string& name) {
-    auto key = model_.keys.find(name);
-    if (key != model_.keys.end()) return model_.checkpoint->read(key->second);
+    auto known = model_.restored.find(name);
+    if (known != model_.restored.end()) return model_.checkpoint->read(known->second.key, known->second.part);
     std::string of_object = model_.checkpoint->key_of(name);  // for what TensorFlow restores by its objects
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
@@ -475,12 +486,10 @@ class Importer final : public Graphs {
     }
     if (!options_.judged || &frame.module != &program_->main()) return translate(frame, n);
     std::string why;
-    int64_t depth = depth_;
     try {
       translate(frame, n);
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal) throw;
-      depth_ = depth;
       why = error.info().code == "E132" ? "not judged: it reads what a node before it cannot make" : error.info().what;
       frame.values[n.node.name] = {};
     }
@@ -524,8 +533,11 @@ class Importer final : public Graphs {
   void raise(Frame& frame, const GraphNode& n, Call& call) {
     std::string_view op = n.node.op;
     if (op.starts_with("Ref")) op.remove_prefix(3);
-    if (op == "Exit") return raise_loop(frame, frame.index->loop_of(n), call);
-    if (op == "Merge") return raise_branch(frame, n, call);
+    if (op == "Exit" || op == "Merge") {
+      Deeper deeper(depth_);
+      check_depth();
+      return op == "Exit" ? raise_loop(frame, frame.index->loop_of(n), call) : raise_branch(frame, n, call);
+    }
     if (op != "Switch" || n.inputs.size() != 2) fail("E108", cat(op, " stands outside of a loop"), describe(n.node));
     Value value = operand(frame, n, n.inputs[0]);
     if (!frontend::known_condition(operand(frame, n, n.inputs[1])))

@@ -36,6 +36,12 @@ struct GraphPort {
   Sizes sizes = {};
 };
 
+/// Where the checkpoint has the value of a variable: under a key, or as a part of what is there.
+struct Restored {
+  std::string key;
+  CheckpointSlice part = {};
+};
+
 struct GraphModel {
   std::string source;  ///< the file's name, for messages
   std::vector<GraphNode> nodes;
@@ -43,7 +49,7 @@ struct GraphModel {
   std::vector<GraphFunction> functions;
   std::vector<GraphPort> inputs;                     ///< placeholders, or what the signature says
   std::vector<GraphPort> outputs;                    ///< of the signature; none in a frozen graph
-  std::map<std::string, std::string> keys = {};      ///< in the checkpoint, of variables by the names of their handles
+  std::map<std::string, Restored> restored = {};     ///< variables by the names of their handles
   std::shared_ptr<Checkpoint> checkpoint = nullptr;  ///< null: a frozen graph
   Bytes file;
 };

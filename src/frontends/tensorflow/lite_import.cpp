@@ -69,9 +69,8 @@ class Importer final : public Graphs {
            cat("graph '", printable(graph.name), "' has ", graph.inputs.size(), " inputs and gets ", inputs.size()));
     Frame frame{graph, module, Values(graph.tensors.size()), number == 0 && depth_ == 0};
     for (size_t i = 0; i < inputs.size(); ++i) frame.values[at(graph.inputs[i])] = inputs[i];
-    ++depth_;
+    Deeper deeper(depth_);
     for (const LiteOperator& op : graph.operators) run_node(op, frame);
-    --depth_;
     Values outputs;
     for (int64_t t : graph.outputs) outputs.push_back(output(frame, t));
     return outputs;
@@ -106,7 +105,8 @@ class Importer final : public Graphs {
   }
 
   bool hands_on(int64_t number, size_t k) const override {
-    const LiteGraph& graph = model_.graphs.at(at(number));
+    if (number < 0 || number >= std::ssize(model_.graphs)) return false;  // told when it is called
+    const LiteGraph& graph = model_.graphs[at(number)];
     return k < graph.inputs.size() && k < graph.outputs.size() && graph.inputs[k] == graph.outputs[k];
   }
   std::string add_list(OpenList) override { return {}; }  // there are none in this format
@@ -231,9 +231,11 @@ class Importer final : public Graphs {
     std::string name = state_name(frame, t);
     Node node{.op = "variable tensor", .name = tensor.name};
     Call here(frame.module, node, {}, {}, *this);
+    constexpr int64_t most = int64_t{1} << 24;  // elements, which the file does not give
     bool is_fixed = std::ranges::none_of(tensor.dims, [](int64_t size) { return size < 0; });
-    if (!is_fixed || !is_float(type_of(tensor)))
-      here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are"));
+    if (!is_fixed || !is_float(type_of(tensor)) || element_count(tensor.dims) > most)
+      here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are, up to ",
+                           most, " elements"));
     written_.insert(name);
     std::vector<double> zeros(static_cast<size_t>(element_count(tensor.dims)), 0);
     first_values_.try_emplace(name, make_tensor(type_of(tensor), tensor.dims, std::span<const double>(zeros)));
@@ -303,7 +305,6 @@ class Importer final : public Graphs {
       else translate(op, frame);
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal) throw;
-      depth_ = 1;
       why = error.info().what;
     }
     if (!why.empty()) frame.failed.insert(op.outputs.begin(), op.outputs.end());

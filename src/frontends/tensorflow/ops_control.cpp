@@ -84,9 +84,9 @@ Values var_handle(Call& c) {
 }
 
 std::string variable_name(Call& c) {
-  auto handle = c.constant(0);
-  if (!handle || handle->dtype != DType::string) c.unsupported("needs a variable that is known while compiling");
-  return handle->strings->at(0);
+  auto handle = c.constant_text(0);
+  if (!handle) c.unsupported("needs a variable that is known while compiling");
+  return *handle;
 }
 
 Values full_var_handle(Call& c) {

@@ -57,11 +57,18 @@ Values pack(Call& c) {
   return {concat(c, parts, axis)};
 }
 
+/// How many results an attribute asks for: each becomes an instruction.
+int64_t result_count(Call& c, std::string_view name) {
+  constexpr int64_t most = 1 << 16;
+  int64_t count = c.integer(name, 0);
+  if (count < 1 || count > most || (c.has_outputs() && count != static_cast<int64_t>(c.output_count())))
+    c.fail("E140", cat("has ", name, " ", count, ", which is not 1 to ", most, " or not the number of its outputs"));
+  return count;
+}
+
 Values unpack(Call& c) {
   Expr x = c.input(0);
-  int64_t axis = c.axis(c.integer("axis", 0), x.rank()), count = c.integer("num", 0);
-  if (count < 1 || (c.has_outputs() && count != static_cast<int64_t>(c.output_count())))
-    c.fail("E140", cat("unpacks ", count, " values, has ", c.output_count(), " outputs"));
+  int64_t axis = c.axis(c.integer("axis", 0), x.rank()), count = result_count(c, "num");
   c.require_same(x.dims()[at(axis)], count, "size of the axis that is unpacked");
   Dims dims = x.dims();
   dims.erase(dims.begin() + axis);
@@ -74,9 +81,8 @@ Values unpack(Call& c) {
 Values split_op(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(1);
-  int64_t axis = c.axis(c.number_of(0), x.rank()), count = c.integer("num_splits", c.integer("num_split", 0));
-  if (count < 1 || (c.has_outputs() && count != static_cast<int64_t>(c.output_count())))
-    c.fail("E140", cat("splits into ", count, " parts, has ", c.output_count(), " outputs"));
+  int64_t axis = c.axis(c.number_of(0), x.rank());
+  int64_t count = result_count(c, c.has("num_splits") ? "num_splits" : "num_split");
   Dim size = x.dims()[at(axis)], each = floordiv(size, count);
   c.require_same(each * count, size, "parts and the axis that is split");
   return split(x, axis, Dims(at(count), each));
@@ -365,6 +371,7 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   std::vector<int64_t> block = c.numbers(1);
   bool is_bad = std::ranges::any_of(block, [](int64_t b) { return b < 1 || b > INT32_MAX; });
   if (is_bad || std::ssize(block) >= rank) c.fail("E145", cat("has blocks of ", block, " for rank ", rank));
+  element_count(block);  // E146 where they have no product
   return block;
 }
 

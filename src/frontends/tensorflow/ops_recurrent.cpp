@@ -53,6 +53,7 @@ Value peepholes_of(Call& c, size_t first) {
 }
 
 Recurrent lstm_track(Call& c, Expr x, const Track& t, bool is_reverse) {
+  c.expect_rank(t.hidden, 2), c.expect_rank(t.cell, 2);
   RecurrentForm form{.kind = CellKind::lstm,
                      .activations = {[](Expr v) { return sigmoid(v); }, activation_of(c), activation_of(c)},
                      .cell_clip = c.number("cell_clip", 0),
@@ -123,6 +124,7 @@ Values both_lstms(Call& c) {
 
 /// h' = activation(x W + h R + bias), with operands W, R, bias and h from `first` on.
 Recurrent rnn_track(Call& c, Expr x, size_t first, bool is_reverse) {
+  c.expect_rank(first + 3, 2);
   RecurrentForm form{.kind = CellKind::rnn, .activations = {activation_of(c)}, .is_reverse = is_reverse};
   RecurrentWeights w{.input = transpose(c.input(first), {1, 0}), .recurrent = transpose(c.input(first + 1), {1, 0})};
   w.input_bias = c.input(first + 2);

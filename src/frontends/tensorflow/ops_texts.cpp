@@ -17,9 +17,9 @@ Expr text(Call& c, size_t i) {
 
 std::string constant_text(Call& c, size_t i) {
   text(c, i);
-  auto found = c.constant(i);
-  if (!found || found->elements() != 1) c.unsupported(cat("needs one constant text as input ", i));
-  return (*found->strings)[0];
+  auto found = c.constant_text(i);
+  if (!found) c.unsupported(cat("needs one constant text as input ", i));
+  return *found;
 }
 
 Shape open_vector() { return {DType::string, {placeholder(any_size)}}; }
@@ -115,9 +115,8 @@ Values table_handle(Call& c) {
 }
 
 const LookupTable& table_of(Call& c) {
-  auto handle = c.constant(0);
-  const LookupTable* table =
-      handle && handle->dtype == DType::string ? c.graphs().find_table(handle->strings->at(0)) : nullptr;
+  auto handle = c.constant_text(0);
+  const LookupTable* table = handle ? c.graphs().find_table(*handle) : nullptr;
   if (!table) c.unsupported("needs a table whose keys and values are constants of the model");
   return *table;
 }

@@ -144,9 +144,9 @@ Signature chosen_signature(MetaGraph& meta, const std::string& source, const std
 
 /// Finds which variable is restored from which key: an assignment of what RestoreV2 reads, in the main graph or in the
 /// function that the restoring node calls.
-class Restored {
+class Restoration {
  public:
-  explicit Restored(GraphModel& model) : model_(model) {}
+  explicit Restoration(GraphModel& model) : model_(model) {}
 
   void find(std::string_view restore) {
     auto by_name = names_of(model_.nodes);
@@ -178,8 +178,36 @@ class Restored {
     return found == by_name.end() ? std::string() : variable_of(found->second->node);
   }
 
-  /// The key that a value is read from.
-  static std::string key_of(const Names& by_name, std::string_view value) {
+  /// What operand `i` of a restoring node says of its result `number`; empty where that is no constant.
+  static std::string told(const Names& by_name, const GraphNode& node, size_t i, size_t number) {
+    auto maker = i < node.inputs.size() ? by_name.find(parse(node.inputs[i]).node) : by_name.end();
+    const auto* texts = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
+    return texts && texts->strings && number < texts->strings->size() ? (*texts->strings)[number] : std::string();
+  }
+
+  static bool read_number(std::string_view text, int64_t& number) {
+    auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return problem == std::errc() && end == text.data() + text.size();
+  }
+
+  /// "10 4 0,5:-": the sizes of the whole, then where a part starts along each axis and how long it is.
+  static CheckpointSlice part_of(const std::string& text) {
+    CheckpointSlice part;
+    auto words = split(text, ' ');
+    if (words.size() < 2) return part;
+    for (std::string_view extent : split(words.back(), ':')) {
+      auto numbers = split(extent, ',');
+      part.emplace_back();
+      if (numbers.size() < 2) continue;  // "-": all
+      bool is_known = read_number(numbers[0], part.back().start) && read_number(numbers[1], part.back().length);
+      if (!is_known || part.back().length < 0)
+        fail("E108", cat("a variable is restored from '", printable(text), "', which names no part"));
+    }
+    return part;
+  }
+
+  /// Where a value is read from; an empty key where that is not known.
+  static Restored source_of(const Names& by_name, std::string_view value) {
     for (int steps = 0; steps < 8; ++steps) {
       Reference reference = parse(value);
       auto found = by_name.find(reference.node);
@@ -190,10 +218,8 @@ class Restored {
         continue;
       }
       if (found->second->node.op != "RestoreV2") return {};
-      auto names = by_name.find(parse(found->second->inputs[1]).node);
-      const auto* texts = names == by_name.end() ? nullptr : attribute_of<Tensor>(names->second->node, "value");
-      bool is_there = texts && texts->strings && reference.number < texts->strings->size();
-      return is_there ? (*texts->strings)[reference.number] : std::string();
+      return {told(by_name, *found->second, 1, reference.number),
+              part_of(told(by_name, *found->second, 2, reference.number))};
     }
     return {};
   }
@@ -203,8 +229,9 @@ class Restored {
     for (const GraphNode& n : nodes) {
       bool assigns = n.node.op == "AssignVariableOp" || n.node.op == "Assign";
       if (!assigns || n.inputs.size() < 2) continue;
-      std::string key = key_of(by_name, n.inputs[1]), name = variable_at(n.inputs[0]);
-      if (!key.empty() && !name.empty()) model_.keys.emplace(name, key);
+      Restored source = source_of(by_name, n.inputs[1]);
+      std::string name = variable_at(n.inputs[0]);
+      if (!source.key.empty() && !name.empty()) model_.restored.emplace(name, std::move(source));
     }
   }
 
@@ -240,7 +267,7 @@ GraphModel read_saved_model(Bytes file, const std::filesystem::path& folder, con
   model.inputs = std::move(chosen.inputs), model.outputs = std::move(chosen.outputs);
   Wire graph(meta.graph, model.file.data(), "graph_def");
   read_graph(graph, model);
-  Restored(model).find(meta.restore);
+  Restoration(model).find(meta.restore);
   model.checkpoint = folder.empty() ? std::make_shared<Checkpoint>() : std::make_shared<Checkpoint>(folder);
   return model;
 }

@@ -61,8 +61,9 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
 
 /// What a constant holds, or a range of whole numbers in any type, as vocabularies are numbered.
 std::optional<Tensor> constant_of(const Place* place, std::string_view value, int64_t depth = 0) {
+  constexpr int64_t most = 4;  // a range of ranges is none, and a cast of casts is rare
   auto [own, node] = maker(place, value);
-  if (!node || depth > most_nesting) return std::nullopt;
+  if (!node || depth > most) return std::nullopt;
   if (const auto* tensor = attribute_of<Tensor>(node->node, "value")) return *tensor;
   const auto* to = attribute_of<DType>(node->node, "DstT");
   auto input = [&, own = own, node = node](size_t i) { return constant_of(own, node->inputs[i], depth + 1); };
