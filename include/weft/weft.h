@@ -461,14 +461,14 @@ WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_o
 /* What a float model becomes; docs/quantisation.md says what each choice does. */
 typedef struct weft_quantize_options {
   size_t struct_size;
-  const char* to;          /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
-  const char* method;      /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights;     /* "nearest", "gptq" (NULL: of int4, fp8 with data), of int4, int8-weights also "hqq", "awq" */
-  double percentile;       /* 0: 99.99 */
-  int32_t block;           /* weights of a scale in int4 and int8-weights; 0: 32 */
-  int32_t symmetric;       /* 1: around 0, also where another zero point would be more exact */
-  int32_t per_tensor;      /* 1: a scale for each weight, not for each of its channels */
-  int32_t keep_bias;       /* 1: biases do not make up for what rounding the weights takes away on average */
+  const char* to;      /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
+  const char* method;  /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
+  const char* weights; /* "nearest", "gptq" (NULL: of int4, fp8 with data), of int4, int8-weights also "hqq", "awq" */
+  double percentile;   /* 0: 99.99 */
+  int32_t block;       /* weights of a scale in int4 and int8-weights; 0: 32 */
+  int32_t symmetric;   /* 1: around 0, also where another zero point would be more exact */
+  int32_t per_tensor;  /* 1: a scale for each weight, not for each of its channels */
+  int32_t keep_bias;   /* 1: biases do not make up for what rounding the weights takes away on average */
   const char* const* keep; /* names of nodes (* and ? match) that stay in floats */
   size_t keep_count;
   double budget; /* above 0: the greatest loss; layers stay in floats until it is met (E221) */
