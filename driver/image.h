@@ -16,7 +16,7 @@ struct ImageOptions {
   std::string layout;  ///< "NCHW" or "NHWC"; default: NHWC when the last size is 1 or 3 and the second is not
 };
 
-/// Fills what is empty from the keys image.mean, image.scale and image.layout.
+/// Fills empty members from the keys image.mean, image.scale and image.layout.
 ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std::string>& metadata);
 
 bool is_image(const std::filesystem::path& path);  ///< by its first bytes (host/pictures.h)

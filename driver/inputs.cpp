@@ -169,7 +169,7 @@ class Inputs {
     return kind;
   }
 
-  /// Fills an input whose value decides what there is to compile; not every number is possible there.
+  /// Fills a static input (compile/specialise.h), where not every number is possible.
   bool fill_static(size_t i) {
     auto known = std::ranges::find(statics_, i, &StaticInput::input);
     if (known == statics_.end()) return false;

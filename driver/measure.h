@@ -14,7 +14,7 @@ struct MeasureOptions {
   int64_t iterations = 0;  ///< 0: as many as fit into `duration`
   double duration = 3;     ///< seconds
   double warmup = 0.3;     ///< seconds
-  bool on_device = false;  ///< GPUs: inputs and outputs stay there, and the device's clock counts
+  bool on_device = false;  ///< GPUs: inputs and outputs stay on the device, and its clock measures
   std::vector<DonationRequest> donations = {};
 };
 

@@ -33,7 +33,7 @@ std::string type_bytes(const Tensor& value, const Dims& open = {}) {
     return out;
   }
   if (value.items->empty()) return out;
-  // What differs between items is left open: only the element type is said.
+  // Items may differ in their sizes, so only the element type is named.
   std::string element;
   put_integer(element, 1, element_code((*value.items)[0].dtype));
   std::string item;

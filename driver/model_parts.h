@@ -9,7 +9,7 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/executable.h"
 
-/// Cutting ONNX models: some of a model's nodes as a model of their own, with what they read as inputs.
+/// Cuts ONNX models: some nodes become a model of their own, whose inputs are the values that they read.
 namespace weft::driver {
 
 /// A value as ONNX's test data holds it (TensorProto, SequenceProto, OptionalProto, MapProto).
@@ -27,8 +27,8 @@ class ModelParts {
   std::string first_nodes(size_t count) const;
   std::vector<std::string> result_names(size_t count) const;
 
-  /// Nodes as a model: what they read of the model's weights stays a weight, what they read otherwise is an input, what
-  /// nothing reads is an output. `values` gives types and sizes; `open` sizes that stay open.
+  /// Nodes as a model. Weights that they read stay weights, other values that they read become inputs, and values that
+  /// no node reads become outputs. `values` gives types and sizes; `open` names the sizes that stay open.
   struct Part {
     std::string bytes;
     std::vector<std::string> inputs, outputs;

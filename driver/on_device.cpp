@@ -28,7 +28,7 @@ static size_t port_number(const std::vector<Port>& ports, const std::string& nam
   return static_cast<size_t>(std::ranges::find(ports, name, &Port::name) - ports.begin());
 }
 
-/// What follows a port's name where each rank has a part of it: "@0", "@1"; nothing where it is whole.
+/// The suffix of a port's name for each rank that has a part of it: "@0", "@1"; empty where the port is whole.
 static std::vector<std::string> parts_of(const std::vector<Port>& ports, const std::string& name) {
   if (port_number(ports, name) < ports.size()) return {""};
   std::vector<std::string> parts;

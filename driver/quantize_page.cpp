@@ -44,7 +44,7 @@ std::string bars(const std::vector<double>& heights, int width) {
   return svg + "</svg>";
 }
 
-/// Counts by the logarithm, because tails are what ranges are chosen by.
+/// Draws the logarithm of counts, because the tails decide the range.
 std::string histogram(const Json& layer) {
   if (!layer.contains("histogram")) return "";
   std::vector<double> heights;

@@ -5,8 +5,8 @@
 
 namespace weft::driver {
 
-/// The report of quantisation as a page that needs nothing else: what each layer became and why, its share of the loss,
-/// how its input is spread, what the search tried.
+/// The report of quantisation as a single HTML file: the new type of each layer and the reason, its share of the loss,
+/// the histogram of its input, the steps of the search.
 std::string quantize_page(const nlohmann::ordered_json& report, const std::string& model);
 
 /// Ranges of inputs in the form that `file` asks for by its name: .json as onnxruntime dumps them, else TensorRT's text,

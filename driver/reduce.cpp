@@ -156,7 +156,7 @@ class Reduction {
       size_t middle = (known + refused) / 2;
       (try_values(middle) ? known : refused) = middle;
     }
-    if (known == 0) find_values_of(0);  // throws what is wrong before the first node
+    if (known == 0) find_values_of(0);  // throws faults that precede the first node
     note(cat("the reference takes the first ", known, " nodes only"));
   }
 

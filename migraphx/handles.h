@@ -125,7 +125,7 @@ void warn(const std::string& what);
 /// Keeps and prints the exception that is being handled.
 migraphx_status status_of_current_exception() noexcept;
 
-/// Runs `body` and turns what it throws into a status; every call of migraphx.h is one.
+/// Runs `body` and turns exceptions into a status; every function of migraphx.h is wrapped so.
 template <class Body>
 migraphx_status guarded(const Body& body) noexcept {
   try {

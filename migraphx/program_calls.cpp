@@ -43,8 +43,8 @@ bool is_open(const weft::Port& port) {
   return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
 }
 
-/// What was asked for the input; else what the model says, with defaults for what it leaves open. A scalar is {1}
-/// there.
+/// The sizes requested for the input, else those of the model, with defaults for open sizes. A scalar is {1} in
+/// MIGraphX.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
   bool is_scalar = port.is_tensor && port.rank == 0;
@@ -99,7 +99,7 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
   weft::Graph graph = read_graph(source, options);  // the ports point into it
   for (const weft::Port& port : graph.inputs())
     if (std::string sizes = sizes_of(port, options); !sizes.empty()) add(source.options.shapes, sizes);
-  if (!source.options.shapes.empty()) read_graph(source, options);  // what does not fit is told now
+  if (!source.options.shapes.empty()) read_graph(source, options);  // sizes that do not fit are refused now
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
@@ -114,7 +114,7 @@ std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_optio
   return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
 }
 
-/// As `read`; what is wrong with a body of control flow is kept for its run.
+/// As `read`; a fault in a body of control flow is reported when the program runs.
 std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_onnx_options& options) {
   auto bytes = source.bytes;
   try {
@@ -251,7 +251,7 @@ migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_p
   });
 }
 
-/// Kernels hold many instructions each, so what a caller can be shown are the results.
+/// A kernel holds many instructions, so the trace shows the results of kernels.
 migraphx_status migraphx_program_run_trace(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, migraphx_trace_callback_t callback,
                                            void* data) {

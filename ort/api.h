@@ -43,7 +43,7 @@ inline void ok(OrtStatus* status) {
 /// The status of the exception that is being handled; `within` names the activity.
 OrtStatus* status_of_current_exception(const char* within) noexcept;
 
-/// Runs `body` and turns what it throws into a status: no exception may leave the library.
+/// Runs `body` and turns exceptions into a status: none may leave the library.
 template <class Body>
 OrtStatus* guarded(const char* within, const Body& body) noexcept {
   try {

@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// The program of a part. Values of the graph's own inputs may decide what there is to compile, except conditions: a
-  /// branch that does not compile is left to the CPU provider.
+  /// The program of a part. It may be specialised for values of the graph's own inputs, except conditions: a branch
+  /// that does not compile is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {

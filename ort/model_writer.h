@@ -26,7 +26,7 @@ struct ModelText {
   std::string bytes = {};                ///< a ModelProto
   std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
   std::vector<std::string> inputs = {}, outputs = {};
-  std::vector<std::string> static_inputs = {};  ///< inputs whose values may decide what there is to compile
+  std::vector<std::string> static_inputs = {};  ///< inputs whose values the program may be specialised for
   bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 

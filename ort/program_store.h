@@ -17,25 +17,25 @@ namespace weft::ort {
 
 class Log;
 
-/// Compiles parts of a graph, each once: what was compiled to see whether it can be is what runs afterwards. Programs
-/// are told apart by content, in memory and in files alike, so that a saved program of another model is never taken.
+/// Compiles each part of a graph once: the program that proves a part compilable also runs it. Programs are identified
+/// by content, in memory and in files, so that a saved program of another model is never taken.
 class ProgramStore {
  public:
-  /// `is_saved`: programs will be asked to save themselves, whatever the options say. `memory`: what the session's
-  /// programs get theirs from; null: from the library.
+  /// `is_saved`: programs will be saved, whatever the options say. `memory`: the allocator of the session's programs;
+  /// null: the library's.
   ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
                std::shared_ptr<Memory> memory);
 
   const Quantization& quantization() const { return quantization_; }
   bool is_on_gpu() const { return device_.is_gpu(); }
-  /// Throws what the compiler threw, the second time as well.
+  /// Throws the compiler's error, also at later calls for the same part.
   std::shared_ptr<Compiled> get(const ModelText& model);
   /// A program that was saved inside or beside an EPContext model.
   std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
   std::shared_ptr<Compiled> load(const std::string& path) const;
   /// Saves a program of `get` as the options ask, now that it is used.
   void keep(const Compiled& program);
-  /// Forgets what nobody else holds.
+  /// Drops the programs that nobody else holds.
   void clear() { known_.clear(); }
 
  private:

@@ -7,7 +7,7 @@
 /// Products by weights in 8 bits, whole numbers or floats.
 namespace weft::ort {
 
-/// What becomes of convolutions and matrix products of an f32 model.
+/// How convolutions and matrix products of an f32 model are quantised.
 struct Quantization {
   std::string to = {};     ///< "int8" or "fp8"; "": nothing
   std::string table = {};  ///< path of the calibration table; fp8 without one is scaled by the values of each run

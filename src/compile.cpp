@@ -150,7 +150,7 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
 
 namespace {
 
-/// Whoever asks for a program wants one, if not that of a run.
+/// For callers that want any program of a static model, one for likely values.
 Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                        CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};

@@ -21,7 +21,7 @@ struct ProgramSource;
 
 enum class Precision : uint8_t { f32, bf16, f16 };
 
-/// What the caller knows about the sizes of an input: each entry fixes a size or bounds it.
+/// The caller's knowledge of an input's sizes: each entry fixes a size or bounds it.
 struct ShapeRequest {
   std::string input;
   struct Size {
@@ -38,60 +38,58 @@ struct Progress {
 
 /// How long kernels that do the same work are measured, one after the other, before the fastest are taken.
 struct TuneOptions {
-  double seconds = 0;  ///< 0: not at all; what was measured before is used all the same
-  /// What the program runs on meanwhile; made up when there is no function.
+  double seconds = 0;  ///< 0: none; earlier measurements are used all the same
+  /// The inputs of the measured runs; random ones if there is no function.
   std::function<std::vector<Tensor>(const Executable&)> inputs = {};
 };
 
 struct CompileOptions {
   /// "auto", "cpu", "ref", "gpu", "nvidia:0", or a chip to compile for ("amd:gfx942"). A named device is strict.
-  /// "ref:cpu", "ref:amd:gfx942": the reference runs what the passes for that chip make of the program, which judges
-  /// them. "nvidia:0,nvidia:1", "cpu,cpu": products are split, and all of these compute a run together
-  /// (passes/shard.h).
+  /// "ref:cpu", "ref:amd:gfx942": the reference runs the program after the passes for that chip, to check them.
+  /// "nvidia:0,nvidia:1", "cpu,cpu": products are split, and all of these compute a run together (passes/shard.h).
   std::string device = "auto";
   int threads = 0;               ///< 0: the WEFT_THREADS knob, else the cores that affinity and cgroup allow
   HostAllocator allocator = {};  ///< for weights, working memory and results, in place of the library's
   HostExecutor executor = {};    ///< runs kernels in place of the library's threads
-  /// Bytes that one run may take of the device's memory (E401); 0: WEFT_MEMORY_LIMIT, else what it has.
+  /// Bytes of the device's memory that one run may use (E401); 0: WEFT_MEMORY_LIMIT, else all of it.
   int64_t memory_limit = 0;
   std::vector<ShapeRequest> shapes = {};         ///< inputs not named keep the model's own sizes
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< the same as numbers, of the input's own type
-  /// Patterns of inputs whose values may decide what there is to compile (compile/specialise.h). E159 for others, and
+  /// Patterns of inputs whose values the program may be specialised for (compile/specialise.h). E159 for others, and
   /// when no likely value of theirs makes a program. None given: any input may.
   std::optional<std::vector<std::string>> static_inputs = {};
   Precision precision = Precision::f32;
   std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32
   /// Patterns of inputs that keep the default their model gives: folded into the program, and no inputs of it.
   std::vector<std::string> fixed_defaults = {};
-  std::string tag = {}, signature = {};   ///< of a SavedModel: which graph, and what it computes; empty: the usual ones
+  std::string tag = {}, signature = {};   ///< of a SavedModel: graph and signature; empty: the usual ones
   bool channels_first = false;            ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
   std::vector<std::string> outputs = {};  ///< values of a TensorFlow graph to give ("node", "node:1"), not its own
   std::vector<DonationRequest> donations = {};  ///< outputs that are to be written in the place of inputs
-  std::vector<CustomOperator> operators = {};   ///< that models may use besides ONNX's own
+  std::vector<CustomOperator> operators = {};   ///< that models may use beside ONNX's own
   std::function<void(const Progress&)> progress = {};
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels and of tunings, on disk
   TuneOptions tune = {};
   /// GPUs: vendors' libraries may be measured and chosen beside Weft's kernels; such programs are not saved.
   bool vendor_libraries = true;
-  VendorLibraries libraries = {};  ///< those that are here, found by compile and tune
-  int compute_units = 0;           ///< of the GPU that is compiled for, found with it; 0: of the chip's usual model
-  Chooser choose = {};             ///< among kernels that do the same work; empty: by what tuning measured before
+  VendorLibraries libraries = {};  ///< those on this machine, found by compile and tune
+  int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
+  Chooser choose = {};             ///< among kernels that do the same work; empty: by earlier measurements
   Ranks ranks = {};                ///< which part of a split program is compiled, set by compile_ranks
   int64_t max_nodes = 0;  ///< functions expanded (E153); 0: 50,000 and 16 for each node of the file, 10,000,000 in it
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
   /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
-  std::function<bool()> stop = {};  ///< E404 as soon as it says true; asked all along, from several threads
+  std::function<bool()> stop = {};  ///< E404 as soon as it says true; asked repeatedly, from several threads
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 
-/// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, told by its
-/// first bytes). A saved program
-/// takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and `progress`; what was settled when it was
-/// compiled is refused (E502).
+/// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
+/// by its first bytes). A saved program takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and
+/// `progress`; options that were fixed when it was compiled are refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
 /// The same from bytes; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},
@@ -99,10 +97,9 @@ std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& opt
 /// A program already in the IR.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
 
-/// Writes a saved program: what the executable runs (or all that it was loaded with), and besides what the program
-/// becomes for each of `targets` ("cpu:x86-64-v4", "nvidia:sm_90a", "amd:all"), compiled now. E406 as for
-/// Executable::save, E501 for a target that there is not.
-/// Gives the figures of what it compiled besides.
+/// Writes a saved program: the executable's own code (or all the code that it was loaded with), and code for each of
+/// `targets` ("cpu:x86-64-v4", "nvidia:sm_90a", "amd:all"), compiled now. E406 as for Executable::save, E501 for an
+/// unknown target. Returns the figures of these compiles.
 CompileReport save(const Executable& executable, const std::filesystem::path& path,
                    std::span<const std::string> targets, const CompileOptions& options = {});
 
@@ -115,8 +112,8 @@ struct NodeSupport {
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
   std::string why;   ///< why not; empty: it runs
 };
-/// What the device of the options says to each node of a model (.onnx): the frontend, the passes and the rules of
-/// lowering, without compiling a kernel. A node that reads what a refused one makes is not judged, and says so.
+/// Whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the rules
+/// of lowering; no kernel is compiled. A node behind a refused one is not judged, and says so.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// The model as the frontend gives it.

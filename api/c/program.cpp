@@ -128,7 +128,7 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
     options.donations.push_back(parse_donation(text));
   if (c.operator_count > 0) required(c.operators, "operators");
-  // The structs are as far apart as the caller's version of the struct is large.
+  // The stride of the array is the size of the caller's version of the struct.
   for (size_t i = 0; i < c.operator_count; ++i) {
     const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
     options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));

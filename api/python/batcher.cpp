@@ -38,8 +38,8 @@ nb::list arrays(const std::vector<Tensor>& outputs) {
   return list;
 }
 
-/// A Batcher whose answers are fetched: its file descriptor is readable while there are some, so that an event loop
-/// wakes once for all answers of a run, and no thread of the batcher ever waits for the interpreter's lock.
+/// A Batcher with a queue of answers. Its file descriptor is readable while answers wait, so that an event loop wakes
+/// once for all answers of a run. No thread of the batcher ever waits for the interpreter's lock.
 class Queue {
  public:
   Queue(const std::vector<nb::object>& models, int64_t most_rows, double delay, size_t most_waiting)

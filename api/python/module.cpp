@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native half of the Python package: programs, contexts and arrays. What is comfortable lies in weft/__init__.py.
+// The native half of the Python package: programs, contexts and arrays. weft/__init__.py wraps it for users.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/function.h>
@@ -56,7 +56,7 @@ constexpr TypeRow type_rows[] = {
     {WEFT_C128, nb::dlpack::dtype_code::Complex, 128},
 };
 
-/// Types below a byte may come with as many lanes as fill one, as torch.float4_e2m1fn_x2 does.
+/// Types below a byte may have several lanes that fill one byte, such as torch.float4_e2m1fn_x2.
 weft_dtype from_dlpack(nb::dlpack::dtype type) {
   for (const TypeRow& row : type_rows) {
     bool is_same = static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits;
@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// An input or output as Python sees it: name, type text, element type, sizes, what it is.
+/// An input or output as Python sees it: name, type text, element type, sizes, kind.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
@@ -235,8 +235,9 @@ class Model {
   }
   const weft::Program& program() const { return program_; }
 
-  /// `out`: for each output an array to write it to, or none; nothing at all when empty. What was written to such an
-  /// array comes back as its sizes. `is_bits`: the array has numbers of as many bits in the place of its elements.
+  /// `out`: for each output an array to write it to, or none; an empty list means none for all. An output that was
+  /// written there is returned as its sizes. `is_bits`: the array holds integers of the same width instead of its
+  /// elements.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {
@@ -377,9 +378,9 @@ Model* make_model(const Options& options, const Compile& compile) {
 
 // --- quantisation ------------------------------------------------------------------------------------------------
 
-/// Choices of weft.quantize, and the functions of Python that it asks.
+/// The options of weft.quantize, and its callbacks in Python.
 struct Quantization {
-  /// What weft_quantize_options.item gives, and the tensors.
+  /// The result of weft_quantize_options.item, and its tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
   std::string to, method, weights, ranges;
   double percentile = 0, budget = 0, smooth = 0;
@@ -406,7 +407,7 @@ struct Quantization {
   }
 
  private:
-  /// What fails in Python is kept there, and raised when the call has ended.
+  /// An exception in Python is kept, and raised when the call has ended.
   static int32_t give_item(void* user, size_t index, weft_tensor** inputs) {
     nb::gil_scoped_acquire gil;
     auto [answer, given] = (*static_cast<Quantization*>(user)->item)(index);

@@ -7,12 +7,12 @@
 
 #include "weft/weft.hpp"
 
-/// What the source files of the Python module share.
+/// Shared by the source files of the Python module.
 namespace weft::python {
 
 /// An instance of the class of weft._errors that belongs to the error's kind.
 nanobind::object exception_of(const weft::Error& error);
-/// A result as weft/__init__.py takes it from the module: a numpy array, or parts of what is none.
+/// A result for weft/__init__.py: a numpy array, or the parts of a value that numpy cannot hold.
 nanobind::object array_of(const weft::Tensor& tensor);
 weft::Program program_of(nanobind::handle model);
 

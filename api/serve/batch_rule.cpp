@@ -177,7 +177,7 @@ double number_at(const Tensor& tensor, size_t i) {
   return value;
 }
 
-/// Equal up to the rounding that another order of additions brings: kernels may differ with the number of rows.
+/// Equal up to rounding: kernels, and so the order of additions, may differ with the number of rows.
 bool are_close(const Tensor& a, const Tensor& b) {
   if (!std::ranges::equal(a.dims(), b.dims())) return false;
   bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;
@@ -195,7 +195,7 @@ bool are_close(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Whether these requests have the same answers in one run as by themselves.
+/// Whether these requests have the same answers in one joint run as in runs of their own.
 bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs* const> requests) {
   Context context = program.new_context();
   auto answers = split(rule, context.run(join(rule, requests)), requests);
@@ -208,7 +208,7 @@ bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs
   return true;
 }
 
-/// Runs the same rows together and apart, at the first size that the model accepts.
+/// Runs the same rows jointly and one by one, at the first size that the model accepts.
 BatchRule confirm(const Program& program, const std::vector<Port>& inputs, BatchRule rule, int64_t least) {
   std::string why;
   for (int64_t size : {8, 16, 32, 64, 224, 4, 2, 1}) {

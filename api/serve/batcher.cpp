@@ -32,7 +32,7 @@ uint64_t nanoseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
-/// When the last request of a batch gives up; nothing when one of them never does.
+/// The latest deadline of a batch; nothing if one request has none.
 template <class Batch>
 std::optional<Clock::time_point> last_deadline(const Batch& batch) {
   Clock::time_point last = Clock::time_point::min();
@@ -70,7 +70,7 @@ Batcher::~Batcher() {
   for (const Shared& request : left) answer(request, {}, cancelled());
 }
 
-/// The sizes alone bind nothing that a run would refuse: what is refused here never spoils a run of others.
+/// Checks the sizes before requests are joined, so that a wrong request never fails the run of others.
 void Batcher::check_fit(const Inputs& inputs) const {
   std::vector<const weft_tensor*> given;
   for (const Tensor& input : inputs) given.push_back(input.get());
@@ -171,7 +171,8 @@ void Batcher::work(const Program& program) {
   }
 }
 
-/// Under the lock, which waiting gives away. Nothing when the batcher ends, or when all that was there has expired.
+/// Called with the lock held; waiting releases it. Empty when the batcher ends, or when all waiting requests have
+/// expired.
 Batcher::Batch Batcher::next_batch(std::unique_lock<std::mutex>& lock) {
   arrived_.wait(lock, [&] { return is_ending_ || !queue_.empty(); });
   if (is_ending_) return {};
@@ -212,8 +213,8 @@ void Batcher::take_fitting(Batch& batch) {
   }
 }
 
-/// Runs a batch without those that nobody waits for any more. When a run of several fails, each runs by itself: an
-/// error of one is none of the others'.
+/// Runs a batch without cancelled requests. If a joint run fails, each request runs by itself, so that one bad request
+/// fails alone.
 void Batcher::run(Context& context, const Batch& batch) {
   Batch wanted;
   for (const Shared& request : batch) {

@@ -54,7 +54,7 @@ class Batcher {
   using Done = std::function<void(uint64_t id, std::vector<Tensor> outputs, std::exception_ptr failure)>;
 
   Batcher(std::vector<Program> programs, BatchOptions options, BatchRule rule);
-  /// Ends runs, answers all that is left with E404.
+  /// Ends runs, and answers the remaining requests with E404.
   ~Batcher();
   Batcher(const Batcher&) = delete;
 

@@ -28,7 +28,7 @@ struct BatchRule {
   std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have this length
 };
 
-/// The inputs of a request; what is left out is a Tensor without memory.
+/// The inputs of a request; an input that is left out is a Tensor without memory.
 using Inputs = std::vector<Tensor>;
 
 /// Rows of a request that `rule` joins.
@@ -41,7 +41,7 @@ bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
 /// Rows behind rows; shorter sequences get zeros at their end.
 Inputs join(const BatchRule& rule, std::span<const Inputs* const> requests);
-/// What of the outputs belongs to each request, without the padding.
+/// The part of the outputs that belongs to each request, without padding.
 std::vector<std::vector<Tensor>> split(const BatchRule& rule, std::span<const Tensor> outputs,
                                        std::span<const Inputs* const> requests);
 

@@ -249,7 +249,7 @@ typedef struct weft_compile_options {
   int64_t memory_limit; /* bytes of a run and of weights (E401); 0: WEFT_MEMORY_LIMIT, else all of the device's */
   double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
-  int32_t (*stop)(void* user); /* asked all along, from several threads; anything but 0 ends the compile with E404 */
+  int32_t (*stop)(void* user); /* asked repeatedly, from several threads; anything but 0 ends the compile with E404 */
   void* stop_user;
   /* Inputs (* and ? match) whose values may decide what there is to compile. Others are refused (E159), and so is a
    * model that no likely value of theirs makes a program of. NULL: any may, and the first run tells. */

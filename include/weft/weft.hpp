@@ -24,7 +24,7 @@
 namespace weft {
 inline namespace v0 {
 
-/// What a call threw: `what()` is the whole message, the parts follow docs/errors.md.
+/// The exception of a failed call. `what()` is the whole message; docs/errors.md describes the parts.
 class Error : public std::exception {
  public:
   explicit Error(weft_status* status) : status_(status, weft_status_free) {}
@@ -55,7 +55,7 @@ struct Freed {
 template <class T, void (*free)(T*)>
 using Owned = std::unique_ptr<T, Freed<T, free>>;
 
-/// Calls `give(T** out)` and owns what it gives.
+/// Calls `give(T** out)` and owns the object.
 template <class T, void (*free)(T*), class Give>
 Owned<T, free> own(const Give& give) {
   T* handle = nullptr;
@@ -167,14 +167,14 @@ struct CompileOptions {
   std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
   std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
   std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
-  int64_t memory_limit = 0;                   ///< bytes of weights and a run; 0: what the device has
+  int64_t memory_limit = 0;                   ///< bytes of weights and a run; 0: all of the device's memory
   bool borrow = false;                        ///< a model in memory is not copied and stays as it is
   double tune_seconds = 0;                    ///< to measure which kernels are fastest here
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
   double deadline_seconds = 0;
   std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
-  std::vector<std::string> static_inputs{};  ///< whose values may decide what there is to compile; none: any
-  std::string tag{}, signature{};            ///< of a SavedModel: which graph, and what it computes
+  std::vector<std::string> static_inputs{};  ///< whose values the program may be specialised for; none: any
+  std::string tag{}, signature{};            ///< of a SavedModel: the graph, and the signature to compute
   bool channels_first = false;               ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
   std::vector<std::string> outputs{};        ///< values of a TensorFlow graph to give instead of its own outputs
 };
@@ -313,11 +313,11 @@ class Program {
     return Context(context.release(), weft_output_count(get()));
   }
   std::string device() const { return weft_program_device(get()); }
-  /// JSON; weft_program_report says what is in it.
+  /// JSON, described at weft_program_report.
   std::string report() const {
     return own_text([&](char** out) { return weft_program_report(get(), out); });
   }
-  /// What the model says about itself under `key`; "" when it says nothing.
+  /// The model's metadata under `key`; "" if there is none.
   std::string metadata(const std::string& key) const {
     const char* value = weft_program_metadata(get(), key.c_str());
     return value ? value : "";

@@ -8,7 +8,7 @@ namespace weft {
 enum class ChipKind : uint8_t { x86, amd, nvidia, arm };
 constexpr bool is_cpu(ChipKind kind) { return kind == ChipKind::x86 || kind == ChipKind::arm; }
 
-/// What code is compiled for. Two chips with equal fields run the same code.
+/// The target of code generation. Two chips with equal fields run the same code.
 struct Chip {
   ChipKind kind = ChipKind::x86;
   std::string arch{};      ///< "x86-64-v3", "aarch64", "gfx942", "sm_90a"
@@ -17,8 +17,8 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// The processor under this process, asked by cpuid: a feature is listed when both the chip and the operating system
-/// have it. WEFT_CPU lowers it to a plain x86-64 level; a level that the machine lacks is a usage error (E204).
+/// The processor of this machine, found by cpuid. A feature is listed if both the chip and the operating system have
+/// it. WEFT_CPU lowers it to a plain x86-64 level; a level that the machine lacks is a usage error (E204).
 const Chip& host_chip();
 
 /// A chip by the name that people use: "x86-64-v3", "x86-64-v4+avx512vnni", "host", "gfx942", "sm_90a". Throws E204 on
@@ -34,7 +34,8 @@ bool has_feature(const Chip& chip, const std::string& feature);
 /// True when the CPU `machine` has every feature that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
 
-/// How many of a CPU's features its code uses. Of several codes that run here, the one with the largest reach is taken.
+/// How many of a CPU's features its code uses. Of several codes that run on this machine, the one that uses the most is
+/// taken.
 int reach(const Chip& chip);
 
 }  // namespace weft

@@ -27,7 +27,7 @@ struct GpuFamily {
   ChipKind kind = ChipKind::nvidia;
   int wave = 32;  ///< threads that run in step
   MatrixUnit matrix = MatrixUnit::none;
-  bool async_copy = false;    ///< copies from global to shared memory go past the registers
+  bool async_copy = false;    ///< copies from global to shared memory bypass the registers
   bool early_launch = false;  ///< a kernel can be set up while the one before it runs
   /// Four waves multiply from shared memory, and blocks of a cluster read each other's (kernels/wgmma.h).
   bool warp_groups = false;

@@ -46,7 +46,8 @@ struct KernelSource {
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
 
-/// What a GPU kernel needs of a compute unit, from the notes of an AMD code object; registers are per lane.
+/// The resources of a compute unit that a GPU kernel uses, from the notes of an AMD code object; registers are per
+/// lane.
 struct ResourceUse {
   std::string kernel{};
   int vgprs = 0;  ///< vector registers, arch + acc on CDNA
@@ -65,9 +66,9 @@ struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };
 
-/// What a compile or link gives. `bytes` is: x86 and AMD compile: a relocatable ELF object; x86 link: a shared object;
-/// AMD link: code objects (version 5) for hipModuleLoadData, one for each
-/// object, on multiples of 64 bytes; NVIDIA: PTX text.
+/// The result of a compile or link. `bytes` is: x86 and AMD compile: a relocatable ELF object; x86 link: a shared
+/// object; AMD link: code objects (version 5) for hipModuleLoadData, one for each object, on multiples of 64 bytes;
+/// NVIDIA: PTX text.
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
@@ -82,12 +83,12 @@ class Codegen {
   virtual ~Codegen() = default;
   /// Compiles one kernel; takes about 10 ms for a pointwise kernel.
   virtual CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept = 0;
-  /// Parses all kernel headers for this chip ahead of the first kernel (about 80 ms, once for a process): call it on
-  /// another thread as soon as it is known that kernels will be compiled. Of `options` only what is the same for all
-  /// kernels counts. Gives clang's words if the headers do not compile together; kernels then parse on their own.
+  /// Parses all kernel headers for this chip before the first kernel (about 80 ms, once a process). Call it on another
+  /// thread as soon as kernels are known to be needed. Only those `options` count that are equal for all kernels. Gives
+  /// clang's words if the headers do not compile together; kernels then parse on their own.
   virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
-  /// Makes one loadable image of what `compile` gave. Only `exported` symbols are visible in an x86 image; empty: all
-  /// entries. NVIDIA: the PTX modules one after another, each ended by a zero byte.
+  /// Links results of `compile` into one loadable image. Only `exported` symbols are visible in an x86 image; empty:
+  /// all entries. NVIDIA: the PTX modules one after another, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                              std::span<const std::string> exported) noexcept = 0;
   /// Assembly text of an object or image; PTX comes back as it is. Problems are said in the text.

@@ -8,14 +8,14 @@
 
 #include "base/dim.h"
 
-/// Choices between kernels that do the same work. Lowering states the problem and the candidates. A cost model, kept
-/// measurements, or a tuner that tries one after another chooses among them.
+/// Choices between kernels that do the same work. Lowering states the problem and the candidates. A cost model, stored
+/// measurements, or a tuner that tries each chooses among them.
 ///
 ///     size_t best = lowering.choose(decision_about("dot f16", {{"m", m, 128}, {"n", n, 768}, {"k", k, 768}}, tiles));
 namespace weft {
 
 struct Candidate {
-  std::string name;                ///< the key of kept measurements: it tells the candidate from all others
+  std::string name;                ///< identifies the candidate; the key of its measurements
   double estimate = 0;             ///< by the cost model, in any unit that all candidates of a decision share
   bool needs_measurement = false;  ///< taken only if it was measured to be the fastest: no cost model for it is trusted
 };

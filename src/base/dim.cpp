@@ -508,7 +508,7 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True when `dim` is at least 0 even with one operand in place of a maximum in it (or of a subtracted minimum).
+/// True when `dim` is at least 0 even if a maximum in it (or a subtracted minimum) is replaced by one of its operands.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

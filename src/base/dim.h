@@ -46,7 +46,7 @@ class Dim {
   /// The value for the sizes that `value_of` gives for each symbol. Throws E146 on overflow, E311 on a division by
   /// zero.
   int64_t evaluate(const std::function<int64_t(const Symbol&)>& value_of) const;
-  /// Every symbol inside is replaced by what `replace` gives.
+  /// Replaces every symbol `s` by `replace(s)`.
   Dim substitute(const std::function<Dim(const Symbol&)>& replace) const;
   /// Calls `visit` for each symbol inside (with repetitions).
   void visit_symbols(const std::function<void(const Symbol&)>& visit) const;

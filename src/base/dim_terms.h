@@ -5,7 +5,7 @@
 
 #include "base/dim.h"
 
-/// What a size consists of, for code that computes it in another language.
+/// The structure of a size, for code that writes it in another language.
 namespace weft {
 
 /// A symbol, or a function of two sizes.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// What went wrong, in the classes that a caller can act on. The value is the exit code of the command line.
+/// The classes of errors that a caller can act on. The value is the exit code of the command line.
 enum class ErrorKind : uint8_t {
   usage = 2,        ///< a wrong option, argument or input tensor
   model = 3,        ///< the model or a saved program is invalid

@@ -29,8 +29,7 @@ class Bytes {
   operator std::span<const std::byte>() const { return data_; }
   /// `length` bytes from `offset`; both must lie inside.
   Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
-  /// Lets the system take back the memory of whole pages of a mapped file; they are read again when they are needed.
-  /// Nothing for other bytes.
+  /// Lets the system drop whole pages of a mapped file; they are read again when needed. Does nothing for other bytes.
   void drop_pages() const;
   /// Throws E106 if the bytes lie in a mapped file that has changed since it was mapped.
   void check_file() const;

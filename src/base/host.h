@@ -33,7 +33,7 @@ struct Host {
   int threads = 1;  ///< of the library's pool, unless an executor is given
   HostAllocator allocator = {};
   HostExecutor executor = {};
-  int64_t memory_limit = 0;  ///< bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else what the machine has
+  int64_t memory_limit = 0;  ///< bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the machine's memory
 };
 
 }  // namespace weft

@@ -105,7 +105,7 @@ void set_handler() {
   is_handler_set = ::sigaction(SIGBUS, &action, &handler_before) == 0;
 }
 
-/// A handler that was installed over this one meanwhile stays, and so does this one below it.
+/// If another handler was installed over this one meanwhile, both stay.
 void remove_handler() {
   std::scoped_lock lock(mutex);
   if (--guards > 0 || !is_handler_set) return;

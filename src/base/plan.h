@@ -17,8 +17,8 @@
 #include "base/shape.h"
 #include "base/tensor.h"
 
-/// A compiled program as plain data: what lowering and planning produce, what a saved program holds and what the
-/// runtime executes. Sizes stay expressions; a context evaluates them when its inputs arrive.
+/// A compiled program as plain data. Lowering and planning produce it, saved programs hold it, and the runtime executes
+/// it. Sizes are expressions; a context evaluates them when its inputs arrive.
 namespace weft {
 
 /// An input or output. Sizes may be symbolic.
@@ -54,8 +54,8 @@ struct PlanBuffer {
   Shape shape = {};  ///< logical contents, for observers; packed layouts have one axis
   Dim bytes = 0;
   std::string value = {};  ///< name of the value, "node 3 '/conv1/Conv' (Conv)"
-  /// Working memory and outputs: the steps that first write and last read it, in the order of Plan::steps. What a loop
-  /// reads again on its next trip lives until the loop is left.
+  /// Working memory and outputs: the steps that first write and last read it, in the order of Plan::steps. A buffer
+  /// that a loop reads again on its next trip lives until the loop is left.
   int first_step = 0, last_step = 0;
   /// Working memory that lies where that buffer does, which ends in the step that begins this one (plan/in_place.h).
   int shares = -1;
@@ -138,8 +138,8 @@ enum class StepKind : uint8_t {
   sizes,    ///< gives run-time symbols their values, in order, then looks at the checks that these decide
   branch,   ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
   jump,     ///< goes on at `target`; backwards only to a branch that may leave the loop
-  swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: what a loop carries to its next trip
-  grow,     ///< buffers[0] gets room for `amount` bytes and keeps what is in it
+  swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: values that a loop carries to its next trip
+  grow,     ///< buffers[0] gets room for `amount` bytes and keeps its contents
   host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
   part,     ///< GPUs: number `kernel` of Plan::parts, by the processor: operands and sizes as of `host`
   library,  ///< GPUs: `call`, of the buffers before the last, which is its working memory; such a plan cannot be saved
@@ -173,8 +173,8 @@ struct PlanStep {
   std::string source = {};        ///< node(s) of the model
   std::string reason = {};        ///< why this kernel
   Dim blocks = 0;                 ///< GPU: blocks that have work at these sizes; any other number is right as well
-  Dim work = 0;                   ///< GPU: what grows with the sizes and decides among the variants
-  std::vector<StepVariant> variants = {};  ///< by what they begin at
+  Dim work = 0;                   ///< GPU: an amount that grows with the sizes and selects the variant
+  std::vector<StepVariant> variants = {};  ///< ordered by `from`
   Dim flops = 0, bytes = 0;                ///< work, for profiles and the roofline
   /// Operands that may be the same memory as the one result: each place is read before it is written, by the same task.
   std::vector<int> in_place = {};
@@ -202,7 +202,7 @@ struct InPlace {
   bool operator==(const InPlace&) const = default;
 };
 
-/// The caller's wish that an output be written in the place of an input, whose contents it gives up.
+/// A request to write an output in the memory of an input, whose contents the caller gives up.
 struct DonationRequest {
   std::string input, output;
 };
@@ -234,18 +234,18 @@ struct Plan {
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers
   std::vector<PlanStep> steps = {};
-  std::vector<PlanPart> parts = {};  ///< GPUs: what the processor runs (lower/cpu_parts.h)
+  std::vector<PlanPart> parts = {};  ///< GPUs: programs that the processor runs (lower/cpu_parts.h)
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
   std::string compiler = {};             ///< build of the code generator: by it, equal kernels are known to do the same
-  std::vector<Decision> decisions = {};  ///< what lowering chose among kernels; a saved program does not tell
+  std::vector<Decision> decisions = {};  ///< the choices among kernels; not in saved programs
   std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program tells them
 };
 
 /// True for a plan of a GPU in which the host decides something between two steps: it runs step by step.
 bool is_led_by_host(const Plan& plan);
 
-/// What profiles and reports call a step: its kernel's name, or its kind.
+/// The name of a step in profiles and reports: its kernel's name, or its kind.
 std::string step_name(const Plan& plan, const PlanStep& step);
 
 }  // namespace weft

@@ -26,7 +26,7 @@ struct Variant {
   std::vector<onnx::SizeDecision> made = {};
 };
 
-/// Whether a decision holds for these sizes; nothing if only the run can tell.
+/// Whether a decision holds for these sizes; nothing if it depends on run-time sizes.
 std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
   bool is_known = true;
   auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };

@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-/// No run reads a file, which others may change: what it would read there is copied.
+/// Copies the constants that runs read out of their files, because other processes may change a file.
 void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {

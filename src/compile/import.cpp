@@ -123,7 +123,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// What a frontend said to each node, for the caller.
+/// A frontend's verdict on each node.
 class Judged {
  public:
   Judged(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
@@ -166,7 +166,7 @@ std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const
   return program;
 }
 
-/// What only some forms of models have.
+/// Refuses options that this form of model does not have.
 void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs) {
   const char* given = !options.signature.empty()                 ? "a signature"
                       : !options.tag.empty()                     ? "a tag"

@@ -32,7 +32,7 @@ Place gpu_place(const std::shared_ptr<gpu::Device>& device, const CompileOptions
   return {.chip = device->info().chip, .runner = {.host = host_of(options), .gpu = device}};
 }
 
-/// "amd:gfx942": a chip that need not be here. Nothing for the name of a device: "amd:0".
+/// "amd:gfx942": a chip, present or not. Nothing for the name of a device: "amd:0".
 std::optional<Chip> named_chip(std::string_view name) {
   size_t colon = name.find(':');
   bool is_chip = colon != name.npos && name.find_first_not_of("0123456789", colon + 1) != name.npos;
@@ -129,8 +129,8 @@ Place find_place(const CompileOptions& options) { return find_places(options).fr
 
 namespace {
 
-/// Not what the caller asked for (options, limits, an end), what the model lacks or what has no kernel anywhere: the
-/// CPU meets that as well.
+/// True for errors that the CPU may not have. Errors of usage, limits, cancelling and the model, and operators without
+/// any kernel, are the same on both.
 bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||

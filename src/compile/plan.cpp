@@ -75,7 +75,7 @@ std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const Compi
   if (run_shared(*program, options, stage, report) || stage.empty()) return program;
   Place place = find_place(options);
   PassContext context = context_of(place.chip, options);
-  if (stage != "final") find_pass(stage, context);  // says which passes there are
+  if (stage != "final") find_pass(stage, context);  // throws an error with the list of passes
   if (place.has_passes) run_for_chip(*program, context, options, stage, report);
   return program;
 }
@@ -95,7 +95,8 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// What a program of a GPU leaves to this machine's processor, in f32: none of it is a large product.
+/// Compiles the parts that a GPU's program leaves to the processor. They are computed in f32; none holds a large
+/// product.
 static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   std::vector<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

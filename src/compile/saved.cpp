@@ -41,7 +41,7 @@ std::string names_of(const std::vector<Chip>& chips) {
   return names;
 }
 
-/// The chip of the file whose code uses most of what `here` has.
+/// The chip of the file whose code uses the most features of `here`.
 std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
   std::optional<size_t> best;
   for (size_t i = 0; i < chips.size(); ++i) {

@@ -392,7 +392,7 @@ std::unique_ptr<Context> Specialising::new_context() const {
   return std::make_unique<SpecialisingContext>(shared_from_this());
 }
 
-/// Reports now, rather than in the first run, what the device cannot do.
+/// Reports at compile time, not in the first run, operators that the device cannot run.
 void check_likely(std::unique_ptr<Program> program, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) return;

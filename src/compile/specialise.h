@@ -7,9 +7,8 @@
 
 #include "compile.h"
 
-/// Models in which the values of some inputs decide what there is to compile: axes, steps, the condition of branches of
-/// different ranks. Such an input is static. The model is compiled for each value at the first run that has it, and the
-/// program is kept.
+/// Models that are specialised for values of some inputs: axes, steps, the condition of branches of different ranks.
+/// Such an input is called static. The first run with a new value compiles the model for it, and the program is kept.
 namespace weft {
 
 namespace onnx {
@@ -36,7 +35,7 @@ class StaticModel {
   /// The model with these values of its static inputs, in their order.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
-  /// The same for likely values; null if none of them makes a program.
+  /// The same for likely values; null if the model compiles for none of them.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
   /// True if other values of the static inputs may correct every error found so far.
   bool may_wait() const { return may_wait_; }
@@ -59,7 +58,7 @@ class StaticModel {
 
 /// A model before its first run.
 struct Imported {
-  std::unique_ptr<Program> program = {};    ///< if static: for likely values; null: none of them makes one
+  std::unique_ptr<Program> program = {};    ///< if static: compiled for likely values; null: none compiles
   std::shared_ptr<StaticModel> model = {};  ///< null: nothing is static
 };
 

@@ -58,7 +58,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
     Imported imported = import_static(model, given);
     is_open = !imported.program;
     if (imported.model) options = imported.model->fixed(imported.model->likely_values());
-  } catch (const Error&) {  // what is wrong is found again, node by node
+  } catch (const Error&) {  // the walk over nodes finds the fault again
   }
   for (const auto& node : model->graph.nodes) {
     std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");

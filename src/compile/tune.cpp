@@ -37,7 +37,7 @@ struct Trial {
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;
-  double nanoseconds = 0;               // of the favourite, at one place
+  double nanoseconds = 0;               // of the cost model's favourite, at one place
   std::map<std::string, double> times;  // of each measured candidate, at one place
 };
 

@@ -12,7 +12,7 @@ namespace weft {
 struct TunedProblem {
   std::string problem;
   int places = 0;          ///< how often it occurs in the program
-  double nanoseconds = 0;  ///< of the favourite, at one place
+  double nanoseconds = 0;  ///< of the cost model's favourite, at one place
   std::string favourite;   ///< the cost model's choice
   std::string fastest;
   double gain = 1;   ///< the favourite's time divided by the fastest one's

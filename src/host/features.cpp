@@ -37,7 +37,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
   int64_t most = call.numbers.at(2);
   auto all = pieces(text, delimiter, most);
   bool has_rest = !delimiter.empty() || most < 0 || std::ssize(all) != most;
-  if (!has_rest) all.emplace_back();  // what is left behind the last split counts, also where it is nothing
+  if (!has_rest) all.emplace_back();  // the rest behind the last split counts, even if it is empty
   return all;
 }
 

@@ -15,7 +15,7 @@ struct Picture {
   std::vector<uint8_t> pixels = {};
 };
 
-/// Tells by the first bytes.
+/// Recognises a picture by its first bytes.
 bool is_picture(std::span<const std::byte> file);
 /// Decodes a picture as RGB; transparent parts become white. Throws E212 if it is of an unknown kind, damaged, or too
 /// large: above 2^28 pixels, or above 2^24 and above 2^13 for each byte of the file.

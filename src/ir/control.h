@@ -2,9 +2,8 @@
 #pragma once
 #include "ir/module.h"
 
-/// Control flow, and the sizes that only the run itself tells. Bodies are modules of the program. They see nothing of
-/// the module around them but what they get as parameters (and the symbols that have a value there), so a pass may work
-/// on one module at a time. docs/control_flow.md has the whole picture.
+/// Control flow and run-time sizes. Bodies are modules of the program. A body sees only its parameters and the symbols
+/// that have a value there, so a pass may work on one module at a time. docs/control_flow.md has the whole picture.
 namespace weft {
 
 /// Gives run-time symbols their values: `symbols[i]` (a plain symbol) is element i of the i64 vector, at least the
@@ -36,8 +35,8 @@ struct If {
 
 /// Runs its body trip after trip: at most `trips` times and, if `conditional`, only while the condition holds.
 ///
-/// Operands: the condition before the first trip (bool[], if conditional), `carried` values, then what the body reads
-/// from outside. Parameters of the body: the carried values, then those from outside. Results of the body: the
+/// Operands: the condition before the first trip (bool[], if conditional), `carried` values, then values that the body
+/// reads from outside. Parameters of the body: the carried values, then those from outside. Results of the body: the
 /// condition for another trip (if conditional), the carried values, then rows. Results of the loop: the carried values
 /// after the last trip, then the rows of all trips stacked along a new axis 0.
 ///
@@ -82,7 +81,7 @@ struct CpuPart {
   bool operator==(const CpuPart&) const = default;
 };
 
-/// Deeper nesting of bodies is refused (E152): what walks over them may recurse.
+/// Deeper nesting of bodies is refused (E152), because functions recurse over them.
 constexpr int max_body_depth = 64;
 
 /// Refuses bodies that are nested too deep or in themselves, or run by two instructions (E152, E158).

@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/op.h"
 
-/// The operators that the IR itself knows: where values come from.
+/// The operators that the IR itself knows, the sources of values: parameters, constants, sizes.
 namespace weft {
 
 /// An input of a module.

@@ -277,7 +277,7 @@ Dim Program::symbol(Symbol symbol) {
 Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
   auto name = [&](size_t number) { return number == 0 ? std::string(stem) : cat(stem, "_", number - 1); };
   auto is_taken = [&](size_t number) { return symbols_.contains(name(number)); };
-  size_t taken = 0, free = 0;  // names are given in order, so the first free one is found by bisection
+  size_t taken = 0, free = 0;  // numbers are taken in order, so bisection finds the first free one
   while (is_taken(free)) taken = free, free = free * 2 + 1;
   while (free - taken > 1) {
     size_t middle = taken + (free - taken) / 2;

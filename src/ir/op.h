@@ -48,7 +48,7 @@ struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
   std::function<Tensor(std::string_view)> blob_of;  ///< a large constant by its name `@...`
 };
-/// The context for printing: where large constants go. Null prints only their hash.
+/// The context for printing: `name_blob` stores and names large constants; null prints only their hash.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };

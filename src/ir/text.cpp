@@ -102,7 +102,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// Walks one line; every read checks what it expects.
+/// A cursor over one line; each read checks the expected token.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}
@@ -382,7 +382,7 @@ class Parser {
     return {found->second, index};
   }
 
-  /// The written type must be what the shape rule gives.
+  /// The written type must equal the one of the shape rule.
   void check_types(Cursor& cursor, const std::string& written, const Types& inferred) {
     if (written.empty() || written.front() == '(') return;
     Type type;

@@ -4,9 +4,8 @@
 
 namespace weft {
 
-/// Checks what must hold between passes: operands come before their readers (in the same or an outer module), user
-/// lists agree with operands, types are what the shape rules give. `after` names the pass; a breach is an internal
-/// error.
+/// Checks the invariants between passes: operands come before their readers (in the same or an outer module), user
+/// lists agree with operands, types agree with the shape rules. `after` names the pass; a breach is an internal error.
 void verify(const Program& program, std::string_view after);
 
 }  // namespace weft

@@ -8,7 +8,7 @@ namespace weft {
 struct AxisGroup {
   size_t begin = 0, end = 0;  ///< axes [begin, end)
   Dim size = 1;
-  Dim stride = 0;         ///< of the group's innermost axis in the operand
+  Dim stride = 0;         ///< stride of the group's innermost axis in the operand
   bool is_alone = false;  ///< its coordinate has another meaning in the operand
 };
 
@@ -37,9 +37,9 @@ Outputs split_outputs(const Region& region);
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 
-/// Takes the epilogue out of a region and returns it as a region of its own, if neighbouring lanes of the anchor's walk
-/// are not neighbours in all views of the epilogue: several axes are walked as one, and an operand repeats along some
-/// of them. Empty: it stays.
+/// Moves the epilogue to a region of its own and returns it, if the anchor walks several axes as one and an operand of
+/// the epilogue repeats along some of them: neighbouring lanes are then no neighbours in that operand. Empty: the
+/// epilogue stays.
 Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// A tensor around one axis: [outer, n, inner].

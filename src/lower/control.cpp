@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control flow becomes branches and jumps over steps in one list: docs/control_flow.md shows what is written here.
+// Control flow becomes branches and jumps over steps in one list; docs/control_flow.md shows an example.
 //
 // A symbol that several steps would set gets a second name, `n'`, for those: n itself is set in one place only, from
 // n'. So each size has one step after which it is known, and no size is computed from a value of the trip before.
@@ -34,7 +34,7 @@ void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims
   }
 }
 
-/// Where the operands of a body lie. What must be copied for that is copied here, before the body begins.
+/// The views of a body's operands. Operands that a body cannot read in place are copied here, before it begins.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -44,8 +44,8 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
   return views;
 }
 
-/// Lowers one body of an If. Results whose size is open are written to buffers of the branch's own, which then change
-/// places with those of the If.
+/// Lowers one body of an If. Results of open size are written to the branch's own buffers, which are then swapped with
+/// those of the If.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
                   const std::vector<int>& targets) {
   const Module& body = *i.modules[which];
@@ -67,7 +67,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
     lowering.add_control({.buffers = swaps, .reason = "results of the branch", .kind = StepKind::swap});
 }
 
-/// The state of lowering one loop: buffers of what is carried, before and after a trip, and of the rows.
+/// The state of lowering one loop: buffers of the carried values, before and after a trip, and of the rows.
 class LoopLowering {
  public:
   LoopLowering(Lowering& lowering, Instruction& i)

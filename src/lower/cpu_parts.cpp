@@ -27,7 +27,7 @@ std::string why_on_cpu(const Instruction& i) {
   return why ? why : "";
 }
 
-/// Numbers and places, which are few: cheaper to compute where they are than to bring elsewhere and back.
+/// True for small integer computations, which are cheaper to repeat on the processor than to copy back and forth.
 bool may_follow(const Instruction& i) {
   auto is_number = [](const Type& type) {
     return type.is_tensor() && (is_integer(type.shape.dtype) || type.shape.dtype == DType::boolean);
@@ -41,7 +41,7 @@ bool is_known(Value value) {
   return value.def->is<Constant>();
 }
 
-/// One module: which of its instructions the processor runs, and in what order all of them stand.
+/// Decides which instructions of a module the processor runs, and the order of all.
 class Placement {
  public:
   explicit Placement(Module& module) : module_(module), on_cpu_(module.id_limit()), needs_(module.id_limit()) {}
@@ -60,7 +60,7 @@ class Placement {
   }
 
  private:
-  /// Operands, and what sets the sizes that an instruction mentions.
+  /// The needs of each instruction: its operands, and the instructions that set the sizes in it.
   void find_needs() {
     std::map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {
@@ -75,7 +75,7 @@ class Placement {
     }
   }
 
-  /// What stands between two instructions of the processor stays there if it is cheap, and so do sizes that it tells.
+  /// A cheap instruction between two of the processor runs there too, and so do instructions that set run-time sizes.
   void mark_between() {
     std::vector<bool> follows(module_.id_limit()), leads(module_.id_limit());
     for (Instruction& i : module_) {
@@ -91,7 +91,7 @@ class Placement {
     }
   }
 
-  /// By turns, all that either device can do with what is there: instructions stand after what they need.
+  /// Takes turns: all instructions of one device whose needs are met, then all of the other.
   std::vector<Group> schedule() {
     std::vector<Group> groups;
     Group left, order;
@@ -159,7 +159,7 @@ class PartWriter {
            });
   }
 
-  /// The value in the part: what is computed there, a constant, else a parameter.
+  /// The value within the part: one that it computes, a constant, else a new parameter.
   Value value_of(Value value) {
     if (auto found = values_.find(value); found != values_.end()) return found->second;
     if (is_known(value)) {

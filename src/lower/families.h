@@ -4,13 +4,13 @@
 
 #include "lower/regions.h"
 
-/// Families of kernels: what each operator with kernels of its own can do. A new operator is a row in families.def.
+/// Families of kernels: the abilities of each operator's kernels. A new operator is a row in families.def.
 namespace weft {
 
 class Lowering;
 
-/// What the kernels of a family know to do with values of f32 that lie in memory in 16 bits (LowerOptions::storage): a
-/// family that says nothing gets copies of the whole type, and its results have that.
+/// How kernels of a family handle f32 values that are stored in 16 bits (LowerOptions::storage). A family with `never`
+/// gets copies in f32, and its results are stored in f32.
 enum class Narrow : uint8_t { never, read, read_and_written };
 
 struct Family {
@@ -26,7 +26,7 @@ struct Family {
   std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel does this one; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU does
 };
-/// Of an instruction that is no leaf.
+/// The family of an instruction that is no leaf.
 const Family& family_of(const Instruction& instruction);
 
 /// The input of the program, of i32 or i64, whose elements a Bind reads as they are; null for other instructions. Such

@@ -20,8 +20,8 @@ struct Iteration {
   bool loads_early = false;              ///< values that are the same everywhere are loaded when the kernel begins
 };
 
-/// Writes the elementwise part of a region: loads of what comes from outside, one statement for each instruction, and
-/// stores of what leaves, all at one place of the iteration and for `W` lanes along its last axis.
+/// Writes the elementwise part of a region, for one place of the iteration and `W` lanes along its last axis: loads of
+/// outside values, a statement for each instruction, and stores of the outputs.
 ///
 ///     FusedBody body(kernel, iteration, view_of, store_view_of);
 ///     body.plan(instructions, outputs);          // decides which views are touched, merges axes
@@ -112,11 +112,11 @@ class FusedBody {
   int next_ = 0;
 };
 
-/// The number that every element of a value has, seen through views; nothing if they differ or are not known.
+/// The number that all elements of a value equal, seen through views; nothing if they differ or are unknown.
 std::optional<double> splat_of(Value value);
 
-/// The same for numbers that are written into a kernel's text: simple ones (0, 1, 0.5, 127, infinity ...). Others, such
-/// as scales, are read from memory, so that kernels which differ only in them are the same.
+/// The same for simple numbers (0, 1, 0.5, 127, infinity ...), which are written into a kernel's text. Others, such as
+/// scales, are read from memory, so that kernels with different scales have the same text.
 std::optional<double> literal_of(Value value);
 
 /// C++ text of a number of this type: `f32(0x1.8p+0)`, `i64(3)`.

@@ -41,9 +41,9 @@ struct PlanDraft : Plan {
   std::unordered_map<std::string, std::vector<int>> size_numbers_;  // by text
 };
 
-/// Writes one kernel's source and collects what a launch of it must pass. Buffers and sizes get numbers in the order in
-/// which they are asked for, so equal work gives equal text whatever the sizes are. Two sizes that happen to be equal
-/// still get two numbers: a coincidence (as many channels out as in) must not make another kernel.
+/// Writes one kernel's source and collects the arguments of its launch. Buffers and sizes are numbered in order of
+/// first use, so equal work gives equal text for all sizes. Two sizes that happen to be equal still get two numbers: a
+/// coincidence (as many channels out as in) must not make another kernel.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
@@ -55,7 +55,7 @@ class KernelBuilder {
 
   /// The variable that points to the buffer's elements.
   std::string buffer(int buffer, DType type, bool written);
-  /// A variable that holds a size; 0 and 1 come as literals, so that code can depend on them.
+  /// A variable that holds a size; 0 and 1 are written as literals, so that code can depend on them.
   std::string size(const Dim& dim);
   /// The same without literals, for sizes that affect only numbers: offsets, the geometry of windows.
   std::string number(const Dim& dim);
@@ -74,7 +74,7 @@ class KernelBuilder {
   void replace(std::string_view from, std::string_view to);
   /// The name of a constant with this value, made when the kernel begins.
   std::string once(const std::string& expression);
-  /// GPUs: a statement that comes before the kernel waits for the launch before it.
+  /// GPUs: adds a statement that runs before the kernel waits for the previous launch.
   void before_wait(const std::string& statement) {
     if (ahead_.find(statement) == ahead_.npos) ahead_ += cat("  ", statement, "\n");
   }

@@ -10,7 +10,7 @@ struct LowerOptions {
   /// units; sums and everything inside a kernel stay f32, inputs and outputs what they are.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
-  VendorLibraries libraries = {};          ///< GPUs: those that are here are more candidates
+  VendorLibraries libraries = {};          ///< GPUs: those on this machine, which are further candidates
   Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's favourite
   int compute_units = 0;                   ///< GPUs: of the device; 0: of the chip's usual model
 };

@@ -183,7 +183,7 @@ std::optional<int> Lowering::slot_of(Value value) const {
   auto found = all_.slots.find(value.def);
   if (found == all_.slots.end() || found->second[value.index] < 0) return std::nullopt;
   int slot = found->second[value.index];
-  // What an output shows under other sizes may be computed before a step tells those.
+  // The value behind a reshape may be computed before the step that sets the output's sizes.
   const Dims& sizes = all_.plan.buffers[static_cast<size_t>(slot)].shape.dims;
   return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? std::optional(slot)
                                                                                       : std::nullopt;
@@ -216,7 +216,7 @@ View Lowering::stored_view_of(Value value) {
   return entry->second = contiguous_view(buffer, value.shape());
 }
 
-/// Elements narrower than a byte get one of their own; other types stay as they are.
+/// Unpacks elements narrower than a byte to a byte each; other types stay.
 View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   if (!is_packed_type(packed.dtype)) return packed;
   DType wide = compute_type(packed.dtype);
@@ -233,7 +233,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   return contiguous_view(shared(to).buffer, {wide, packed.dims});
 }
 
-/// Elements with a byte or more of their own to an output of narrower ones.
+/// Packs elements into an output of elements narrower than a byte.
 void Lowering::pack(const View& wide, int output, Value value) {
   DType type = value.dtype();
   Dim count = product(wide.dims);
@@ -248,7 +248,7 @@ void Lowering::pack(const View& wide, int output, Value value) {
   add_step(std::move(step), "elements narrower than a byte are packed", false);
 }
 
-/// Nobody steps along an axis of size 1: in checked programs its stride is absurd, so that a kernel that does is found.
+/// Checked programs set the stride of axes of size 1 to an absurd number, to find kernels that use it.
 static void mislead(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
@@ -256,7 +256,7 @@ static void mislead(View& view) {
   }
 }
 
-/// Views may stand on each other without end, so this goes down the chain and up again without calling itself.
+/// Chains of views may be long, so this walks down and up the chain without recursion.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
   for (; !all_.views.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
@@ -287,7 +287,7 @@ View Lowering::whole_view_of(Value value) {
 View Lowering::contiguous_view_of(Value value) {
   View view = view_of(value);
   if (!is_contiguous(view)) return copy_of(view, value, "its reader needs elements in row-major order");
-  view.strides = contiguous_strides(view.dims);  // those of axes of size 1 may be anything
+  view.strides = contiguous_strides(view.dims);  // strides of axes of size 1 are arbitrary
   return view;
 }
 
@@ -334,8 +334,8 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   PlanStep step = kernel.finish(all_.plan, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
-  bool is_read =
-      std::ranges::find(step.buffers, from.buffer) != step.buffers.end();  // or its one number is in the text
+  bool is_read = std::ranges::find(step.buffers, from.buffer) !=
+                 step.buffers.end();  // else its only number is in the kernel's text
   if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
@@ -369,8 +369,8 @@ std::optional<View> without_single_axes(View view, const Dims& dims) {
 
 }  // namespace
 
-/// A value that only goes into one place of a concatenation, or is read elsewhere too, is computed right there; so is
-/// one that gets axes of size 1 first, as where tensors are stacked.
+/// The part of a concatenation's result where a value can be computed directly. The value may have other readers, and
+/// may first get axes of size 1, as in stacking.
 std::optional<View> Lowering::part_of_concat(Value value) {
   if (!may_place_ || runs_at_load_ || slot_of(value)) return std::nullopt;
   if (auto part = direct_part_of_concat(value)) return part;
@@ -583,7 +583,7 @@ void Lowering::lower(const Region& region) {
   (on_gpu() && family.lower_on_gpu ? family.lower_on_gpu : family.lower)(*this, region);
 }
 
-/// Operands that lie in memory narrower than their type are copied, for a reader that takes nothing else.
+/// Copies operands that are stored narrower than their type, for a reader that takes only the full type.
 void Lowering::widen_operands(const Instruction& reader) {
   for (const Value& operand : reader.inputs) {
     if (!operand.type().is_tensor() || operand.dtype() != DType::f32) continue;
@@ -593,7 +593,7 @@ void Lowering::widen_operands(const Instruction& reader) {
   }
 }
 
-/// Constants that are the same for all rows, such as a bias, are on their way before the kernel waits.
+/// Prefetches constants that are the same for all rows, such as a bias, before the kernel waits for its predecessor.
 void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
   constexpr int64_t most = 1 << 14;
   for (const Instruction* i : region.epilogue) {
@@ -626,8 +626,8 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   body.plan(region.epilogue, region.outputs, given);
   body.define(given[0], anchor, type);
   if (region.twin) body.define(given[1], "second", type);
-  // A result may lie where an operand of the epilogue does, unless the anchor reads that too. On GPUs several threads
-  // may have a hand in one element.
+  // A result may share the memory of an epilogue's operand, unless the anchor reads that too. Not on GPUs, where
+  // several threads may access one element.
   std::vector<int> in_place = on_gpu() ? std::vector<int>() : body.in_place();
   std::erase_if(in_place, [&](int buffer) { return kernel.uses(buffer); });
   body.emit();
@@ -689,7 +689,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
-      if (views == &results && step.kind == StepKind::part) continue;  // it tells them itself
+      if (views == &results && step.kind == StepKind::part) continue;  // a part returns its sizes itself
       step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
       for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }

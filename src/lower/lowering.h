@@ -42,7 +42,7 @@ struct LoweredProgram {
 /// buffers for results, and add steps, which belong to the region.
 class Lowering {
  public:
-  /// For what belongs to no region: parameters and results.
+  /// For parameters and results, which belong to no region.
   explicit Lowering(LoweredProgram& all) : all_(all), source_("the results") {}
   Lowering(LoweredProgram& all, const Region& region);
   void lower_program();
@@ -52,19 +52,19 @@ class Lowering {
   const Chip& chip() const { return all_.chip; }
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
-  /// What the GPU has.
+  /// The features of the GPU.
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
-  /// Of the GPU, which its kernels should fill.
+  /// The compute units of the GPU, which its kernels should fill.
   int compute_units() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
   int lanes_for(int widest_bits) const;
   /// How a kernel made of `pointwise<lanes>` over rows x cols is launched.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
-  /// How one is launched in which each of `count` items has a thread of its own (kernels/device.h: for_items);
-  /// `cpu_tasks` is the number of tasks on a CPU.
+  /// How a kernel is launched in which each of `count` items has a thread (kernels/device.h: for_items); `cpu_tasks` is
+  /// the number of tasks on a CPU.
   void set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const;
 
-  /// Where a value lies; a view that strides cannot express is copied first.
+  /// The place of a value; a view that strides cannot express is copied first.
   View view_of(Value value);
   /// The same, with elements in row-major order without gaps (copied if need be).
   View contiguous_view_of(Value value);
@@ -89,16 +89,16 @@ class Lowering {
   View new_result(Value value);
   /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
   View new_result(Value value, const std::vector<size_t>& stored);
-  /// Copies elements, `value` being where they come from; or a whole value into a part of a result.
-  /// The view of a value that may have been given a place already.
+  /// Copies elements that come from `value`, or a whole value into a part of a result. The view of a value that may
+  /// have been given a place already.
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
     copy(from, to, value, reason, runs_at_load_);
   }
   void copy_into(Value value, const View& to, const std::string& reason);
-  /// The same into places that nothing else is ever written to.
+  /// The same into memory that no other step writes.
   void copy_apart(Value value, const View& to, const std::string& reason);
-  /// A buffer of a layout of its own, such as packed weights: `elements` of `type`.
+  /// A buffer with a special layout, such as packed weights: `elements` of `type`.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
   /// `to`, which the newest step fills. If that step runs at load time and an equal one came before it, it is dropped and
   /// the buffer is that one's: layers that share weights share their packed form.
@@ -106,18 +106,17 @@ class Lowering {
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
 
-  /// The vendors' libraries whose work may be taken in place of kernels.
+  /// The vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
-  /// Asks which of several kernels to take; the steps that the current region adds from here on belong to the decision.
-  /// A candidate that needs measurement is only taken if `can_take` says of its number that it can be, and is else left
-  /// out.
+  /// Chooses one of several kernels; later steps of the current region belong to the decision. A candidate that needs
+  /// measurement is a candidate only if `can_take` accepts its number.
   size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
   /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
-  /// A condition on sizes: looked at before the run, or at this place if only the run tells the sizes.
+  /// Adds a condition on sizes, which is checked before the run, or at this step for run-time sizes.
   void add_check(SizeCheck check);
 
   // Control flow (control.cpp).
@@ -136,7 +135,7 @@ class Lowering {
   void set_known(const Dims& symbols) {
     for (const Dim& symbol : symbols) all_.pending.erase(symbol.as_symbol()->name);
   }
-  /// Sets symbols, as `settings` say, and looks at the guards that they decide.
+  /// Adds a step that sets symbols and checks the guards on them.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
   const GuardPlaces& guards() const { return all_.guards; }
   /// Lowers a body whose parameters lie at `parameters`; its results are written to the buffers `slots` (-1: nowhere,
@@ -147,7 +146,7 @@ class Lowering {
 
   /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
   /// in the variable `anchor` of compute type `type`, that of a twin in `second`.
-  /// `order`: of the region's axes in the iteration, where it is not their own; results are stored in it too.
+  /// `order`: the order of the region's axes in the iteration and in stored results, if it is not their own.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 

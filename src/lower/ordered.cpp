@@ -39,7 +39,7 @@ void add_step(Lowering& lowering, KernelBuilder& kernel, const std::string& name
   lowering.add_step(std::move(step), reason);
 }
 
-/// Few long rows on a GPU: blocks share each row, and a second launch compares what they found.
+/// Few long rows on a GPU: blocks share each row, and a second launch compares their results.
 void lower_arg_parts(Lowering& lowering, const Region& region, const std::string& rule, DType type, const RowCut& cut) {
   KernelBuilder first("row_parts.h"), second("row_parts.h");
   Along a = along_axis(lowering, first, *region.anchor, region.anchor->as<ArgReduce>()->axis);

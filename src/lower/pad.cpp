@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-/// The one axis that is padded at its end only, if nothing else is padded or cut.
+/// The axis that is padded at its end, if that is the only padding.
 std::optional<size_t> grown_axis(const Pad& op, const Dims& from) {
   std::optional<size_t> axis;
   for (size_t a = 0; a < op.after.size(); ++a) {

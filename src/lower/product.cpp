@@ -35,7 +35,7 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
   return text;
 }
 
-/// True when one stride leads from each row to the next, over all leading axes.
+/// True when all rows over the leading axes have one stride.
 bool rows_are_even(const View& a) { return even_stride(a, 0, a.dims.size() - 1).has_value(); }
 
 /// Permutes the axes of A so that its rows follow each other, if any order does that.

@@ -10,7 +10,7 @@ struct Batch {
   Dims dims, strides;
 };
 Batch leading(const View& view, size_t count);
-/// True when all elements of the batch are at the same place.
+/// True when all batches are at the same place.
 bool is_repeated(const Batch& batch);
 /// C++ text of the element offset for the flat batch index in the variable `at`.
 std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at);
@@ -26,7 +26,7 @@ struct Product {
 /// rows are walked in memory order, in case an exporter has transposed batch and sequence. `rows`: its first operand,
 /// or a replacement.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
-/// True when one stride leads from each row to the next, over all leading axes.
+/// True when all rows over the leading axes have one stride.
 bool rows_are_even(const View& a);
 /// The row stride of A when rows of all row axes follow each other evenly.
 Dim row_stride(const Product& p);

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// x, low and high of convert(max(min(round(x), high), low)) to an integer of at most 16 bits that holds low and high,
-/// the form of quantisation. `inner` gets the instructions between. Nothing for other conversions.
+/// Matches quantisation, convert(max(min(round(x), high), low)) to an integer of at most 16 bits that holds low and
+/// high: returns x, low and high. `inner` gets the instructions between. Nothing for other conversions.
 std::vector<Value> rounding_parts(const Instruction& convert, std::vector<const Instruction*>& inner);
 
 /// The function of kernels/fused.h that rounds and clamps such a value.

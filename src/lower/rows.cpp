@@ -110,14 +110,14 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
       ";");
 }
 
-/// The number by which a mean is divided; `length` is what the launch itself reduces.
+/// The divisor of a mean; `length` is the number of elements that the launch itself reduces.
 std::string mean_count(KernelBuilder& kernel, const Region& region, const RowShape& shape, const std::string& length,
                        const std::optional<FoundParts>& found) {
   bool is_mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   return found && is_mean ? kernel.number(shape.cols) : length;
 }
 
-/// The launch that reduces whole rows, or what an earlier one found in their parts.
+/// The launch that reduces whole rows, or the results of an earlier launch over their parts.
 PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc,
                             const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");

@@ -43,8 +43,8 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Why no target but the reference can run an instruction; empty if one can. Each refusal here is one that a family
-/// would otherwise meet in the middle of lowering.
+/// Why no target but the reference can run an instruction; empty if one can. Refuses here what a family could only
+/// refuse in the middle of lowering.
 std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

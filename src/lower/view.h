@@ -28,8 +28,8 @@ bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 
-/// The distance between neighbouring elements over axes [begin, end) walked as one; nothing if it varies. Axes of size
-/// 1 do not count: nobody steps along them, so their strides are arbitrary. 0 for a single element.
+/// The stride of axes [begin, end) walked as one; nothing if it varies. Strides of axes of size 1 are arbitrary and do
+/// not count. 0 for a single element.
 std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
 /// The same elements with axes in another order: axis i was axis order[i].

@@ -4,10 +4,10 @@
 
 namespace weft {
 
-/// Rows in 8 bits, as products with weights of a few bits may take them: of each block of the last axis (the last one
-/// may be short) s = max|x| / 127, and x * (127 / max|x|) rounded to even, computed in f32; 0 where all are 0.
-/// x[..., k], a float -> i8[..., blocks * block] with zeros behind k, s in f32[..., blocks], and the sum of the
-/// integers of each block, i32[..., blocks].
+/// Quantises rows to 8 bits, for products with weights of a few bits. Each block of the last axis (the last block may
+/// be short) has s = max|x| / 127, and x * (127 / max|x|) rounded to even, computed in f32; 0 where all are 0. x[...,
+/// k], a float -> i8[..., blocks * block] with zeros behind k, s in f32[..., blocks], and the sum of the integers of
+/// each block, i32[..., blocks].
 struct QuantizeRows {
   static constexpr std::string_view name = "quantize_rows";
   int64_t block = 32;

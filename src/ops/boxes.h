@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Of boxes that overlap, the one with the best score, for each batch and class: boxes are taken by falling score (the
-/// lower number first among equals), and one is left out if its overlap with one taken before is above the limit.
+/// Non-maximum suppression for each batch and class. Boxes are taken by falling score (the lower number first among
+/// equals); a box is left out if it overlaps a box taken before by more than the limit.
 ///
 /// Operands: boxes f32[batch, n, 4]: two opposite corners (y, x, y, x), or with `centers` the middle, width and height
 /// (x, y, w, h); scores f32[batch, classes, n]; the greatest overlap (intersection over union) and the score that a box

@@ -9,7 +9,7 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 
-/// Short ways to write instructions; what frontends and passes build programs with.
+/// Short functions that append instructions, for frontends and passes.
 ///
 ///     Value y = apply(module, Fn::add, {x, constant(module, DType::f32, 1)});   // broadcasts by itself
 namespace weft {
@@ -50,7 +50,7 @@ Dims sizes_in(Module& module, Value value, int64_t least = 0);
 /// The elements of a small integer tensor (rank 0 or 1) as size expressions, when they are known without running: a
 /// constant, sizes, or a reshape or conversion of those.
 std::optional<Dims> known_contents(Value value);
-/// The same for each element, if a concatenation knows only some of its parts: null for elements that only a run knows.
+/// The same for each element of a concatenation; null for run-time elements.
 std::vector<std::optional<Dim>> partly_known_contents(Value value);
 /// Computes an integer instruction on known contents: returns the value as `sizes` (or a constant), otherwise `value`
 /// itself. Frontends call it on new instructions, so that shape arithmetic stays symbolic.

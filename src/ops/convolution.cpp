@@ -51,8 +51,8 @@ Types Convolution::infer(Operands in) const {
 
 namespace {
 
-/// The fixed sizes of one convolution, channels first. A transposed one reads its output where the other reads its
-/// input: the taps say to which output offset each input position adds.
+/// The fixed sizes of one convolution, channels first. A transposed convolution swaps the roles of input and output:
+/// the taps give the output offset that each input position adds to.
 struct Sizes {
   int64_t batch, groups, in_channels, out_channels;  // channels of one group
   int64_t in, out, taps;                             // positions

@@ -5,12 +5,12 @@
 /// Custom operators of the embedding program.
 namespace weft {
 
-/// What the embedder says about an operator. Its shapes are a rule over named sizes,
+/// An operator of the embedder. Its shapes are a rule over named sizes,
 ///
 ///     "f32[n,k], f32[k] -> f32[n]"        several rules for several types are separated by ';'
 ///     "f32[...] -> f32[...]"              any sizes, the same for all
 ///
-/// and what it does is either source in the kernel language (kernels/README.md) or a function of the host.
+/// and its code is either source in the kernel language (kernels/README.md) or a function of the host.
 struct CustomOperator {
   std::string name;  ///< "my.domain:MyOp" for nodes of a model, or as the graph builder calls it
   std::string rule;

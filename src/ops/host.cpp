@@ -62,7 +62,7 @@ std::optional<int64_t> known_number(Value value) {
   return contents && contents->size() == 1 ? (*contents)[0].constant() : std::nullopt;
 }
 
-/// The sizes of an item; those that its container does not tell are read from it.
+/// The sizes of an item; sizes that the container's type leaves open are read at run time.
 Dims item_sizes(Module& module, Value container, Value index) {
   Dims dims = container.type().element->shape.dims;
   if (all_constant(dims)) return dims;

@@ -53,7 +53,7 @@ struct LiveTaps {
 LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
   LiveTaps live;
   for (int64_t tap = 0; tap < kernel; ++tap) {
-    int64_t at = tap * dilation - pad;  // what the first place of the result reads
+    int64_t at = tap * dilation - pad;  // the place that the first place of the result reads
     int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
     if (skipped >= out || at + skipped * stride >= in) continue;
     live.first = live.last < 0 ? tap : live.first;
@@ -166,7 +166,8 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// fn(reshape(x)) -> reshape(fn(x)): the function then stands beside what computes x, and can be fused with it.
+/// fn(reshape(x)) -> reshape(fn(x)): the function is then next to the instruction that computes x, and can be fused
+/// with it.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 1 || !i.inputs[0].def->is<Reshape>()) return std::nullopt;
   const auto& view = *i.inputs[0].def->as<Reshape>();

@@ -58,8 +58,7 @@ class LayoutChange {
   }
 
  private:
-  /// The source of a transpose to channels-last that undoes one of this pass; models that are channels last contain
-  /// such.
+  /// The operand of a transpose that a transpose of this pass undoes; channels-last models contain such pairs.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -104,7 +103,7 @@ class LayoutChange {
     const auto* op = value.def->as<Transpose>();
     return op && op->permutation == to_first(value.rank());
   }
-  /// A picture that a model of rows makes of them: reshape(transpose(x[batch, pixels, channels])).
+  /// A picture made of rows: reshape(transpose(x[batch, pixels, channels])).
   static bool is_made_of_rows(Value value) {
     if (!value.def->is<Reshape>()) return false;
     Value rows = value.def->inputs[0];

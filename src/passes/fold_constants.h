@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// Computes what is known while compiling, in the reference's wide types: constant x constant -> constant. Results
-/// above 64 MiB stay as they are, and so do views, fills and dequantised weights above 64 KiB: a kernel reads those for
-/// less than their copies cost. Parameters with defaults are never constants. Few bytes of
-/// a model must not become many, nor take for ever: what a program may spend on this goes with its weights
-/// (FoldingScope), and what is beyond stays.
+/// Evaluates instructions of constants while compiling, in the reference's wide types: constant x constant -> constant.
+/// Results above 64 MiB stay as they are, and so do views, fills and dequantised weights above 64 KiB: a kernel reads
+/// those for less than their copies cost. Parameters with defaults are never constants. A small model must not become
+/// large, nor take for ever: the budget for folding grows with the program's weights (FoldingScope), and instructions
+/// beyond it stay.
 ///
 ///     %2 = mul %a, %b                     (a = 2, b = 3)
 /// ->
@@ -23,7 +23,7 @@ class FoldingScope {
   ~FoldingScope();
   FoldingScope(const FoldingScope&) = delete;
 
-  int64_t bytes, work;  ///< what is left: growth of constants in bytes; elements to read, multiply or write
+  int64_t bytes, work;  ///< the remaining budget: growth of constants in bytes; elements to read, multiply or write
 
  private:
   FoldingScope* outer_;

@@ -314,7 +314,7 @@ class LoopHoist {
     outer_.erase(loop_);
   }
 
-  /// In their order before all else, as the text form tells them apart.
+  /// Moves parameters to the front in their order, which the text form relies on.
   void order_parameters() {
     Instruction* place = &*body_.begin();
     for (Value parameter : body_.parameters()) {

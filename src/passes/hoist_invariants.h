@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// What a loop computes anew on every trip though no trip changes it is computed once, before the loop; a carried value
-/// that every trip gives on as it is becomes one that the body reads from outside. Only what cannot fail moves, unless
+/// Loop-invariant code motion: instructions that give the same result on every trip move before the loop. A carried
+/// value that no trip changes becomes a value that the body reads from outside. Instructions that may fail stay, unless
 /// the loop is sure to make a trip; nothing moves out of a body with conditions on sizes, which are checked inside.
-/// Views, constants and results larger than what they are made of stay: the kernel that reads them makes them again.
-/// A product of row t of a matrix with weights, in trip t, becomes one product of the whole matrix before the loop.
+/// Views, constants and results larger than their operands stay: the kernels that read them recompute them. A product
+/// of row t of a matrix with weights, in trip t, becomes one product of the whole matrix before the loop.
 ///
 ///     %y = loop %x, %w [body]      body: %v, %w -> add %v, (exp %w)
 /// ->

@@ -22,7 +22,7 @@ using Form = std::optional<IndexForm>;
 
 constexpr int64_t largest_constant = 1 << 16;
 
-/// What one question has found so far.
+/// The results of one query so far.
 struct Memo {
   std::unordered_map<const Instruction*, Form> forms;
   int depth = 64;  // left
@@ -51,7 +51,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
   });
 }
 
-/// A constant whose elements follow one line along every axis.
+/// A constant that is linear along every axis.
 Form constant_form(const Tensor& tensor) {
   if (tensor.elements() == 0 || tensor.elements() > largest_constant) return std::nullopt;
   std::vector<int64_t> values = to_int64s(tensor), steps(tensor.dims.size(), 1);
@@ -98,7 +98,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// Parts that continue one another's line.
+/// Parts that continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;
@@ -108,7 +108,7 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
     if (!form) return std::nullopt;
     auto at = static_cast<size_t>(axis);
     Dim size = with_elements(part.dims()[at], dims);
-    // A part of one element takes the slope of the others.
+    // A part of one element adopts the slope of the other parts.
     if (size == Dim(1)) form->slopes[at] = whole ? whole->slopes[at] : form->slopes[at];
     if (whole && start == Dim(1)) whole->slopes[at] = form->slopes[at];
     form->offset = with_elements(form->offset, dims) - start * Dim(form->slopes[at]);
@@ -138,7 +138,7 @@ IndexForm combined(const IndexForm& a, const IndexForm& b, int64_t factor) {
   return sum;
 }
 
-/// What `difference` = second - first says of a comparison, when it says the same everywhere.
+/// The result of a comparison, from `difference` = second - first, if it is the same at every place.
 Form compared(Fn fn, const IndexForm& difference, const Dims& dims) {
   Range d = range_of(difference, dims);
   auto decided = [&](bool yes, bool no) {
@@ -268,7 +268,7 @@ std::optional<IndexForm> index_form(Value value) {
   Memo memo;
   Form form = form_of(value, memo);
   if (!form) return form;
-  // With the symbols as they were declared: what was assumed of them holds for this tensor only.
+  // With the symbols as declared: the assumptions about them hold for this tensor only.
   const auto& symbols = value.def->parent->program().symbols();
   form->offset = form->offset.substitute([&](const Symbol& symbol) {
     auto declared = symbols.find(symbol.name);

@@ -9,7 +9,7 @@
 /// integer arithmetic as a linear function of its own index.
 namespace weft {
 
-/// value[index] = offset + sum(slopes[a] * index[a]). Says nothing of tensors without elements. Bool is 0 and 1.
+/// value[index] = offset + sum(slopes[a] * index[a]). Undefined for tensors without elements. Bool is 0 and 1.
 struct IndexForm {
   Dim offset = 0;
   std::vector<int64_t> slopes = {};

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Control flow that is decided while compiling goes away: an If with a constant condition becomes its branch, a short
-/// loop with a fixed number of trips its trips one after another. Sizes that these set become what the body makes of
-/// them. Constants that a body reads from outside move into it.
+/// Inlines control flow that is decided while compiling: an If with a constant condition becomes its branch, and a
+/// short loop with a fixed number of trips is unrolled. Sizes that these set become the body's expressions. Constants
+/// that a body reads from outside move into it.
 ///
 ///     %2 = if %true, %0 [then, else] {first=1, ...}
 /// ->

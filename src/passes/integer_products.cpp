@@ -72,8 +72,8 @@ Value along(Module& module, Value list, int64_t axis, int64_t rank) {
 
 bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
 
-/// What `change` makes of each element, computed before views of them: so the turns of a layout before and after a
-/// product still meet.
+/// Applies the elementwise `change` before views of the value, so that transposes before and after a product still
+/// cancel.
 Value before_views(Module& module, Value value, const std::function<Value(Value)>& change) {
   Instruction& i = *value.def;
   if (!i.is<Transpose>() && !i.is<Reshape>()) return change(value);
@@ -300,7 +300,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// A known value whose elements lie within 256 of each other, as i8 with an offset.
+/// A constant whose elements span at most 256 integers, as i8 with an offset.
 std::optional<Bytes> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   Range range = range_of(value);

@@ -36,8 +36,8 @@ enum class IntegerFactors : uint8_t {
 bool integer_products(Module& module, IntegerFactors factors);
 
 /// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into
-/// one factor for each term, and the sum is taken in f64. A rounding in f32 would go the other way for some elements
-/// in a million, and a deep network carries each of them into a third of its answers.
+/// one factor for each term, and the sum is taken in f64. Rounding in f32 would differ for some elements in a million,
+/// and a deep network spreads each difference to a third of its answers.
 ///
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);

@@ -6,7 +6,7 @@
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Small questions that passes ask about values, and the loop that most passes consist of.
+/// Small predicates on values for passes, and the loop that most passes share.
 namespace weft {
 
 /// The replacement of an instruction's result, or nothing. New instructions stand before it.

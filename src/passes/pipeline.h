@@ -14,15 +14,15 @@
 
 namespace weft {
 
-/// A pass works on one module and says whether it changed anything.
+/// A pass works on one module and returns whether it changed anything.
 using Pass = std::function<bool(Module&)>;
 /// How often each pass changed something.
 using PassCounts = std::map<std::string_view, int64_t>;
 
-/// What the pass `shard` did to one rank's program.
+/// The effect of the pass `shard` on one rank's program.
 struct ShardReport {
   std::vector<DonationRequest> kept = {};  ///< inputs and outputs of which each rank has a part of its own
-  std::vector<std::string> notes = {};     ///< what was split, and which products were not and why
+  std::vector<std::string> notes = {};     ///< the values that were split, and the products that were not, with reasons
 };
 
 /// Which of the programs that compute a model together this one becomes.
@@ -32,7 +32,7 @@ struct Ranks {
   ShardReport* report = nullptr;
 };
 
-/// What a pass for one chip may ask about besides the module.
+/// The facts, besides the module, that a pass for one chip may use.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
@@ -45,7 +45,7 @@ struct PassContext {
 ///     Pipeline run(program, {.dump_directory = folder}, {.chip = chip});
 ///     run("normalise", normalise);
 ///
-/// It times them, removes what nothing reads afterwards, verifies (WEFT_VERIFY_PASSES, debug builds), prints the
+/// It times them, removes instructions that nothing reads, verifies (WEFT_VERIFY_PASSES, debug builds), prints the
 /// program at WEFT_DEBUG=5 and into the dump folder, and on a failure leaves a folder from which the failing step can
 /// be run again (WEFT_DUMP, or the dump folder).
 class Pipeline {

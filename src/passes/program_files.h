@@ -15,7 +15,7 @@ std::string text_with_blobs(const Program& program, const std::filesystem::path&
 /// Writes the program to `file`, its constants into blobs/ beside it.
 void write_program(const Program& program, const std::filesystem::path& file);
 
-/// Reads what write_program wrote. E106 when a file is missing, E191 when it is no program.
+/// Reads the files of write_program. E106 when a file is missing, E191 when it is no program.
 std::unique_ptr<Program> read_program(const std::filesystem::path& file);
 
 }  // namespace weft

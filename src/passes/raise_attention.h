@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// The attention that ends in the dot `i`, written before it; nothing if `i` ends no attention.
+/// Writes the attention that ends in the dot `i` before it; nothing if `i` ends no attention.
 std::optional<Value> raised_attention(Module& module, Instruction& i);
 
 /// attention over keys and values that were repeated for several query heads -> attention over them as they were.

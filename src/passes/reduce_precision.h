@@ -13,8 +13,7 @@ namespace weft {
 /// that did not before; a weight too large for f16 keeps its product in f32. Nodes whose source matches a pattern of
 /// `keep` (`*` and `?`) are left alone. Where the chip does not multiply values of the type itself (`multiplies`),
 /// convolutions are left alone as well: they do much with each weight that they read, so they would only lose their
-/// fastest kernels. Where it does, what weights are multiplied with is narrowed as it is stored
-/// (LowerOptions::storage).
+/// fastest kernels. Where it does, the other operands are narrowed as they are stored (LowerOptions::storage).
 ///     dot %x, constant f32   ->   dot %x, convert(constant f32) {to=bf16}
 bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies);
 

@@ -64,7 +64,7 @@ class Sharding {
     return dims;
   }
 
-  /// The axis along which a value is split and nowhere whole; -1: it is whole.
+  /// The axis along which a value is split; -1: a whole copy exists.
   int64_t axis_of(Value value) const {
     auto part = parts_.find(value);
     return part == parts_.end() || gathered_.contains(value) ? -1 : part->second.axis;
@@ -170,7 +170,7 @@ class Sharding {
     return true;
   }
 
-  /// The split axis begins an axis of the result: it is split into several, or joined with what comes after it.
+  /// The split axis begins an axis of the result: it is split into several, or merged with the axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -206,7 +206,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// A slice of what a product gives, as of queries, keys and values that one product makes: the rank's part of those
+  /// A slice of a product's columns, such as queries, keys or values of a joint product: the rank's part of those
   /// columns.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
@@ -222,8 +222,8 @@ class Sharding {
     return bool(part);
   }
 
-  /// The last axis of a product with weights, or of elementwise functions of such and of constants, with another choice
-  /// of columns: `columns(weights)`. Nothing for other values.
+  /// Recomputes a product with `columns(weights)`, other columns of its weights, also through elementwise functions of
+  /// such products and constants. Nothing for other values.
   Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
     std::vector<Value> inputs = i.inputs;
@@ -396,7 +396,7 @@ class Sharding {
     return {};
   }
 
-  /// The donated parameter, if there is one, of which a rank may have its part alone.
+  /// The donated parameter, if a rank may hold only its part of it.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);
@@ -420,7 +420,7 @@ class Sharding {
     module_.set_results(std::move(results));
   }
 
-  /// Parameters whose part alone is read become that part; the results of the others are gathered after all.
+  /// Parameters of which only a part is read become that part; results of the other donated parameters are gathered.
   void keep_parameters() {
     for (const Kept& kept : kept_) {
       Value part = locals_.at({kept.donor.def, kept.donor.index, kept.part.axis});

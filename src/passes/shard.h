@@ -6,10 +6,10 @@ namespace weft {
 
 /// Splits the weights of products over the ranks of the context, and makes the module the program of one of them, as
 /// Megatron-LM does (Shoeybi et al., 2019): a product with weights takes a part of their columns, so that its result is
-/// split along that axis; what follows works on parts as long as it can (elementwise functions, views, softmax along
-/// other axes, attention by heads, the update of a cache); a product along the split axis takes the rows of its weights
-/// that belong to it, and the sum over all ranks is whole again. Where an operator needs the whole of a split value,
-/// the ranks' parts are gathered.
+/// split along that axis; later instructions work on parts as long as they can (elementwise functions, views, softmax
+/// along other axes, attention by heads, the update of a cache); a product along the split axis takes the rows of its
+/// weights that belong to it, and the sum over all ranks is whole again. Where an operator needs the whole of a split
+/// value, the ranks' parts are gathered.
 ///
 ///     %1 = dot %x, %w1          %w1 f32[64,256]
 ///     %2 = gelu %1

@@ -67,7 +67,7 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
   return concat(module_, parts, axis);
 }
 
-/// What is cut of operands rather than of the result: then little else than the part is computed or kept.
+/// Slices the operands rather than the result, so that each rank computes and keeps little else than its part.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Parts of whole values, those of weights as constants of their own: a rank holds no other part in memory. New
-/// instructions stand where the module appends.
+/// Slices values for a rank. Slices of weights become constants of their own, so that a rank holds no other part in
+/// memory. New instructions are appended where the module appends.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}

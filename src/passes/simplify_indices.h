@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Index arithmetic that comes to one number becomes that number; a gather whose coordinates just count becomes the
-/// view that it is. Exporters write attention masks so.
+/// Index arithmetic with one known result becomes a constant; a gather with consecutive coordinates becomes a view.
+/// Exporters write attention masks so.
 ///
 ///     %2 = greater_equal %iota, %zero
 /// ->

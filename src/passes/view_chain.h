@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// What a chain of reshapes and transposes does to a tensor: its axes are split into factors, the factors permuted and
-/// merged into the axes of the result.
+/// The effect of a chain of reshapes and transposes: axes are split into factors, and the factors permuted and merged
+/// into the axes of the result.
 class ViewChain {
  public:
   explicit ViewChain(const Dims& source);

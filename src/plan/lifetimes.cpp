@@ -16,7 +16,7 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// On GPUs that nobody leads such symbols are read from inputs before the run.
+/// On GPUs without a leading host, such symbols are read from inputs before the run.
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
@@ -59,8 +59,8 @@ void note_uses(Plan& plan) {
   }
 }
 
-/// What is written before a loop and read in it lives until the loop is left: until the step after its jump back.
-/// Jumps come in the order of their ends, so an inner loop stretches lifetimes before its outer one does.
+/// A buffer that is written before a loop and read in it lives until the step after the jump back. Jumps come in the
+/// order of their ends, so inner loops stretch lifetimes before outer ones.
 bool stretch_over_loops(Plan& plan) {
   bool changed = false;
   for (size_t step = 0; step < plan.steps.size(); ++step) {

@@ -21,7 +21,7 @@ struct BlockFormat {
 struct BlockWeights {
   BlockFormat format = {};
   int64_t n = 0, k = 0;
-  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], one a byte; what k lacks is the zero point
+  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], one a byte; padding behind k is the zero point
   std::vector<float> scales = {};   ///< [n, blocks]
   std::vector<uint8_t> zeros = {};  ///< [n, blocks]
 
@@ -36,7 +36,7 @@ std::vector<float> rows_of(const Layer& layer);
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads);
 
-/// The mean square of what rounding changes, over that of the weights.
+/// The mean square of the rounding errors, over that of the weights.
 double weight_noise(const Layer& layer, const BlockWeights& rounded);
 
 }  // namespace weft::quantise

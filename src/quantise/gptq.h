@@ -8,7 +8,7 @@
 /// others, "GPTQ", 2022).
 namespace weft::quantise {
 
-/// What it reads from the sum of x x' over the rows x of a layer's inputs.
+/// The factors that GPTQ computes from the sum of x x' over the rows x of a layer's inputs.
 struct Lesson {
   std::vector<float> importance;  ///< of each column
   std::vector<size_t> order;      ///< columns, the most important first: its error is made up for by all the others
@@ -16,7 +16,7 @@ struct Lesson {
 };
 Lesson lesson_of(std::span<const float> hessian, size_t k);
 
-/// `round(column, value)` rounds the value, keeps it, and gives what it stands for.
+/// `round(column, value)` rounds the value, stores it, and returns the rounded number.
 template <class Round>
 void round_taught(std::span<const float> row, const Lesson& lesson, const Round& round) {
   size_t k = row.size();

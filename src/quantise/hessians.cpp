@@ -19,7 +19,8 @@ struct Sum {
   std::vector<float> values;
 };
 
-/// Adds to what lies right of the diagonal, four rows at a time. They stay in the cache while a few rows of the sum pass.
+/// Adds to the part right of the diagonal, four rows at a time. They stay in the cache while a few rows of the sum
+/// pass.
 void add_rows(Sum& sum, std::span<const float> x, size_t threads) {
   constexpr size_t few = 8;
   size_t k = sum.k;

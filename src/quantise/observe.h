@@ -29,7 +29,7 @@ void for_each_item(const Runner& runner, Samples& samples,
                    const std::function<void(size_t item, const std::vector<Tensor>& inputs)>& visit,
                    size_t most = SIZE_MAX);
 
-/// What the data makes of the input of layers.
+/// The statistics of the inputs of layers.
 struct Observed {
   Histogram histogram = {};
   std::vector<double> sums = {};     ///< of each channel that meets the weights

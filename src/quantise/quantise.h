@@ -50,7 +50,7 @@ struct Settings {
   /// Nothing: int4 and fp8 with data by gptq, all else by nearest.
   std::optional<WeightMethod> weights;
   int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
-  bool correct_bias = true;       ///< int8, fp8: adds to biases what rounding the weights takes away on average
+  bool correct_bias = true;       ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;            ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
   double smooth = 0;              ///< int8, fp8: above 0, below 1: moves outliers of inputs into weights
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
@@ -58,7 +58,7 @@ struct Settings {
   /// A figure of a model (the path of an ONNX file), the greater the better; the loss is its share that goes. Empty:
   /// the loss is the relative error of the outputs (root of the mean square), of integers the share that differs.
   std::function<double(const std::filesystem::path&)> metric;
-  std::map<std::string, Range> ranges;                ///< of inputs, in place of what data says
+  std::map<std::string, Range> ranges;                ///< ranges of inputs, in place of observed ones
   bool has_products = true, has_convolutions = true;  ///< which layers
   int threads = 0;
   std::function<void(const Progress&)> progress;

@@ -19,7 +19,7 @@ using Bins = std::vector<Histogram::Bin>;
 
 Range whole(const Histogram& seen) { return {std::min(seen.least(), 0.0), std::max(seen.greatest(), 0.0)}; }
 
-/// Cuts half of what may lie outside from each end.
+/// Cuts half of the allowed outliers from each end.
 Range by_percentile(const Histogram& seen, double percentile) {
   double cut = static_cast<double>(seen.total()) * (100 - percentile) / 200;
   Bins bins = seen.bins();

@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// How the range of a value is chosen from what was seen of it.
+/// How the range of a value is chosen from its histogram.
 enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };
 RangeMethod parse_range_method(std::string_view name);  ///< E203 for another
 std::string_view name(RangeMethod method);

@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// What was done to each layer and why, what was lost, and what was tried.
+/// The report: the change of each layer and its reason, the loss, and the steps of the search.
 nlohmann::ordered_json report(const Work& work, const Choice& choice);
 
 }  // namespace weft::quantise

@@ -21,7 +21,7 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
 /// Raises scales so that a bias in steps of input times weight fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// The same of a matrix by what its inputs teach.
+/// The same for a matrix, with statistics of its inputs.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
                              size_t threads);
 
@@ -32,11 +32,11 @@ struct ChannelOrder {
 };
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
-/// What a channel's results lose on average by rounding: the weights less their rounded form, times the means of the
-/// input's channels. Groups of a convolution follow from how many there are.
+/// The mean error of a channel's results by rounding: the weights less their rounded form, times the means of the
+/// input's channels. The number of groups of a convolution follows from the sizes.
 std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means);
 
-/// The mean square of what rounding changes, over that of the weights.
+/// The mean square of the rounding errors, over that of the weights.
 double weight_noise(const Layer& layer, const ChannelWeights& rounded);
 
 }  // namespace weft::quantise

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Blocks of AlignedMemory or gpu::Memory for tensors whose size is only known during the run. What is given back
-/// serves later requests, of this run and of the next ones, so that a steady state allocates nothing.
+/// Blocks of AlignedMemory or gpu::Memory for tensors whose size is only known during the run. Returned blocks serve
+/// later requests, of this run and the next ones, so that a steady state allocates nothing.
 template <class Memory>
 class BlockPool {
  public:

@@ -3,8 +3,8 @@
 #include "runtime/arena.h"
 #include "runtime/bind.h"
 
-/// Sizes that share one captured graph. What is captured holds addresses and grids, so both are planned at the upper
-/// end of a bucket of sizes; kernels read the sizes themselves from memory.
+/// Sizes that share one captured graph. A graph holds addresses and grids, so both are planned for the upper end of a
+/// bucket of sizes. Kernels read the sizes themselves from memory.
 namespace weft {
 
 /// The upper ends of the buckets that these values lie in: powers of two and three numbers evenly between them, but no
@@ -16,7 +16,7 @@ struct BucketPlan {
   std::vector<int64_t> bytes;    ///< of each buffer, at least
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
   std::vector<int> variants;     ///< of each step: the number of the one that is launched, -1 for the step's own kernel
-  std::vector<int64_t> blocks;   ///< of what is launched
+  std::vector<int64_t> blocks;   ///< of the launched kernel
   std::vector<int64_t> work;     ///< of each step, at most
   int64_t arena_bytes = 0;
 

@@ -40,14 +40,14 @@ struct Kernel {
   KernelPlan* plan;
 };
 
-/// What a step needs at given sizes.
+/// The launch of a step at given sizes.
 struct BoundStep {
   std::vector<int64_t> sizes;
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// All that depends on sizes alone; kept between runs of equal sizes. What depends on run-time sizes is brought up to
-/// date while the steps run.
+/// All that depends on sizes alone; kept between runs of equal sizes. Entries for run-time sizes are updated while the
+/// steps run.
 struct BoundSizes {
   std::vector<int64_t> sizes;  // values of Plan::sizes
   std::vector<BoundStep> steps;
@@ -76,7 +76,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long: whoever wants to end it is asked between pieces, which grow while they are short.
+    // A step may take long, so the deadline is checked between pieces of it; pieces grow while they are short.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -160,7 +160,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   const std::vector<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
 
-  /// Computes the sizes that are due and what their steps need.
+  /// Computes the sizes that are due and binds their steps.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
     for (int id : due.sizes)
       bound.sizes[static_cast<size_t>(id)] = values.evaluate(plan_.sizes[static_cast<size_t>(id)]);
@@ -428,7 +428,7 @@ class CpuContext final : public Context {
 
   void reserve(AlignedMemory& memory, int64_t bytes) {
     if (memory.bytes() >= bytes) return;
-    memory = {};  // first the old piece goes, so that both are never held
+    memory = {};  // frees the old block first, so that both are never held
     memory = AlignedMemory(bytes, program_->allocator());
     note_peak();
   }
@@ -485,7 +485,7 @@ class CpuContext final : public Context {
 
   // --- the steps -----------------------------------------------------------------------------------------------------
 
-  /// Where output `index` of `bytes` bytes goes: where this run says, else where a donated input lies, else elsewhere.
+  /// The memory for output `index` of `bytes` bytes: given for this run, else that of a donated input, else none.
   MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
     const Port& port = plan().outputs[index];
     std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
@@ -496,7 +496,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True when what a step would move lies at its places already: in one memory, and as large as the result or apart.
+  /// True if a step need not move its operand, which already lies at its places in the result's memory.
   bool is_there(const PlanStep& step) const {
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
@@ -529,7 +529,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// What this step writes first holds nothing yet.
+  /// Marks buffers that this step writes first as unwritten.
   void begin_buffers(CheckedRun& checked, int step) {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
@@ -601,7 +601,7 @@ class CpuContext final : public Context {
     return value;
   }
 
-  /// Memory for what a step is about to write, where it was not placed before the run.
+  /// Memory for a buffer that a step is about to write, unless it was placed before the run.
   void prepare(size_t id, const RunOptions& options, const Launcher& launcher) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) give_output(id, options);
@@ -624,7 +624,7 @@ class CpuContext final : public Context {
     hold(id, std::move(larger));
   }
 
-  /// A block of the pool, within what the limit leaves beside all else that this context holds.
+  /// A block of the pool, within the part of the limit that this context has not used yet.
   AlignedMemory take(size_t id, int64_t bytes) {
     int64_t most = program_->memory_limit() - program_->packed_bytes() - arena_.bytes() - scratch_.bytes();
     try {
@@ -692,7 +692,7 @@ class CpuContext final : public Context {
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
   BlockPool<AlignedMemory> pool_;
-  std::vector<AlignedMemory> blocks_;  // what each buffer has taken from the pool
+  std::vector<AlignedMemory> blocks_;  // the block that each buffer has from the pool
   HostValues host_;
   std::vector<std::byte*> memory_;        // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run

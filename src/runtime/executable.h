@@ -14,7 +14,7 @@
 #include "base/host.h"
 #include "base/plan.h"
 
-/// What compiling yields. An executable is immutable and shared by any number of threads; each request runs in a
+/// The result of compiling. An executable is immutable and shared by any number of threads; each request runs in a
 /// context of its own:
 ///
 ///     std::shared_ptr<Executable> model = compile(...);
@@ -66,7 +66,7 @@ struct RunOptions {
   /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs tell them.
   const SymbolValues* sizes = nullptr;
   Rank* rank = nullptr;                    ///< of a program that is one of several (runtime/ranks.h)
-  const HostExecutor* executor = nullptr;  ///< runs this run's kernels in place of the program's own threads
+  const HostExecutor* executor = nullptr;  ///< runs the kernels of this run instead of the program's threads
   std::vector<StepTime>* profile = nullptr;
   /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
@@ -77,7 +77,7 @@ struct MemoryUse {
   size_t arena = 0, scratch = 0;  ///< held now, by this context
   size_t peak = 0;                ///< the most that this context has held
   size_t weights = 0;             ///< packed weights, shared by all contexts of all programs that pack equal ones
-  size_t constants = 0;  ///< of the model: copies of what runs read, the rest in its file or the caller's memory
+  size_t constants = 0;           ///< copies of constants that runs read; the others in the file or the caller's memory
 };
 
 /// One request at a time. Not for use by two threads at once.
@@ -93,10 +93,10 @@ class Context {
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
-/// An input whose value decides what there is to compile (compile/specialise.h).
+/// An input for whose values the program is specialised (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
-  std::string op = {};     ///< the operator that reads it, or what follows from it
+  std::string op = {};     ///< the operator that reads it, or a value computed from it
   size_t operand = 0;      ///< of that
   bool is_length = false;  ///< only how long the list is decides
   Tensor likely = {};      ///< a value that it may have
@@ -114,15 +114,15 @@ class Executable {
   virtual std::unique_ptr<Context> new_context() const = 0;
   virtual std::vector<StepInfo> steps() const = 0;
   virtual const CompileReport& report() const = 0;
-  /// What else there is to say about the program, a sentence each: what became of donations.
+  /// Further notes on the program, a sentence each, such as the outcome of donations.
   virtual std::vector<std::string> notes() const { return {}; }
   /// "cpu (x86-64, avx2 fma), 2 threads"
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
-  /// Lets go of the memory that constants were given in, before the first context: what runs read is copied, the rest
-  /// is dropped, and with it the way to save. E406 on targets that cannot.
+  /// Releases the memory of the given constants, before the first context. Constants that runs read are copied, the
+  /// others are dropped; the program can then not be saved. E406 on targets without this.
   virtual void detach();
-  /// What a saved program of it holds; E406 on targets that cannot be saved.
+  /// The contents of a saved program; E406 on targets that cannot be saved.
   virtual SavedProgram saved() const = 0;
   /// Writes that.
   void save(const std::filesystem::path& path) const;

@@ -31,7 +31,7 @@ class GpuContext final : public GpuRun {
   ~GpuContext() override {
     try {
       settle();
-    } catch (...) {  // what went wrong was said by the run that met it
+    } catch (...) {  // the run has reported the error
     }
   }
 
@@ -75,7 +75,7 @@ class GpuContext final : public GpuRun {
     return found;
   }
 
-  /// An element of an i32 or i64 tensor; one on the device is waited for.
+  /// An element of an i32 or i64 tensor; waits for a tensor on the device.
   int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
     auto width = static_cast<size_t>(byte_size(tensor.dtype, 1));
     Tensor one{
@@ -88,7 +88,7 @@ class GpuContext final : public GpuRun {
     return to_int64s(copy.tensor)[0];
   }
 
-  /// Sets the sizes of this run; false if they are those of the last.
+  /// Sets the sizes of this run; false if they equal those of the last run.
   bool set_values(std::span<const Tensor> inputs, const RunOptions& options) {
     std::vector<std::vector<int64_t>> sizes;
     for (const Tensor& input : inputs) sizes.push_back(input.dims);
@@ -171,13 +171,14 @@ class GpuContext final : public GpuRun {
     }
   }
 
-  /// Nobody has written anything, and working memory holds NaNs.
+  /// Marks all memory as unwritten, and fills working memory with NaNs.
   void begin_watching() const {
     stream_.fill(arena_.data(), 0xff, arena_.bytes());
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// What a step writes that no check sees: a library, a kernel that takes raw pointers, an operand that lies there.
+  /// Marks as written the outputs of steps that checks do not see: libraries, kernels with raw pointers, moves that are
+  /// skipped.
   void forget_writes(size_t i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen = step.kind == StepKind::kernel && !is_needless(i) &&
@@ -220,8 +221,8 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// A step that launches nothing: it sets sizes, which is done before, only brings an operand to where it lies
-  /// already, whatever the sizes are, or stands in for a library that does the work or is none for these sizes.
+  /// True for a step that launches nothing: sizes are set before; a move onto itself; a fallback whose library works,
+  /// or a library without a way for these sizes.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.kind == StepKind::library) return !works_[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on a GPU that the host leads: it reads back what decides something (a condition, a size), sets the sizes that
-// follow, and runs what is left to the processor between two copies. Kernels are launched one by one, in order.
+// Runs on a GPU that the host leads. It reads back conditions and sizes, evaluates the sizes that depend on them, and
+// runs the processor's steps between two copies. Kernels are launched one by one, in order.
 #include <cstring>
 #include <map>
 
@@ -42,7 +42,7 @@ class LedContext final : public GpuRun {
   ~LedContext() override {
     try {
       stream_.synchronize();
-    } catch (...) {  // what went wrong was said by the run that met it
+    } catch (...) {  // the run has reported the error
     }
   }
 
@@ -123,7 +123,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// What lies on the host is kept there too: nobody need read it back.
+  /// An input in host memory is also kept there, so that host steps need not copy it back.
   void place_input(size_t id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -201,14 +201,14 @@ class LedContext final : public GpuRun {
       case StepKind::collective:
         for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
         exchange(step, options.rank);
-        await_work(options);  // what comes may wait for the stream alone
+        await_work(options);  // later steps may wait for the stream alone
         break;
       case StepKind::part: run_part(i, options); break;
     }
     return i + 1;
   }
 
-  /// It only brings an operand to where it lies already, or does what a library has done.
+  /// True for a step that moves an operand onto itself, or repeats the work of a library.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.kind == StepKind::library) return !works_[i];
@@ -244,7 +244,7 @@ class LedContext final : public GpuRun {
     for (int id : due.steps) {
       if (plan().steps[static_cast<size_t>(id)].kind == StepKind::kernel) write_sizes(static_cast<size_t>(id));
     }
-    if (knobs().checked) return;  // each step sends its own, with what it watches
+    if (knobs().checked) return;  // each step sends its own, with its stamps
     auto last = static_cast<size_t>(due.steps.back());
     send(first_[static_cast<size_t>(due.steps.front())], first_[last] + plan().steps[last].sizes.size());
   }
@@ -291,7 +291,7 @@ class LedContext final : public GpuRun {
 
   // --- the host's copies ---------------------------------------------------------------------------------------------
 
-  /// Waits for the stream; an index out of range is said before anything is made of what it led to.
+  /// Waits for the stream and reports an index out of range before anything uses a result of it.
   void settle() const {
     check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) {
       const PlanStep& step = plan().steps[i];
@@ -343,7 +343,7 @@ class LedContext final : public GpuRun {
 
   // --- memory --------------------------------------------------------------------------------------------------------
 
-  /// Memory for what a step is about to write, where it was not placed before the run.
+  /// Memory for a buffer that a step is about to write, unless it was placed before the run.
   void prepare(size_t id, const RunOptions& options) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) {
@@ -368,10 +368,10 @@ class LedContext final : public GpuRun {
     hold(id, std::move(larger));
   }
 
-  /// A block of the pool, within what the limit leaves beside all else that this context holds.
+  /// A block of the pool, within the part of the limit that this context has not used yet.
   gpu::Memory take(size_t id, int64_t bytes) {
     int64_t held = program_->packed_bytes() + program_->constant_bytes() + arena_.bytes();
-    if (program_->allocator().release) stream_.synchronize();  // it may give what the pool lets go of to others
+    if (program_->allocator().release) stream_.synchronize();  // the allocator may give released blocks to others
     try {
       return pool_.take(bytes, std::max<int64_t>(program_->memory_limit() - held, 0));
     } catch (Error& error) {
@@ -429,11 +429,11 @@ class LedContext final : public GpuRun {
 
   SizeSchedule schedule_;
   BlockPool<gpu::Memory> pool_;
-  std::vector<gpu::Memory> blocks_;  // what each buffer has taken from the pool
+  std::vector<gpu::Memory> blocks_;  // the block that each buffer has from the pool
   static constexpr int64_t rounds = 16;
   gpu::PinnedMemory pinned_;                 // of copies of words_ that may still be on their way
   int64_t sent_ = 0;                         // bytes of it
-  std::vector<int64_t> words_;               // the sizes that steps pass, one after another: what sizes_ holds
+  std::vector<int64_t> words_;               // the sizes that steps pass, one after another; sizes_ holds a copy
   std::vector<size_t> first_;                // of each step
   std::vector<int> variants_;                // of each step, -1: its own kernel
   std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step

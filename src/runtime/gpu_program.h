@@ -108,7 +108,7 @@ class Code {
   mutable std::vector<gpu::Handle> functions_;
 };
 
-/// What a kernel gets besides its buffers: memory of the device.
+/// The arguments of a kernel besides its buffers: memory of the device.
 struct Extras {
   const void* sizes = nullptr;
   const void* watched = nullptr;  ///< of checked kernels
@@ -123,14 +123,14 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
   return {bytes.begin(), bytes.end()};
 }
 
-/// The sizes that each step passes, one after another: what one copy brings to the device. Those of checked kernels are
-/// followed by what they watch (DeviceArgs::watched).
+/// The sizes that each step passes, one after another, for one copy to the device. In checked runs, those of a step are
+/// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
   std::vector<size_t> first, first_watched;  ///< of each step
 };
 
-/// What checked kernels of a run watch: the memory for stamps of each buffer, and the blocks of each step.
+/// The data of a checked run: the stamps of each buffer, and the blocks of each step.
 struct Watched {
   std::vector<std::byte*> stamps = {};  ///< null: not followed
   std::vector<int64_t> blocks = {};
@@ -215,7 +215,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
                  .what = cat("the program calls ", call->call.library, ", which other machines may not have"),
                  .hint = "`weft compile` writes one with Weft's own kernels"});
   }
-  /// What runs read is on the device already.
+  /// Constants that runs read are on the device already.
   void detach() override {
     for (Tensor& constant : plan_.constants) constant.data = {};
     for (const auto& part : parts_) part->detach();
@@ -320,7 +320,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return used;
   }
 
-  /// What is asked for, else all of the device's memory.
+  /// The requested limit, else all of the device's memory.
   static int64_t limit_of(const Host& host, int64_t whole) {
     if (host.memory_limit > 0) return host.memory_limit;
     return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// What every run of a program on a GPU has: memory for the buffers of the plan, and places for the outputs.
+/// Common to all runs on a GPU: memory for the buffers of the plan, and places for the outputs.
 class GpuRun : public Context {
  public:
   size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + sizes_.bytes()); }
@@ -42,8 +42,8 @@ class GpuRun : public Context {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Outputs that stay on the device are written where the caller has them, unless an input that is still read lies
-  /// there; the others to what `aside()` gives, from where they are fetched.
+  /// Outputs that stay on the device are written to the caller's memory, unless an input that is still read lies there.
+  /// The others are written to `aside()` and copied from there.
   template <class Aside>
   void give_output(size_t id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     auto index = static_cast<size_t>(plan().buffers[id].index);
@@ -90,13 +90,13 @@ class GpuRun : public Context {
                    &stream_);
   }
 
-  /// Waits for what the context's stream was given; a rank does not wait for others that have failed.
+  /// Waits for the work on the context's stream; a rank does not wait for others that have failed.
   void await_work(const RunOptions& options) const {
     if (options.rank) options.rank->wait(stream_);
     else stream_.synchronize();
   }
 
-  /// Writes numbers to the beginning of what a kernel computed that WEFT_BREAK_KERNEL names, to see that tools find it.
+  /// Damages the first numbers of the kernel that WEFT_BREAK_KERNEL names, to test the tools that find wrong kernels.
   void damage(const PlanStep& step, int kernel) const {
     const std::string& wanted = knobs().break_kernel;
     if (wanted.empty() || plan().kernels[static_cast<size_t>(kernel)].name.find(wanted) == std::string::npos) return;

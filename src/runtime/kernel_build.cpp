@@ -358,7 +358,7 @@ struct WatchedBuild {
   }
 };
 
-/// Builds whose callers have left. The process ends after the kernels that they are compiling.
+/// Builds that their callers have abandoned. The process waits at its end for the kernels in compilation.
 class LeftBuilds {
  public:
   static LeftBuilds& instance() {

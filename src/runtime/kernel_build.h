@@ -30,7 +30,7 @@ struct KernelFailure {
   std::string diagnostics;
 };
 
-/// Kernels of one program, compiled and linked: what `Codegen::link` gives. With failures the image is empty.
+/// The compiled and linked kernels of one program. The image is empty if one of them failed.
 struct BuiltKernels {
   Bytes image{};
   std::vector<ResourceUse> kernels{};  ///< AMD only

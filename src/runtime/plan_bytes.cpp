@@ -257,7 +257,7 @@ class Decoder {
     return value;
   }
 
-  /// Nothing takes less than a byte, so a length above what is left is wrong; no memory is taken ahead.
+  /// Each item takes at least a byte, so a length above the remaining bytes is wrong; no memory is reserved for it.
   size_t length() { return static_cast<size_t>(number(0, static_cast<int64_t>(rest_.size()))); }
 
   template <std::integral T>
@@ -458,7 +458,7 @@ void check_kernels(const PlanStep& step, const Plan& plan) {
   }
 }
 
-/// What must hold for the kinds of steps that launch nothing.
+/// Checks the kinds of steps that launch nothing.
 void check_kind(const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
     BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
@@ -583,7 +583,7 @@ void check_places(const std::vector<PlacedConstant>& places, size_t weight_bytes
   }
 }
 
-/// What the file tells of the contents of a plan's constants.
+/// The hashes of a plan's constants, from the file.
 void find_hashes(Plan& plan, const ConstantPlaces& constants) {
   std::map<std::pair<const std::byte*, size_t>, Hash128> hashes;
   for (const PlacedConstant& place : constants.places)

@@ -14,7 +14,8 @@
 namespace weft {
 namespace {
 
-/// Elements [begin, end) of the sum of what all ranks have posted, in the order of the ranks: the same bits everywhere.
+/// Adds elements [begin, end) of the operands of all ranks, in the order of the ranks, so that every rank gets the same
+/// bits.
 template <class T>
 void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   auto* out = reinterpret_cast<T*>(to);

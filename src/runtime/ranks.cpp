@@ -228,8 +228,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// On processors only parts are written to memory of the caller's at once: what is whole may lie over an input that
-  /// other ranks still read.
+  /// On processors only split outputs are written to the caller's memory directly: that of a whole output may overlap
+  /// an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();

@@ -11,7 +11,7 @@
 #include "base/plan.h"
 #include "runtime/plan_bytes.h"
 
-/// Saved programs (.weft). One file holds a program and what it became for one or more chips:
+/// Saved programs (.weft). One file holds a program and its code for one or more chips:
 ///
 ///     header     magic, format version, size of the file, checksum, and a table of the sections
 ///     "contents" the chips, and the place and checksum of each constant

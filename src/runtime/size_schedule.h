@@ -19,7 +19,7 @@ class SizeSchedule {
 
   static constexpr int before_run = -1;
 
-  /// What can be computed after step `step` (or before_run).
+  /// The sizes and steps that can be evaluated after step `step` (or before_run).
   struct Due {
     std::vector<int> sizes;  ///< numbers of Plan::sizes
     std::vector<int> steps;  ///< kernel steps whose sizes are all known then

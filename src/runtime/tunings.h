@@ -9,7 +9,7 @@
 #include "base/chip.h"
 #include "base/decision.h"
 
-/// What tuning measured, kept between processes and used by later compiles:
+/// The measurements of tuning, kept between processes and used by later compiles:
 ///
 ///     TuningStore store(TuningStore::default_file());
 ///     store.put(measured);

@@ -26,11 +26,11 @@
 ///     for (const char* name : shapes.names()) in.add(name, migraphx::argument::generate(shapes[name]));
 ///     std::vector<float> y = p.eval(in)[0].as_vector<float>();
 ///
-/// An object is a handle: copies share what it stands for. What fails throws std::runtime_error with the reason.
+/// An object is a handle: copies share the object behind it. A failed call throws std::runtime_error with the reason.
 namespace migraphx {
 inline namespace api {
 
-/// Calls a function of migraphx.h; throws what went wrong.
+/// Calls a function of migraphx.h; throws its error.
 template <class Function, class... Arguments>
 void call(Function function, Arguments&&... arguments) {
   if (function(std::forward<Arguments>(arguments)...) != migraphx_status_success)
@@ -49,7 +49,7 @@ T* make(Function function, Arguments&&... arguments) {
   return get<T*>(function, std::forward<Arguments>(arguments)...);
 }
 
-/// Who destroys what a pointer points to: the new object, nobody, or what it is a part of.
+/// Who destroys the object behind a pointer: the new handle, nobody, or the object that contains it.
 struct own {};
 struct borrow {};
 template <class T>

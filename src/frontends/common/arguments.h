@@ -7,10 +7,10 @@
 
 #include "base/dim.h"
 
-/// What readers of a node's arguments share.
+/// Shared by the readers of a node's arguments.
 namespace weft::frontend {
 
-/// The sizes as numbers; nothing where only the run tells one of them.
+/// The sizes as numbers; nothing if one of them is a run-time size.
 inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
   std::vector<int64_t> numbers;
   for (const Dim& size : sizes) {

@@ -7,8 +7,8 @@ namespace weft::frontend {
 
 /// x / y rounded down; of whole numbers without a way through floats.
 Expr floor_divided(Expr x, Expr y);
-/// The same of floats as Python counts: from the remainder, so that x = y * result + remainder holds. Torch and numpy
-/// do so; floor(x / y) is another number where x / y rounds up to a whole one.
+/// The same for floats, as Python, torch and numpy compute it: from the remainder, so that x = y * result + remainder.
+/// floor(x / y) differs where x / y rounds up to an integer.
 Expr floor_divided_by_remainder(Expr x, Expr y);
 
 /// x to a whole power that is known and not negative, by squaring.

@@ -2,11 +2,11 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// What attention operators share. Heads are [batch, heads, tokens, size], masks are
-/// added to the scores and broadcastable to [batch, heads, rows, keys].
+/// Shared by attention operators. Heads are [batch, heads, tokens, size], masks are added to the scores and
+/// broadcastable to [batch, heads, rows, keys].
 namespace weft::frontend {
 
-/// The size of one of `heads` parts of x's last axis; E151 where they do not fit, a guard where only the run tells.
+/// The size of one of `heads` parts of x's last axis. E151 if they do not fit; a guard for run-time sizes.
 Dim part_size(const Builder& b, Expr x, int64_t heads);
 /// [batch, tokens, heads * size] -> [batch, heads, tokens, size].
 Expr split_heads(const Builder& b, Expr x, int64_t heads);
@@ -30,7 +30,7 @@ Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Ex
 /// Repeats each key/value head so that there are as many as query heads.
 Expr repeat_heads(Expr x, const Dim& heads);
 
-/// What scores of q are scaled by, 1 / sqrt(size of a head). Where that size is open, q is scaled here, and 1 is left.
+/// The scale of the scores, 1 / sqrt(size of a head). If that size is open, this function scales q and returns 1.
 double default_scale(Expr& q);
 
 /// Which keys a query may see beside the mask: bounds relative to the query's own position.
@@ -43,14 +43,14 @@ struct Reach {
 /// The keys that each of m rows may see of n: row i stands at position i + offset. [1 or batch, 1, m, n], bool.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
-/// What is added to the scores: -inf where a bool mask is false; numbers as they are.
+/// The mask as a term of the scores: -inf where a bool mask is false; numbers as they are.
 Expr additive(Expr mask, DType type);
-/// An additive mask whose last axis is `keys`: one that is shorter, of size 1 too, hides the rest.
+/// An additive mask with `keys` as last axis. A shorter mask, also of size 1, hides the remaining keys.
 Expr padded_mask(Expr mask, const Dim& keys, DType type);
 /// x with `fill` behind its last axis, up to `size`.
 Expr widened(Expr x, const Dim& size, double fill);
 
-/// Attention spelt out, for nodes that also want the scores: 0 raw, 1 after softcap, 2 masked, 3 softmax.
+/// Attention in single operators, for nodes that also return the scores: 0 raw, 1 after softcap, 2 masked, 3 softmax.
 struct Scores {
   Expr result, scores;
 };

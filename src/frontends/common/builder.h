@@ -8,17 +8,16 @@
 
 #include "ir/module.h"
 
-/// What the frontends of all frameworks share: how an operator of a model becomes instructions.
+/// Shared by all frontends: how an operator of a model becomes instructions.
 namespace weft::frontend {
 
 using Values = std::vector<Value>;
 
-/// The body of an If or a Loop while it is built. It sees nothing of the modules around it but what becomes a parameter
-/// of it, behind its own ones.
+/// The body of an If or a Loop while it is built. A value of the modules around it becomes a further parameter.
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the body around it
-  Dim trip = 0;           ///< of the loops around its instructions, for what differs from trip to trip
+  Dim trip = 0;           ///< number of the trip; combines the loops around
   Values captured = {};   ///< values of the module around it that are parameters
 
   /// A value of a module around this one, for use inside: constants and sizes are made again, others become parameters.
@@ -26,8 +25,8 @@ struct Body {
   Value capture(Value value);
 };
 
-/// One operator of a model while it is translated: where its instructions go and how its errors are told. Each
-/// frontend derives what it calls a node from this.
+/// One operator of a model while it is translated: where its instructions are appended and how its errors are worded.
+/// Each frontend derives its own class of nodes.
 class Builder {
  public:
   explicit Builder(Module& module) : own_{.module = &module}, body_(&own_) {}
@@ -39,11 +38,11 @@ class Builder {
   Module& module() const { return *body_->module; }
   Program& program() const { return module().program(); }
 
-  /// What messages call the operator: "Conv", "aten.linear.default".
+  /// The operator's name in messages: "Conv", "aten.linear.default".
   virtual std::string name() const = 0;
   /// Throws an error at this operator; `what` follows its name.
   [[noreturn]] virtual void fail(std::string_view code, std::string what, std::string hint = {}) const = 0;
-  /// E122: valid in the framework, and nothing that Weft can run.
+  /// E122: valid in the framework, but unsupported by Weft.
   [[noreturn]] virtual void unsupported(std::string what) const = 0;
 
   /// A new instruction. Arithmetic on sizes and small constants is computed at once, so that it stays symbolic. E144
@@ -58,7 +57,7 @@ class Builder {
   /// `axis` counted from the front; E143 when it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
   std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted, E143 on repetition
-  /// Two sizes that must be equal: refused now or, where only the run tells, by the run.
+  /// Two sizes that must be equal: checked now or, if they are run-time sizes, by the run.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// A tensor that must have these sizes (E151 for another rank).
   void require_dims(Value x, const Dims& dims, std::string_view what) const;

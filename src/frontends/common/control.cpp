@@ -11,7 +11,7 @@
 namespace weft::frontend {
 namespace {
 
-/// What builds a body: errors are those of the operator that the body belongs to.
+/// Builds a body. Errors name the operator that the body belongs to.
 class Inner : public Builder {
  public:
   Inner(const Builder& outer, Body& body) : Builder(body), outer_(outer) {}
@@ -25,7 +25,7 @@ class Inner : public Builder {
   const Builder& outer_;
 };
 
-/// The number of a trip among those of the loops around it too.
+/// The number of a trip, counted over the loops around it as well.
 Dim nested_trip(const Dim& outer, const Dim& trip) { return outer * 4096 + trip; }
 
 /// Names of the symbols that have a value inside `body` only.
@@ -65,8 +65,8 @@ Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<
   return joined;
 }
 
-/// Builds one loop. The sizes of carried values are taken as they are before the first trip; where the body then gives
-/// another size, it is a symbol of its own and the body is built again.
+/// Builds one loop. Carried values first have their sizes from before the loop. Where the body returns another size,
+/// that size becomes a symbol and the body is built again.
 class LoopBuilder {
  public:
   LoopBuilder(const Builder& c, LoopForm form) : c_(c), form_(std::move(form)) {
@@ -103,7 +103,7 @@ class LoopBuilder {
     captured_ = inside.captured;
   }
 
-  /// A body may make a value of what came as an optional: it is carried on as an optional that has it.
+  /// A body may return a plain value for a carried optional; it is wrapped in an optional.
   void wrap_optionals() {
     unwrapped_.assign(types_.size(), false);
     for (size_t k = 0; k < types_.size(); ++k) {

@@ -5,11 +5,11 @@
 
 #include "frontends/common/expr.h"
 
-/// Control flow (ir/control.h): bodies are built by functions that get a Builder of the body. What these take from
-/// outside goes through `inside`.
+/// Control flow (ir/control.h). Functions build the bodies with a Builder; they read values from outside through
+/// `inside`.
 namespace weft::frontend {
 
-/// A value of a module around the body that `b` builds, for use inside; one of the body itself is that.
+/// An outer value for use in the body that `b` builds: captured as a parameter, or itself if the body computes it.
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
 /// A condition whose value is known while compiling, so that one branch or no loop need be built.
 std::optional<bool> known_condition(Value condition);
@@ -22,8 +22,8 @@ struct Branch {
   Values results, captured;
 };
 Branch build_branch(const Builder& b, std::string name, const std::function<Values(const Builder& body)>& body);
-/// The results of the branch that a bool chooses, each of the common type; sizes in which the branches differ become
-/// run-time symbols. E158 where they differ in more.
+/// The results of the branch that a bool selects, each of the common type. Sizes that differ between the branches
+/// become run-time symbols; E158 for other differences.
 Values choose(const Builder& b, Value condition, const Branch& yes, const Branch& no);
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ struct LoopForm {
   Value condition = {};          ///< before the first trip; null when there is none
   bool gives_condition = false;  ///< the body's first result
   Values carried = {};
-  Types types = {};  ///< as which the body takes the carried values, where it is not their own types
+  Types types = {};  ///< the types of the body's carried values, if they differ from the initial ones
   size_t rows = 0;
   /// Builds the body of trip number `trip` and gives its results: the condition for another trip, the carried values,
   /// rows.

@@ -5,8 +5,8 @@
 /// Tensors that are made rather than computed: ranges, triangles, unit matrices.
 namespace weft::frontend {
 
-/// start, start + delta ... up to `limit`, which is not reached; three scalars of one type. Numbers, sizes, or what
-/// only the run tells. E156 for a step that is known to be 0.
+/// start, start + delta ... below `limit`; three scalars of one type, which may be numbers, symbolic sizes or run-time
+/// values. E156 for a step that is known to be 0.
 Expr range(Expr start, Expr limit, Expr delta);
 
 /// True on and above diagonal `offset` of a matrix (negative: below the main one), or on and below it.

@@ -17,7 +17,7 @@ struct Expr {
   int64_t rank() const { return value.rank(); }
 };
 
-/// fn of operands that are broadcast; what can be computed on sizes stays symbolic.
+/// Applies fn to broadcast operands; arithmetic on sizes stays symbolic.
 Expr apply(Fn fn, const Builder& at, Values operands);
 inline Expr apply(Fn fn, Expr x) { return apply(fn, *x.at, {x.value}); }
 inline Expr apply(Fn fn, Expr x, Expr y) { return apply(fn, *x.at, {x.value, y.value}); }

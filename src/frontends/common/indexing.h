@@ -15,8 +15,8 @@ inline Expr gather(Expr x, Expr index, int64_t axis = 0) {
 inline Expr gather_elements(Expr x, Expr index, int64_t axis) {
   return {x.at, x.at->emit(GatherElements{.axis = axis}, {x, index})};
 }
-/// x[batches..., n..., after...] at the coordinates in the last axis of index[batches..., places..., axes], which are
-/// those of the axes behind the first `batch`: [batches..., places..., after...].
+/// x[batches..., n..., after...] at the coordinates in the last axis of index[batches..., places..., axes], for the
+/// axes behind the first `batch`: [batches..., places..., after...].
 inline Expr gather_nd(Expr x, Expr index, int64_t batch = 0) {
   return {x.at, x.at->emit(GatherNd{.batch = batch}, {x, index})};
 }

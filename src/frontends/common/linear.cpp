@@ -14,7 +14,7 @@ namespace {
 struct Pivoted {
   Expr matrix;  ///< rows swapped
   Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
-  Expr factor;  ///< what times row `at` clears the column in each row, before masking: [batch, n, 1]
+  Expr factor;  ///< each row minus this times row `at` has 0 in the column; before masking: [batch, n, 1]
   Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
   Expr row;     ///< numbers of the rows, [1, n, 1], and of row `at`
   Expr number;
@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Column by column: what a column of the result explains is taken off the rest.
+/// Column by column: the outer product of each new column is subtracted from the rest.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

@@ -23,12 +23,12 @@ enum class CellKind : uint8_t { rnn, gru, lstm };
 struct RecurrentForm {
   CellKind kind = CellKind::rnn;
   std::vector<Activation> activations = {};   ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
-  double clip = 0;                            ///< bound of what activations of gates get; 0: none
+  double clip = 0;                            ///< bound of the operands of the gates' activations; 0: none
   double cell_clip = 0, projection_clip = 0;  ///< lstm: bounds of c' and of the projected h; 0: none
   bool linear_before_reset = false;
   bool input_forget = false;     ///< lstm: f = 1 - i
   bool is_reverse = false;       ///< from the last step to the first; the states stand in the order of the steps
-  Activation rounded = nullptr;  ///< what x and h pass through before products with lstm weights
+  Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 
 /// Columns are the gates, one after another, each as wide as the state. A null bias is 0. Behind a projection h is

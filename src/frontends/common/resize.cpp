@@ -97,11 +97,11 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   return run_time_size(size, scale);
 }
 
-/// floor(size * scale) as a run finds it, where no expression says how the product is rounded.
+/// floor(size * scale) at run time, because a symbolic expression cannot express how the product is rounded.
 Dim Resizing::run_time_size(const Dim& size, double scale) const {
   const Builder& b = *x_.at;
   constexpr int64_t denominator = 1 << 20;
-  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // above what rounding can add
+  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // above the rounding error
   if (numerator > 0x1p40) b.fail("E146", cat("size ", size, " * ", scale, " is too large"));
   Expr scaled = floor(convert(convert(sizes(b, {size}), DType::f64) * scale, DType::f32));
   Dim most = floordiv(size * static_cast<int64_t>(numerator), denominator) + 1;

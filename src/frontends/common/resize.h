@@ -18,8 +18,8 @@ class Resizing {
  public:
   explicit Resizing(Expr x);
 
-  /// How elements are computed, which the caller sets. Its dims and scales are those of x until a function below is
-  /// called; scales[a] = 0 takes dims[a] / size as the factor of coordinates.
+  /// The form of the resize, set by the caller. Its dims and scales are those of x until a function below is called.
+  /// scales[a] = 0 stands for dims[a] / size.
   Resize op;
 
   /// Axes take these sizes.
@@ -27,14 +27,14 @@ class Resizing {
   /// Sizes times scales, rounded down; the product is rounded to f32 first, as in onnxruntime: 10 * 0.7f are 7. E155
   /// for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
-  /// The same with scales that only the run tells, f64[axes].
+  /// The same with run-time scales, f64[axes].
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
-  /// One scale for all axes: the smallest that some axis needs to reach its size, or the largest. The second form is
-  /// for sizes that only the run tells, f64[axes].
+  /// One scale for all axes: the smallest that some axis needs to reach its size, or the largest. The second form takes
+  /// run-time sizes, f64[axes].
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
   /// The part of x that is resized, for ResizeCoordinates::tf_crop_and_resize: starts of the axes, then their ends, as
-  /// parts of x's size; other axes are whole. The second form is for numbers that only the run tells, f64[2 * axes].
+  /// fractions of x's size; other axes are whole. The second form takes run-time numbers, f64[2 * axes].
   void set_region(const std::vector<int64_t>& axes, const std::vector<double>& region);
   void set_region(const std::vector<int64_t>& axes, Expr region);
 
@@ -48,7 +48,7 @@ class Resizing {
   void set_computed_sizes(const std::vector<int64_t>& axes, Expr computed);
 
   Expr x_;
-  Value scales_ = {}, regions_ = {};  ///< what only a run tells: f64[rank] and f64[2 * rank]
+  Value scales_ = {}, regions_ = {};  ///< run-time values: f64[rank] and f64[2 * rank]
 };
 
 }  // namespace weft::frontend

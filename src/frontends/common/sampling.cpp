@@ -26,7 +26,7 @@ Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   return gather_nd(image, {&c, concat(c, parts, position[0].rank())}, 1);
 }
 
-/// Where a sample lies outside the image: what is read, and whether -1 and 1 are centres of pixels or outer edges.
+/// How samples outside the image are read, and whether -1 and 1 are centres of pixels or outer edges.
 struct Border {
   Outside outside;
   bool aligned;
@@ -43,14 +43,14 @@ Expr reflected(Expr x, Expr low, Expr high) {
 Expr position_of(const Builder& c, Expr g, const Dim& size, const Border& how, bool is_cubic) {
   Expr n = scalar(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
-  // Cubic weights come from the position as it is; the pixels that they count are brought inside one by one.
+  // Cubic weights use the unclamped position; the pixels are clamped one by one.
   if (how.outside == Outside::border) return is_cubic ? x : min(max(x, 0), n - 1);
   if (how.outside == Outside::reflection)
     return how.aligned ? reflected(x, like(x, 0), n - 1) : reflected(x, like(x, -0.5), n - 0.5);
   return x;
 }
 
-/// One pixel that a sample reads along one axis: where, and how much it counts.
+/// One pixel that a sample reads along one axis: its position and weight.
 struct Tap {
   Expr index, weight;
 };
@@ -128,8 +128,8 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// How a region is cut along one axis: bins of `ratio` samples, or with ratio 0 as many as the region's own length asks
-/// for, up to `most`.
+/// How a region is divided along one axis: bins of `ratio` samples; with ratio 0, one sample for each pixel of the
+/// region, up to `most`.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in its bin's mean, 0 where the region has fewer: [regions, bins * most]
@@ -173,8 +173,8 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
   return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
 }
 
-/// Where `count` samples of regions [regions, 1] from `low` to `high` (0 and 1: the first and last pixel) lie among
-/// `size` pixels: [regions, count]. One sample lies in the middle.
+/// The positions of `count` samples among `size` pixels, [regions, count], for regions [regions, 1] from `low` to
+/// `high` (0 and 1: the first and last pixel). A single sample is in the middle.
 Expr crop_positions(const Builder& c, Expr low, Expr high, const Dim& count, const Dim& size) {
   Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);

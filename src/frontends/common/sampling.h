@@ -6,7 +6,7 @@
 /// Images read between their pixels. x is [batch, channels, spatial...].
 namespace weft::frontend {
 
-/// What a sample outside the image reads.
+/// The value of a sample outside the image.
 enum class Outside : uint8_t { zeros, border, reflection };
 
 /// Samples at grid[batch, points..., axes], positions from -1 to 1 along each axis, the image's last axis first:
@@ -19,19 +19,19 @@ Expr affine_grid(Expr theta, const Dims& size, bool aligned);
 /// How regions are cut into bins.
 struct RegionForm {
   int64_t rows = 1, columns = 1;  ///< bins of each region
-  int64_t samples = 0;            ///< of a bin along each axis; 0: as many as the region has pixels there
-  double scale = 1;               ///< from the coordinates of regions to those of x
+  int64_t samples = 0;            ///< samples of a bin along each axis; 0: one for each pixel of the region
+  double scale = 1;               ///< factor from the regions' coordinates to x's
   bool largest = false;           ///< the largest sample of a bin rather than their mean
   bool half_pixel = true;         ///< coordinates are of pixels' edges rather than centres (`aligned` in PyTorch)
 };
 /// Regions rois[count, 4] = (x1, y1, x2, y2) of the images batch[count] -> [count, channels, rows, columns].
 Expr roi_align(Expr x, Expr rois, Expr batch, const RegionForm& form);
 /// Regions rois[count, 4] = (y1, x1, y2, x2), 0 and 1 being the outer pixels, of the images batch[count], resized to
-/// `size`, two sizes: [count, channels, size...]. `outside` is what lies beyond the image.
+/// `size`, two sizes: [count, channels, size...]. `outside` is the value beyond the image.
 Expr crop_and_resize(Expr x, Expr rois, Expr batch, const Dims& size, bool nearest, double outside);
 
-/// A convolution whose taps are moved by offset[batch, parts * taps * axes, out...] and read between pixels, and times
-/// mask[batch, parts * taps, out...] where there is one. w[outputs, channels / groups, kernel...].
+/// A deformable convolution: offset[batch, parts * taps * axes, out...] moves the taps, which are read between pixels
+/// and multiplied by mask[batch, parts * taps, out...] if there is one. w[outputs, channels / groups, kernel...].
 Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t groups, int64_t parts);
 
 }  // namespace weft::frontend

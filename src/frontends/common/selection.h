@@ -3,14 +3,15 @@
 #include "frontends/common/expr.h"
 #include "ops/reduce.h"
 
-/// Orders, running sums, and selections whose size the data tells: these count first, bind the count to a size, and
+/// Orders, running sums, and selections of data-dependent size. Selections count first, bind the count to a size, and
 /// then fill a tensor of that size (docs/symbolic_sizes.md).
 namespace weft::frontend {
 
 /// Running sum, product, least or greatest along an axis, of x's sizes; exclusive leaves the element itself out.
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
 
-/// Elements in an order, and where they stood along the axis (i64). Equal ones keep their order; NaN counts as largest.
+/// Sorted elements, and their former positions along the axis (i64). Equal elements keep their order; NaN counts as
+/// largest.
 struct Ordered {
   Expr values, places;
 };
@@ -38,17 +39,17 @@ struct Groups {
   Expr values, first, inverse, counts;
 };
 Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted);
-/// Equal neighbours along an axis as one; there is at least one element.
+/// Merges equal neighbours along an axis, which has at least one element.
 Groups unique_neighbours(Expr x, int64_t axis);
-/// Number i as often as element i of `repeats` says: [2, 0, 1] -> [0, 0, 2].
+/// Repeats each index i `repeats[i]` times: [2, 0, 1] -> [0, 0, 2].
 Expr repeated_places(Expr repeats);
 
 /// values[i] where x equals keys[i] (NaN equals NaN), `fallback` elsewhere: a scalar, or of x's sizes.
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
 
-/// Boxes that overlap a better one of their class by more than `overlap` go, of those with a score above `least`:
-/// boxes[batch, count, 4] (corners, or with `centers` middle and size), scores[batch, classes, count] ->
-/// i64[selected, 3] of batch, class and box; at most `most` of each class.
+/// Non-maximum suppression. Of the boxes with a score above `least`, removes those that overlap a better box of their
+/// class by more than `overlap`; keeps at most `most` of each class. boxes[batch, count, 4] (corners, or with `centers`
+/// middle and size), scores[batch, classes, count] -> i64[selected, 3] of batch, class and box.
 Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers);
 
 }  // namespace weft::frontend

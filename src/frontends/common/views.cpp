@@ -41,13 +41,13 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   slice.sizes[axis] = max(count, 0);
 }
 
-/// A bound of a slice that only the run tells, counted from the front and clamped as slice_bound does.
+/// A run-time bound of a slice, counted from the front and clamped as in slice_bound.
 Expr bound_by_data(Expr given, Expr size, bool forwards) {
   Expr from_front = select(given < 0, given + size, given);
   return forwards ? min(max(from_front, 0), size) : min(max(from_front, -1), size - 1);
 }
 
-/// Starts and sizes of the axes that are cut at places which only the run tells.
+/// Starts and sizes of axes with run-time bounds.
 void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   Values computed;
   Dims most;

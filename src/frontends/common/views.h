@@ -9,28 +9,28 @@
 /// of inputs, or symbols that the run binds (Builder::sizes_or_bound, sizes_in of ops/build.h).
 namespace weft::frontend {
 
-/// x under other sizes. One of `dims` may be -1, which takes what is left; with `zero_copies` a 0 at place k stands for
-/// x's own size k. E151 where they do not fit.
+/// x reshaped. One of `dims` may be -1, which takes the rest; with `zero_copies` a 0 at place k stands for x's own size
+/// k. E151 where they do not fit.
 Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
-/// The sizes in `shape`, an i64 vector of which only the run tells some elements: its -1 and 0 are resolved as above.
+/// The sizes in `shape`, an i64 vector with run-time elements; -1 and 0 are resolved as above.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 
 /// One axis of a slice as numpy writes it, x[start:end:step]: a negative bound counts from the end, one outside is
 /// clamped, and a large number means the end. The step is not 0.
 struct Cut {
   int64_t axis = 0;
-  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing where only the run tells
+  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for run-time numbers
   int64_t step = 1;
   Value start_data = {}, end_data = {};  ///< then these hold it, i64[1]
 };
-/// x cut along these axes, each named once; x itself where nothing goes.
+/// x sliced along these axes, each named once; x itself if the slice is whole.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
-/// x with `value`, which is broadcast, in the place of what `part` cuts out: forwards, at places that are known.
+/// x with the slice `part` replaced by `value`, which is broadcast. The slice has positive steps and known places.
 Expr replaced(Expr x, const Cut& part, Expr value);
 
 /// Parts of these sizes, one after another along an axis. E151 where their sum is not that of x.
 Values split(Expr x, int64_t axis, const Dims& parts);
-/// x repeated along each axis, as many times as `repeats` says of it.
+/// x repeated `repeats[a]` times along each axis a.
 Expr tile(Expr x, const Dims& repeats);
 /// x with elements around it (negative: without), one entry for each axis. `fill` is a scalar of x's type, 0 if null.
 Expr pad(Expr x, Dims before, Dims after, PadMode mode = PadMode::constant, Value fill = {});

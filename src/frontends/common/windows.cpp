@@ -36,7 +36,7 @@ Pool pool_op(PoolFn fn, Expr x, Window window, const PoolForm& form) {
           .p = form.p};
 }
 
-/// Where each element of each block lies in the padded image of sizes `padded`: [block..., blocks...], flat.
+/// The flat index of each element of each block in the padded image of sizes `padded`: [block..., blocks...].
 Expr block_positions(const Builder& b, const Window& window, const Dims& padded, const Dims& blocks) {
   int64_t axes = std::ssize(padded);
   Expr position = number(b, DType::i64, 0);

@@ -20,10 +20,10 @@ struct Window {
 /// Writes these numbers out for each of `axes`, where a member is empty.
 void fill_defaults(Window& window, size_t axes);
 
-/// Pads such that there are ceil(size / stride) windows along each axis; the odd element goes behind, or in front where
-/// it is not `upper`. The kernel must be set.
+/// Pads for ceil(size / stride) windows along each axis. An odd element goes behind the image, or before it unless
+/// `upper`. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);
-/// Pads of a transposed convolution such that its result has the sizes `wanted`, which are those of the spatial axes.
+/// Pads of a transposed convolution whose result has the spatial sizes `wanted`.
 void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, const Dims& spatial, const Dims& wanted,
                     bool upper = true);
 
@@ -47,7 +47,7 @@ Expr transposed_convolution(Expr x, Expr w, Window window, std::vector<int64_t> 
 /// y[batch, channels, ...] + bias[channels]; y itself where there is no bias.
 Expr with_bias(Expr y, Value bias);
 
-/// What a pool is beside its window.
+/// The form of a pooling, beside its window.
 struct PoolForm {
   bool round_up = false;  ///< ceil mode: one window more where elements are left, unless it lies in the padding
   bool count_include_pad = false;  ///< averages count the padding as zeros; otherwise they leave it out
@@ -55,7 +55,7 @@ struct PoolForm {
 };
 /// max, average or norm of each window: [batch, channels, windows...]. The padding of a maximum is -inf.
 Expr pool(PoolFn fn, Expr x, const Window& window, const PoolForm& form = {});
-/// The same maximum, and where it stood: flat positions (i64) in x, counted over all axes, the first of equals.
+/// The same maximum and its position: flat indices (i64) into x over all axes, the first of equals.
 struct Maxima {
   Expr values, positions;
 };

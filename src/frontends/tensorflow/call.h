@@ -45,7 +45,7 @@ struct LookupTable {
   Tensor keys, values;
 };
 
-/// What operators ask of the model around them.
+/// The model around an operator, as operators use it.
 class Graphs {
  public:
   virtual ~Graphs() = default;
@@ -89,9 +89,9 @@ class Call : public Builder {
 
   /// Input `i` as a vector.
   Expr flat(size_t i) const;
-  /// What integer input `i` holds, as sizes; what only the run tells becomes run-time symbols, at least `least`.
+  /// The elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The same as plain numbers; E159 where only the run tells them.
+  /// The same as plain numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the one of input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;

@@ -84,7 +84,7 @@ std::vector<std::optional<DType>> result_types(const Node& node) {
   return types;
 }
 
-/// Attributes that name functions, and what operators ask for them by.
+/// Attributes that name functions, and the names under which operators read them.
 constexpr std::pair<std::string_view, std::string_view> function_names[] = {{"then_branch", "then_subgraph_index"},
                                                                             {"else_branch", "else_subgraph_index"},
                                                                             {"cond", "cond_subgraph_index"},
@@ -363,7 +363,7 @@ class Importer final : public Graphs {
   Tensor first_value(const std::string& name) {
     auto known = model_.restored.find(name);
     if (known != model_.restored.end()) return model_.checkpoint->read(known->second.key, known->second.part);
-    std::string of_object = model_.checkpoint->key_of(name);  // for what TensorFlow restores by its objects
+    std::string of_object = model_.checkpoint->key_of(name);  // for values that TensorFlow restores as objects
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
 
@@ -434,7 +434,7 @@ class Importer final : public Graphs {
     size_t next = 0;
   };
 
-  /// Makes the values that are wanted, and before them what they need. Deep graphs take no stack.
+  /// Makes the requested values and, before them, their operands, without recursion.
   void make(Frame& frame, const std::vector<std::string_view>& wanted) {
     std::set<const GraphNode*> seen;
     std::vector<Open> pending;
@@ -599,7 +599,7 @@ class Importer final : public Graphs {
     return false;
   }
 
-  /// What one side of a Merge gives, in the module of `body`.
+  /// The value of one side of a Merge, in the module of `body`.
   Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
     Frame own{.index = frame.index, .module = body.module()};
     for (auto [name, value] : nodes.switches[side]) {
@@ -678,7 +678,7 @@ class Importer final : public Graphs {
   std::shared_ptr<GraphIndex> main_index_;
   std::set<std::string_view> needed_;  ///< placeholders
   std::map<std::string, Tensor> first_values_;
-  std::map<std::string, Value> states_, assigned_;  ///< of variables: what they hold at first and at the end
+  std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values
   std::map<std::string, OpenList> lists_;
   std::optional<std::map<std::string, LookupTable>> tables_;
   int64_t depth_ = 0, nodes_ = 0;
@@ -688,7 +688,7 @@ class Importer final : public Graphs {
 
 std::unique_ptr<Program> import_graph(const GraphModel& model, const ImportOptions& options) {
   std::set<std::string> written;
-  for (;;) {  // again where a variable turns out to be written that was read as a constant before
+  for (;;) {  // repeated if a variable is written that was read as a constant before
     size_t known = written.size();
     if (options.judged) options.judged->clear();
     auto program = Importer(model, options, written).run();

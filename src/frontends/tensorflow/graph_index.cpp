@@ -155,7 +155,7 @@ const GraphIndex::Sides& GraphIndex::sides_of(const GraphNode& node) {
   return sides_.at(&node);
 }
 
-/// Walks from what Merge reads of one side back to the Switches of its predicate.
+/// Walks back from one operand of a Merge to the Switches of its predicate.
 void GraphIndex::collect(BranchNodes& branch, int side) {
   std::vector<std::string_view> pending = {branch.sides[side]};
   std::set<std::string_view> seen;

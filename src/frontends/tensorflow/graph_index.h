@@ -21,14 +21,14 @@ struct LoopNodes {
     std::vector<const GraphNode*> exits = {};
   };
   std::vector<Carried> carried;
-  std::vector<const GraphNode*> entries;  ///< Enters of what does not change
+  std::vector<const GraphNode*> entries;  ///< Enters of loop invariants
   const GraphNode* condition = nullptr;   ///< LoopCond
 };
 
-/// A branch of version 1: Merge takes what comes of the side that the predicate of its Switches chose.
+/// A branch of version 1: Merge takes the value of the side that the predicate of its Switches chose.
 struct BranchNodes {
   std::string_view predicate;  ///< a value
-  std::string_view sides[2];   ///< what Merge reads if it is false, true
+  std::string_view sides[2];   ///< the operands of Merge if it is false, true
   size_t places[2] = {0, 0};   ///< among Merge's operands
   std::map<std::string_view, std::string_view> switches[2] =
       {};                                         ///< that each side reads: name -> the value they hand on
@@ -47,7 +47,7 @@ class GraphIndex {
   const LoopNodes& loop_of(const GraphNode& exit);
   /// The branch that a Merge ends; E122 for one that ends none.
   const BranchNodes& branch_of(const GraphNode& merge);
-  /// What must be there before a node is made: its operands, or those of the loop or branch that it ends.
+  /// The nodes that a node needs: its operands, or those of the loop or branch that it ends.
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:

@@ -204,7 +204,7 @@ class Importer final : public Graphs {
     return dims;
   }
 
-  /// What tensor `t` holds as the file stores it; null where there is none.
+  /// The stored contents of tensor `t`; null if there are none.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[at(t)];
     if (value) return value;
@@ -218,14 +218,14 @@ class Importer final : public Graphs {
     return value;
   }
 
-  /// What a variable tensor is called, whose name may be that of another.
+  /// A unique name of a variable tensor; tensors may share names.
   std::string state_name(const Frame& frame, int64_t t) const {
     const std::string& name = frame.graph.tensors[at(t)].name;
     auto count = std::ranges::count(frame.graph.tensors, name, &LiteTensor::name);
     return name.empty() || count > 1 ? cat("state ", t) : name;
   }
 
-  /// A tensor that an operator writes: zeros at first, then what the last run left.
+  /// A tensor that an operator writes: zeros at first, then the value after the last run.
   Value state(const Frame& frame, int64_t t) {
     const LiteTensor& tensor = frame.graph.tensors[at(t)];
     std::string name = state_name(frame, t);
@@ -398,7 +398,7 @@ class Importer final : public Graphs {
   const ImportOptions& options_;
   std::unique_ptr<Program> program_;
   std::map<std::string, Tensor> first_values_;
-  std::map<std::string, Value> states_, assigned_;  ///< of variables: what they hold at first and at the end
+  std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values
   std::set<std::string> written_;
   std::set<int64_t> first_graphs_;
   bool in_first_run_ = false;

@@ -16,7 +16,7 @@ struct JudgedNode {
   std::string why;
 };
 
-/// What the caller knows of the inputs.
+/// The caller's knowledge of the inputs.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name

@@ -210,8 +210,7 @@ class Reader {
       graph.operators.push_back(read_operator(table.at(slot::operators, o), static_cast<int64_t>(o), graph));
   }
 
-  /// What callers call inputs and outputs: as the signature of the first graph does if there is one, else as its
-  /// tensors are called.
+  /// The names of inputs and outputs: those of the first graph's signature, else of its tensors.
   void read_names() {
     const LiteGraph& graph = model_.graphs[0];
     auto named = [&](const std::vector<int64_t>& tensors, size_t list, std::string_view stem) {

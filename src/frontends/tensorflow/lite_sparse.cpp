@@ -19,7 +19,7 @@ namespace {
 
 struct Level {
   int64_t axis = 0;    ///< of the tensor
-  int64_t stride = 1;  ///< by which an index of this level moves along it
+  int64_t stride = 1;  ///< the stride of an index of this level
   int64_t size = 0;    ///< dense
   bool is_dense = true;
   std::vector<int64_t> segments = {}, indices = {};
@@ -61,7 +61,7 @@ class Walk {
 
   std::vector<std::byte> run() {
     int64_t elements = element_count(t_.dims);
-    // A walk visits at most what the dense tensor or the stored bytes hold.
+    // A walk visits at most the elements of the dense tensor or of the stored bytes.
     budget_ = 8 * (elements + static_cast<int64_t>(t_.data->size()) + 64);
     out_.resize(static_cast<size_t>(elements) * width_);
     at_.assign(t_.dims.size(), 0);

@@ -10,7 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// What the graph that attribute `name` names makes of these values, in the module of `body`.
+/// The results of the graph in attribute `name` for these values, in the module of `body`.
 Values graph_of(Call& c, std::string_view name, const Builder& body, const Values& outside) {
   Values arguments;
   for (const Value& value : outside) arguments.push_back(inside(body, value));

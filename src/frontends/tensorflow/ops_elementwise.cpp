@@ -126,7 +126,7 @@ Values add_n(Call& c) {
   return {sum};
 }
 
-/// What quantised operands are read as and results are written as is done around the operator.
+/// Operands are dequantised before the operator and results quantised after it.
 Values requantized(Call& c) {
   c.expect_inputs(1, 1);
   bool is_float_now = is_float(c.input(0).dtype());

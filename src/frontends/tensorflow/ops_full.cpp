@@ -23,7 +23,7 @@ Values handed_on(Call& c) {
   return c.inputs();
 }
 
-/// An input that a signature does not name, and so nobody gives.
+/// An input that the signature does not name, so callers cannot give it.
 Values by_default(Call& c) {
   c.ignore("shape");
   return {c.input(0)};
@@ -110,8 +110,8 @@ int64_t fixed(Call& c, const Dim& size, std::string_view what) {
   return size.value();
 }
 
-/// What a product of a graph that TensorFlow has optimised brings along: the operators in `fused_ops`, one after
-/// another, with their operands behind the first two. Channels are axis `channels` of y.
+/// The operators that TensorFlow's optimiser fused into a product: `fused_ops`, one after another, with their operands
+/// behind the first two. Channels are axis `channels` of y.
 Values fused(Call& c, Expr y, int64_t channels) {
   for (auto hint : {"num_args", "num_host_args", "TArgs", "filter_format", "grad_a", "grad_b"}) c.ignore(hint);
   size_t next = 2;
@@ -169,7 +169,7 @@ Expr depthwise_conv(Call& c) {
   return own_form(convolution(x, w, window_of(c, x, kernel_of(w, 2), is_last, true), in), is_last);
 }
 
-/// A product of two operands alone, and with what follows it.
+/// A product of two operands, without and with fused operators.
 Values plain(Call& c, Expr (*product)(Call&)) {
   c.expect_inputs(2, 2);
   return {product(c)};
@@ -195,7 +195,7 @@ Values conv_backprop_input(Call& c) {
   if (spatial_numbers(c, "dilations", 2, is_last) != std::vector<int64_t>{1, 1})
     c.unsupported("with dilations is not supported");
   Window window{.kernel = kernel_of(w, 2), .strides = spatial_numbers(c, "strides", 2, is_last)};
-  // Pads are those of the convolution that goes the other way; what they leave is cut or added behind.
+  // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
   bool is_same = c.text("padding") == "SAME";
   if (is_same) pad_same(window, spatial);
   else window.pads_begin = Dims(2, 0);
@@ -222,7 +222,7 @@ Values pooled(Call& c, PoolFn fn, size_t axes) {
   return {own_form(pool(fn, x, window_of(c, x, kernel, is_last, false)), is_last)};
 }
 
-/// With the moments that were learned. What training needs of it is not given.
+/// Uses the learned moments. The results for training are not computed.
 Values fused_batch_norm(Call& c) {
   c.expect_inputs(5, 5);
   if (c.flag("is_training", true)) c.unsupported("that trains is not supported");

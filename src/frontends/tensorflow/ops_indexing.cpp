@@ -88,7 +88,7 @@ Values segments(Call& c) {
   double first = fn == ScatterFn::mul ? 1 : 0;
   Expr start = full(c, x.dtype(), all, first);
   if (fn == ScatterFn::max || fn == ScatterFn::min) {
-    Expr none = full(c, x.dtype(), {0}, 0);  // the extreme of the type is what nothing gives
+    Expr none = full(c, x.dtype(), {0}, 0);  // a segment without elements gets the extreme of the type
     start = broadcast(reduce(fn == ScatterFn::max ? ReduceFn::max : ReduceFn::min, none, {0}, false), all);
     if (is_float(x.dtype())) {
       double most = x.dtype() == DType::f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();

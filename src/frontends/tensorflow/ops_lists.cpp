@@ -176,7 +176,7 @@ Values list_scatter_into(Call& c) {
   return {scattered(c, 0, c.input(1), c.input(2))};
 }
 
-// The handle of a TensorArray says which it is, and its flow what it holds.
+// The handle of a TensorArray identifies it, and its flow holds the elements.
 
 Values array_new(Call& c) {
   c.expect_inputs(1, 1);

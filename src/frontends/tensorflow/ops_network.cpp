@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, pooling, products of matrices and what stands beside them. Channels are last.
+// Convolution, pooling, matrix products and normalisation. Channels are last.
 #include <algorithm>
 #include <cmath>
 
@@ -99,7 +99,7 @@ Values transpose_conv(Call& c) {
   Dims wanted = c.sizes(0);
   if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its output, has ", wanted));
   Dims spatial(wanted.begin() + 1, wanted.begin() + 3), own = spatial_dims(x);
-  // Pads are those of the convolution that goes the other way; what they leave is cut or added behind.
+  // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
   Window window = window_of(c, spatial, kernel_of(w, 2), false);
   Dims ends;
   if (window.pads_begin.empty()) window.pads_begin = Dims(2, 0);

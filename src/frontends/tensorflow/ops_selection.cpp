@@ -88,7 +88,7 @@ Values unique_op(Call& c) {
   return results;
 }
 
-/// How often each number is there, or the sum of its weights; what is not below the size counts nowhere.
+/// The count of each number, or the sum of its weights; numbers at or above the size are ignored.
 Values bincount(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = flat(convert(c.input(0), DType::i64)), weights = flat(c.input(2));

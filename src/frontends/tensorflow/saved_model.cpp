@@ -19,7 +19,7 @@ struct Signature {
   bool is_sparse = false;  ///< a value is of several tensors
 };
 
-/// What a MetaGraphDef says beside its graph.
+/// The parts of a MetaGraphDef beside its graph.
 struct MetaGraph {
   std::set<std::string> tags;
   std::map<std::string, Signature> signatures;

@@ -14,7 +14,7 @@ constexpr std::string_view end_mark = "PK\x05\x06", end64_mark = "PK\x06\x06", l
 constexpr size_t end_size = 22, end64_size = 56, locator_size = 20, entry_size = 46, header_size = 30;
 constexpr uint64_t in_extra = 0xffffffff;  // of a size or offset: it stands in the entry's extra field
 
-/// Reads numbers and texts of the archive; every place is compared with what there is.
+/// Reads numbers and strings of the archive; every offset is checked against its size.
 class Reader {
  public:
   Reader(std::span<const std::byte> file, const std::string& source) : file_(as_text(file)), source_(source) {}

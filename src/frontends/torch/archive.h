@@ -8,8 +8,7 @@
 
 namespace weft::torch {
 
-/// The members of a zip archive whose data are stored as they are, by their names without the folder that holds them
-/// all. Data stay in the mapped file.
+/// The members of an uncompressed zip archive, by their names without the common folder. Data stay in the mapped file.
 class Archive {
  public:
   /// Throws E103 (cut short) and E108 (damaged, or compressed).

@@ -24,7 +24,7 @@ class Call;
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
-  Value tensor = {};  ///< of numbers too where only the run tells: without axes
+  Value tensor = {};  ///< also of run-time numbers, which have no axes
   Dim integer = 0;    ///< an integer or flag that is known as a size
   double number = 0;
 
@@ -35,7 +35,7 @@ struct Operand {
   double value() const { return kind == Kind::number ? number : static_cast<double>(integer.value()); }
 };
 
-/// What a name of the graph stands for: a tensor, or a number, size or truth of Python's.
+/// The value of a name in the graph: a tensor, or a number, symbolic size or bool of Python.
 struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
@@ -43,9 +43,9 @@ struct Binding {
   bool is_complex = false;                ///< the tensor has one axis more: complex.h
 };
 
-/// One node being translated: what it reads. Arguments have the names of the operator's schema, and those that have
-/// their default are left out of the file, so each is read with its default. Arguments that no one asked for are an
-/// error afterwards, so that none is ignored by accident.
+/// One node while it is translated. Arguments have the names of the operator's schema. The file leaves out arguments
+/// that have their default, so each is read with its default. Arguments that no one asked for are an error afterwards,
+/// so that none is ignored by accident.
 class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Module& module, const Node& node);
@@ -63,7 +63,7 @@ class Call : public frontend::Builder {
   Dim size(std::string_view argument) const;
   Dim size(std::string_view argument, const Dim& fallback) const { return has(argument) ? size(argument) : fallback; }
   Dims sizes(std::string_view argument) const;       ///< empty when it is not given
-  int64_t integer(std::string_view argument) const;  ///< E159 when only the run tells
+  int64_t integer(std::string_view argument) const;  ///< E159 for a run-time value
   int64_t integer(std::string_view argument, int64_t fallback) const {
     return has(argument) ? integer(argument) : fallback;
   }
@@ -86,7 +86,7 @@ class Call : public frontend::Builder {
   const Binding* binding(std::string_view argument) const;
   /// Says that arguments change nothing here.
   void ignore(std::initializer_list<std::string_view> arguments) const;
-  /// E122 when an argument is given and is not what it must be to change nothing.
+  /// E122 when an argument is given with a value that would change the result.
   void require_default(std::string_view argument, bool is_default) const;
   /// E141 naming the arguments that no one asked for.
   void check_arguments() const;
@@ -105,7 +105,7 @@ class Call : public frontend::Builder {
     return {this, emit(std::move(op), std::move(inputs))};
   }
 
-  /// What the translation of a node gives beside tensors: sizes and truths.
+  /// Results of a node beside tensors: sizes and bools.
   void give(Binding binding) const { given_.push_back(std::move(binding)); }
   std::vector<Binding>& given() const { return given_; }
 
@@ -115,7 +115,7 @@ class Call : public frontend::Builder {
   const Argument* find(std::string_view name) const;
   const Argument& require(std::string_view name) const;
   const Item& only(std::string_view name) const;
-  /// E159: only the run tells a number that must be known now.
+  /// E159: a number must be known now but is a run-time value.
   [[noreturn]] void not_fixed(std::string_view name) const;
   [[noreturn]] void wrong_kind(std::string_view name, const Argument& argument, std::string_view wanted) const;
   Operand scalar(std::string_view name, const Item& item) const;

@@ -3,7 +3,7 @@
 #include "frontends/torch/call.h"
 
 /// Complex numbers. A complex tensor is a tensor of floats with one more axis, the last, of 2: the real part and the
-/// imaginary part (what torch.view_as_real gives).
+/// imaginary part (as in torch.view_as_real).
 namespace weft::torch {
 
 /// The float type of the parts; other types stay.

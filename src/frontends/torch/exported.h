@@ -88,7 +88,7 @@ struct Range {
 };
 
 struct ExportedProgram {
-  std::string source;  ///< the file's path for messages, or what the caller named the bytes
+  std::string source;  ///< the file's path for messages, or the caller's name for the bytes
   Graph graph;
   std::vector<Input> inputs;
   std::vector<Output> outputs;

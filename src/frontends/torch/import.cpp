@@ -311,7 +311,7 @@ void Importer::require(const Relation& relation, std::string_view what) {
   else if (!known_different(a, b)) require_less_equal(1, max(a - b, b - a), what);
 }
 
-/// What torch found to hold of the sizes of the inputs when it decided what the program is.
+/// Conditions on input sizes that torch assumed when it exported the program.
 void Importer::add_guards() {
   constexpr std::string_view what = "the sizes that the program was exported for";
   for (const auto& [text, range] : exported_.ranges) {
@@ -425,7 +425,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   return joined;
 }
 
-/// What a result of the node shares memory with; null: nothing.
+/// The tensor with which a result of the node shares memory; null: none.
 Entry* Importer::viewed(const Call& c) {
   if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
   const Argument& self = c.node().inputs[0].value;
@@ -474,7 +474,7 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // Of the places and counts of a set torch before 2.13 notes the type of its values.
+      // For the indices and counts of `unique`, torch before 2.13 records the type of the values.
       bool is_of_set =
           tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
       if (is_read && !is_of_set)  // torch 2.11 notes odd sizes for an LSTM's states

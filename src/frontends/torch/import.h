@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// Why a node cannot be translated, or is not judged because it reads what such a node makes.
+/// Why a node cannot be translated, or is not judged because it depends on such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -20,7 +20,7 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};  ///< bounds of the program's symbols, within those of the export
   std::map<std::string, Tensor> constants =
       {};  ///< inputs that are fixed to a value: they are no inputs of the program
-  /// Receives the faults of nodes, which then end nothing: the program has what could be translated.
+  /// Receives the faults of nodes instead of throwing; the program then holds the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };
 

@@ -11,13 +11,12 @@
 
 namespace weft::torch {
 
-/// A name of the graph. Tensors that share memory form a tree: a view names what it shows, and the root counts how
-/// often any of them was written. A view that is read after a write is computed again; a write to a view goes through
-/// to its root.
+/// A name of the graph. Tensors that share memory form a tree: a view names its base, and the root counts the writes to
+/// any of them. A view that is read after a write is computed again; a write to a view goes through to its root.
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view
-  const Node* node = nullptr;  ///< of a view: what makes it of the base; null: it is the base
+  const Node* node = nullptr;  ///< of a view: computes it from the base; null: it is the base
   size_t result = 0;           ///< which result of the node
   int64_t version = 0;         ///< of a root: writes so far; of a view: those that it has seen
   bool may_be_copy = false;    ///< torch decides by strides that are not known here
@@ -39,18 +38,17 @@ class Importer {
   /// Buffers that the program changes, of which some were taken for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
-  /// What `name` stands for now; E132 when nothing makes it.
+  /// The current value of `name`; E132 when no node makes it.
   const Binding& read(const Call& c, const std::string& name);
-  /// Translates the body of a higher-order operator, whose inputs are these, into the module that it stands in; gives
-  /// its outputs.
+  /// Translates the body of a higher-order operator with these inputs into the current module; returns its outputs.
   Values inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs);
   /// Sizes for which the relation does not hold are refused, now or by the run.
   void require(const Relation& relation, std::string_view what);
   /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
-  /// What an operator reads of it: of complex numbers one part, where the operator goes by parts; E122 elsewhere.
+  /// The operand as an operator reads it: one part of complex numbers, if the operator works by parts; else E122.
   Value part_of(const Call& c, const Binding& bound) const;
-  /// What the program says of result number `i` of a node, which is a tensor; nothing where it says nothing.
+  /// The program's metadata of tensor result `i` of a node; nothing if there are none.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
 
  private:
@@ -59,7 +57,7 @@ class Importer {
   void check_operators(const Graph& graph);
   /// The names that a node of the graph reads, or that it returns.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if the operator is unknown and does something: a random number that nobody reads is not missed.
+  /// True if the operator is unknown and needed: an unused random number is not.
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);

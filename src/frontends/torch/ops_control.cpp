@@ -83,7 +83,7 @@ Values while_loop(Call& c) {
   return frontend::build_loop(c, form);
 }
 
-/// A body over the rows of `xs`: what it carries, its rows, and tensors that stay.
+/// A body over the rows of `xs`, with carried values, rows, and constant tensors.
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
   if (xs.empty()) c.unsupported("over no tensors is not supported");
   for (const Value& x : xs)

@@ -35,7 +35,7 @@ Values widely_of_two(Call& c, const F& f) {
 /// Whether fn of a bool is the same bool.
 constexpr bool keeps_integers(Fn fn) { return fn == Fn::floor || fn == Fn::ceil || fn == Fn::round || fn == Fn::trunc; }
 
-/// What fn is of two bools; nothing where torch refuses it.
+/// The result of fn for two bools; nothing where torch refuses it.
 std::optional<Fn> logical(Fn fn) {
   switch (fn) {
     case Fn::add:

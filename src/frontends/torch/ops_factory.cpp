@@ -103,7 +103,7 @@ constexpr Operator rows[] = {
     {"aten.ones_like.default", [](Call& c) { return filled(c, 1); }},
     {"aten.new_zeros.default", [](Call& c) { return filled(c, 0); }},
     {"aten.new_ones.default", [](Call& c) { return filled(c, 1); }},
-    // What an empty tensor holds may be anything.
+    // The contents of an empty tensor are arbitrary.
     {"aten.empty.memory_format", [](Call& c) { return filled(c, 0); }},
     {"aten.empty_like.default", [](Call& c) { return filled(c, 0); }},
     {"aten.empty_permuted.default", [](Call& c) { return c.ignore({"physical_layout"}), filled(c, 0); }},

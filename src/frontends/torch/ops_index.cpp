@@ -69,8 +69,8 @@ Values scatter(Call& c, ScatterFn fn) {
   return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
 }
 
-/// x with updates combined at indices of the same sizes, as torch names it. Without `with_own` what x holds there does
-/// not count: one of the updates, 0 or 1 takes its place first.
+/// x with updates combined at indices of the same sizes, as torch names it. Without `with_own`, x's own elements there
+/// are ignored: one of the updates, 0 or 1 replaces them first.
 Expr combined(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";

@@ -186,7 +186,7 @@ Values max_pool_gradient(Call& c) {
   return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
 }
 
-/// With a divisor of its own a window is a sum; what pads it counts as zeros.
+/// With a given divisor a window is a sum; padding counts as zeros.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's arithmetic on sizes, and what the program asserts of them.
+// Python's arithmetic on sizes, and the program's assertions on them.
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +37,7 @@ Values on_sizes(Call& c, F f) {
 
 bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
 
-/// Sizes stay sizes; with a float among them the number is known only if both are.
+/// Results of sizes are sizes; the result with a float is known only if both operands are.
 template <class F, class G>
 Values arithmetic(Call& c, F on_dims, G on_numbers) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));

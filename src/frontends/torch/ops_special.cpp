@@ -18,7 +18,7 @@ Expr polynomial(Expr x, std::initializer_list<double> a) {
   return y;
 }
 
-/// `f` in f64 of what is f32 or narrower; f64 itself would need more digits than the series has.
+/// `f` in f64 of operands in f32 or narrower; f64 operands would need more digits than the series has.
 template <class F>
 Values in_series(Call& c, const F& f) {
   Expr x = c.tensor("self");

@@ -84,7 +84,7 @@ Values unsqueeze(Call& c) {
   return one(reshape(x, dims));
 }
 
-/// Without those of `axes` that have size 1. One that only the run tells is taken to be another, as torch does.
+/// Drops those of `axes` that have size 1. A run-time size is assumed to be larger, as in torch.
 Values squeeze(Call& c) {
   Expr x = c.tensor("self");
   std::vector<int64_t> axes = c.axes_of("dim", x.rank());
@@ -210,7 +210,7 @@ Expr row_replaced(Call& c, Expr x, Expr value) {
 }
 Values select_scatter(Call& c) { return one(row_replaced(c, c.tensor("self"), c.tensor("src"))); }
 
-/// What follows less what stands before it, n times; `prepend` and `append` are joined on first.
+/// Each element less its predecessor, n times; `prepend` and `append` are joined on first.
 Values differences(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), -1), times = c.integer("n", 1);
@@ -238,7 +238,7 @@ Values narrow(Call& c) {
   return one(slice(x, part.axis, *part.start, c.size("length")));
 }
 
-/// Parts of `size` each, the last of what is left.
+/// Parts of `size` each; the last part holds the rest.
 Values equal_parts(Call& c, Expr x, int64_t axis, const Dim& size) {
   Dim all = x.dims()[static_cast<size_t>(axis)];
   auto count = ceildiv(all, size).constant();
@@ -380,7 +380,7 @@ Values dropout(Call& c) {
 
 // ---- Borders ----
 
-/// torch lists the last axis first, each with what comes before and behind.
+/// torch lists the last axis first, each with its padding before and behind.
 Values padded(Call& c, PadMode mode, Value fill = {}) {
   Expr x = c.tensor("self");
   Dims given = c.sizes(c.has("pad") ? "pad" : "padding"), before(x.dims().size(), 0), after = before;
@@ -490,7 +490,7 @@ Values diagonal_scatter(Call& c) {
   return one(diagonal_replaced(c, x, c.tensor("src")));
 }
 
-/// A part of what lies behind a tensor in memory, which is row-major.
+/// A part of the memory behind a tensor, which is row-major.
 Values strided(Call& c) {
   Expr x = c.tensor("self");
   Dims dims = c.sizes("size"), steps = c.sizes("stride");

@@ -21,10 +21,10 @@ Values as_type(const Call& c, std::span<const Operand> operands, DType type);
 /// Two arguments in their common type.
 std::array<Expr, 2> in_common_type(const Call& c, std::string_view first, std::string_view second);
 
-/// What functions such as sin and exp compute integers in.
+/// The type in which functions such as sin and exp compute integers.
 inline DType float_of(DType type) { return is_float(type) || is_complex(type) ? type : DType::f32; }
 
-/// What narrow floats are computed in.
+/// The type in which narrow floats are computed.
 inline DType wide_of(DType type) { return bits(type) < 32 ? DType::f32 : type; }
 
 }  // namespace weft::torch

@@ -65,7 +65,7 @@ class Parser {
     if (end == text_.npos) fail("has a name without end");
     std::string_view name = text_.substr(at_, end - at_);
     at_ = end + 1;
-    while (take(',')) {  // what is known of it: integer=True
+    while (take(',')) {  // its assumptions: integer=True
       word();
       expect('=');
       word();

@@ -11,7 +11,7 @@ namespace weft::torch {
 /// `symbol_of` gives the symbols. Throws E190 with the place in the text.
 Dim parse_size(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
-/// What must hold of sizes.
+/// A condition on sizes.
 struct Relation {
   enum class Kind : uint8_t { equal, different, less_equal };
   Kind kind = Kind::equal;

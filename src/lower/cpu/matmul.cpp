@@ -79,7 +79,8 @@ std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place)
   return cat("FilledRows{[&]([[maybe_unused]] i64 at, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return ", load, "; }}");
 }
 
-/// The packed matrix of batch `at`: its own, or the one that data choose (none for a negative number).
+/// The packed matrix of batch `at`, or for a grouped product the one that the index selects (none for a negative
+/// index).
 std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot, const std::string& b,
                       const Dim& elements) {
   if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));

@@ -73,7 +73,7 @@ struct GpuConvolution {
   std::optional<View> outside;
 };
 
-/// "3x3 stride 2x2 of 56x56": what the time of a convolution depends on besides its product.
+/// "3x3 stride 2x2 of 56x56": the properties that affect the time of a convolution, besides its matrix product.
 std::string geometry_text(const Window& w) {
   auto text = [](const Dims& sizes) {
     std::string line;

@@ -114,7 +114,7 @@ class Merger {
     return is_plain && may_merge(step) && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
-  /// Whether the step writes an output, which a caller may want in the place of an input.
+  /// Whether the step writes an output, which a caller may place over an input.
   bool writes_output(const PlanStep& step) const {
     return std::ranges::any_of(
         step.outputs, [&](int id) { return plan_.buffers[static_cast<size_t>(id)].kind == BufferKind::output; });

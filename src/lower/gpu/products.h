@@ -23,8 +23,8 @@ std::string tile_text(const BlockTile& tile);
 /// "blocks of 64 x 128, warp groups, split k 4"
 std::string describe(const BlockTile& tile);
 struct TileChoice;
-/// The same for the tiles for less and for more TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x
-/// 128"
+/// The same for a choice with larger tiles from some TileChoice::work on: "blocks of 64 x 64; from work 400 on blocks
+/// of 128 x 128"
 std::string describe(const TileChoice& choice);
 /// A number to choose by, for a size that may be symbolic: `each` for each symbol, or the nearest bound.
 int64_t typical_size(const Dim& size, int64_t each = 16);
@@ -55,7 +55,7 @@ struct GpuProduct {
   Dim batch = 1, m = 1, n = 1, k = 1;
   bool ahead = false;          ///< B is constant: it can be read before the previous launch is done
   std::string family = "dot";  ///< the family of its measurements
-  std::string epilogue = {};   ///< what follows it; also a part of their key
+  std::string epilogue = {};   ///< the fused instructions after it; also a part of their key
   std::vector<LibraryOffer> offers = {};
   bool may_share = false;  ///< a second kernel may add the sums of split k
 };
@@ -66,7 +66,7 @@ struct TileChoice {
     BlockTile tile;
     int64_t from;
   };
-  Dim work = 0;                     ///< of open sizes: `tile` is for less work than `larger` begin at
+  Dim work = 0;                     ///< if sizes are open: `tile` serves all work below `larger.front().from`
   std::vector<Larger> larger = {};  ///< by where they begin
 };
 /// `step` with another launch for each larger tile; `launch` makes it for the same operands.

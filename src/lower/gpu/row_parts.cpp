@@ -13,7 +13,7 @@ constexpr int threads = tasks::block_threads;
 constexpr int64_t long_row = 16384;
 /// Blocks for each unit of the GPU, so that enough loads are in flight.
 constexpr int64_t blocks_of_unit = 4;
-/// What a size of a reduced axis usually is if only the run tells it.
+/// The assumed size of a reduced axis that only the run knows.
 constexpr int64_t usual_length = 128;
 
 /// As many parts as give all units work, each part of at least `least` elements.

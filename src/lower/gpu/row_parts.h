@@ -7,7 +7,7 @@ namespace weft {
 
 /// How a launch shares a reduction among blocks.
 struct RowCut {
-  Dim parts = 1;  ///< of the reduced axis; 1: it is not cut
+  Dim parts = 1;  ///< parts of the reduced axis; 1: it is not split
   int ways = 8;   ///< threads that share the reduced axis of a few columns (kernels/reduce.h)
   bool is_cut() const { return !known_equal(parts, 1); }
 };
@@ -16,7 +16,7 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 /// For columns of [outer, n, inner].
 RowCut column_cut(const Lowering& lowering, const Columns& columns);
 
-/// What a launch found in the parts: `each` numbers for every part, part after part.
+/// The results of the first launch: `each` numbers for every part, part after part.
 struct FoundParts {
   View view;
   DType type;
@@ -24,7 +24,7 @@ struct FoundParts {
 };
 FoundParts new_parts(Lowering& lowering, const Region& region, DType type, const Dim& rows, const Dim& count);
 
-/// The launch that reduces the parts of a region; the next one reduces what it found.
+/// The launch that reduces the parts of a region; a second launch reduces its results.
 FoundParts lower_reduced_parts(Lowering& lowering, const Region& region, const RowShape& shape, DType acc,
                                const RowCut& cut);
 /// Both launches of a softmax or a normalisation.

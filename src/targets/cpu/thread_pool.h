@@ -17,9 +17,9 @@ int available_threads();
 ///
 /// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that another process
 /// keeps from running delays nothing but the piece that it holds. Each thread begins with a part of its own, the same
-/// share of every call, and helps the others then: neighbouring tasks touch neighbouring memory, so what a thread reads
-/// is mostly what it wrote a call before (affinity scheduling: Markatos and LeBlanc, 1994); lines that wander between
-/// cores cost more than the work on them where these share no cache. Idle threads look for work for some 20
+/// share of every call, and helps the others then: neighbouring tasks touch neighbouring memory, so a thread mostly
+/// reads memory that it wrote a call before (affinity scheduling: Markatos and LeBlanc, 1994); lines that wander
+/// between cores cost more than the work on them where these share no cache. Idle threads look for work for some 20
 /// microseconds and then sleep (a spinning barrier collapses on a shared machine).
 class ThreadPool {
  public:

@@ -21,7 +21,7 @@ struct Calls {
 };
 constexpr int add = 0, bytes_type = 1;
 
-/// ncclDataType_t of what can be added.
+/// The ncclDataType_t of types that can be added.
 int data_type(DType type) {
   switch (type) {
     case DType::i32: return 2;

@@ -9,10 +9,10 @@
 
 namespace weft::gpu {
 
-/// E501 unless the library is here that the device's vendor has for what several devices do together.
+/// E501 unless the vendor's library for collectives (NCCL, RCCL) is here.
 void need_collectives(const Device& device);
 
-/// What the devices of several ranks compute together, by NCCL or RCCL, which are found with dlopen at run time
+/// Collectives of the devices of several ranks, by NCCL or RCCL, which are found with dlopen at run time
 /// (WEFT_NCCL_LIBRARY, WEFT_RCCL_LIBRARY name other files). A rank's calls come from one thread at a time.
 class Communicators {
  public:
@@ -28,7 +28,7 @@ class Communicators {
   void check(size_t rank) const;
   /// E602 after an abort.
   void check_alive() const;
-  /// Ends what is queued on all devices without result. Nothing more can be queued.
+  /// Aborts the work queued on all devices. Nothing more can be queued.
   void abort();
 
  private:

@@ -10,8 +10,8 @@
 #include "base/host.h"
 #include "targets/gpu/driver.h"
 
-/// One GPU and what lives on it. Everything is owned by a small move-only object that keeps its device alive; errors
-/// are thrown (E400 memory, E602 anything else).
+/// One GPU and its resources. Each is owned by a small move-only object that keeps its device alive; errors are thrown
+/// (E400 memory, E602 anything else).
 ///
 ///     std::shared_ptr<Device> device = open_device("nvidia:0");
 ///     Memory x(device, bytes);

@@ -11,7 +11,7 @@
 #include "base/chip.h"
 
 /// The drivers of both vendors behind one shape. CUDA's driver API and HIP have nearly the same functions with the same
-/// arguments: those are one table of pointers; what differs is a handful of virtual functions (cuda.cpp, hip.cpp).
+/// arguments: those are one table of pointers; the differences are a handful of virtual functions (cuda.cpp, hip.cpp).
 /// Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
 namespace weft::gpu {
 
@@ -58,7 +58,7 @@ struct DriverSymbol {
   const char* name;
 };
 
-/// How many threads a launch has, and what its blocks share.
+/// The threads of a launch, and the shared memory of its blocks.
 struct LaunchSize {
   int64_t blocks = 1;
   int threads = 256, shared_bytes = 0;
@@ -69,7 +69,7 @@ struct LaunchSize {
 /// The properties and limits of a device.
 struct DeviceInfo {
   std::string name{};     ///< "NVIDIA H200"
-  Chip chip{};            ///< what to compile for
+  Chip chip{};            ///< the target of its kernels
   int64_t memory = 0;     ///< bytes
   int compute_units = 0;  ///< streaming multiprocessors or compute units
   int wave = 32;          ///< threads that run in step

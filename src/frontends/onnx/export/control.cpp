@@ -31,7 +31,7 @@ OutGraph graph_of(const std::string& nodes, const std::string& ports) {
   return {text + ports};
 }
 
-/// Values from outside keep their names: bodies of ONNX see what is around them.
+/// Values from outside keep their names, because bodies in ONNX see the graph around them.
 OutGraph branch(Out& out, const Instruction& i, size_t number) {
   const Module& body = *i.modules[number];
   std::span<const Value> given = body_operands(i, number);

@@ -6,9 +6,9 @@
 
 namespace weft::onnx {
 
-/// A program as the frontends give it, as an ONNX file of operator set 23. Inputs, outputs and sizes keep their names;
-/// nodes are named by their sources. Conditions on sizes (guards) are left out. Throws E223 for an operator that ONNX
-/// lacks, and for a size that no input tells.
+/// Writes a frontend's program as an ONNX file of operator set 23. Inputs, outputs and sizes keep their names; nodes
+/// are named by their sources. Conditions on sizes (guards) are left out. Throws E223 for an operator that ONNX lacks,
+/// and for a size that is not an input's.
 std::string export_program(const Program& program);
 
 }  // namespace weft::onnx

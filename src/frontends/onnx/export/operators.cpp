@@ -23,7 +23,7 @@ namespace {
 
 std::string cast(Out& out, const std::string& x, DType to) { return out.add("Cast", {x}, {{"to", element_code(to)}}); }
 
-/// ONNX broadcasts operands of its own accord: what a broadcast reads serves as well, if another operand has all sizes.
+/// ONNX broadcasts operands itself. So the operand of a broadcast serves as well, if another operand has all sizes.
 Value before_broadcast(Value value) { return value.def->is<Broadcast>() ? value.def->inputs[0] : value; }
 
 Names operands(const Out& out, const Instruction& i) {
@@ -160,7 +160,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Weights that are broadcast over batches are written as the matrix that they are.
+/// Weights that are broadcast over batches are written as one matrix.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;
@@ -267,7 +267,7 @@ Names write(Out& out, const Instruction& i, const Dequantize& op) {
                   {{"axis", op.axis}, {"block_size", op.block}, {"output_dtype", element_code(op.to)}})};
 }
 
-/// What row i may see: keys up to i + offset, bool[m, n].
+/// The causal mask, bool[m, n]: row i sees keys up to i + offset.
 std::string causal_mask(Out& out, const Dim& rows, const Dim& keys, const Dim& offset) {
   auto range = [&](const Dim& count) {
     return out.add("Range", {out.scalar(DType::i64, 0), out.size(count), out.scalar(DType::i64, 1)});

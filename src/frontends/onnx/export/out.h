@@ -47,7 +47,7 @@ class Out {
   /// A name that nothing has yet.
   std::string new_name(const std::string& base);
 
-  /// The place that nodes and errors name from here on.
+  /// The source that later nodes and errors name.
   void set_source(const std::string& source) { source_ = source; }
   const std::string& source() const { return source_; }
 
@@ -65,14 +65,14 @@ class Out {
   std::string size(const Dim& dim);
   /// i64[count]
   std::string sizes(const Dims& dims);
-  /// Sizes in a value's type that are plain symbols are known by the value from here on.
+  /// From here on, plain symbols in the value's type are read from the value's sizes.
   void learn_symbols(Value value);
   /// The symbol is element `index` of this i64 list.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
 
   /// The symbol is this i64[].
   void set_size(const std::string& symbol, const std::string& scalar);
-  /// The nodes that `write` adds. What it learns of sizes is forgotten after it.
+  /// The nodes that `write` adds. Names of sizes that it defines end with it.
   std::string body(const std::function<void()>& write);
 
   std::string take_nodes() { return std::move(nodes_); }
@@ -87,7 +87,7 @@ class Out {
   std::unordered_map<Value, std::string, ValueHash> names_;
   std::set<std::string, std::less<>> taken_;
   std::map<std::string, std::string> sizes_;  ///< by the text of a size: i64[]
-  /// Where symbols come from: an axis of a value, or (without a value) an element of a list.
+  /// The source of a symbol: an axis of a value, or (without a value) an element of a list.
   struct Place {
     Value value;
     std::string list;

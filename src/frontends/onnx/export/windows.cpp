@@ -28,7 +28,7 @@ std::string turned(Out& out, const std::string& x, Layout layout, int64_t rank, 
 /// Padding as an attribute.
 struct Pads {
   std::vector<int64_t> numbers;
-  bool are_known = true;  ///< all are numbers from 0 on
+  bool are_known = true;  ///< all are known and at least 0
 };
 
 Pads pads_of(const Dims& begin, const Dims& end) {

@@ -134,7 +134,7 @@ struct Function {
 };
 
 struct Model {
-  std::string source;  ///< the file's path for messages, or what the caller named the bytes
+  std::string source;  ///< the file's path for messages, or the caller's name for the bytes
   int64_t ir_version = 0;
   std::vector<OpsetImport> opsets;
   std::string_view producer_name;

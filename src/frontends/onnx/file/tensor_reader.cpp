@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-/// A TensorProto as its fields say it, before they are compared with each other.
+/// The fields of a TensorProto, before they are checked against each other.
 struct Fields {
   std::string path;
   std::string_view name;
@@ -68,7 +68,7 @@ DType checked_type(const Fields& f) {
   fail(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
 }
 
-/// Elements that the dims ask for.
+/// The number of elements by the dims.
 int64_t checked_count(const Fields& f) {
   auto is_negative = [](int64_t d) { return d < 0; };
   if (auto bad = std::ranges::find_if(f.dims, is_negative); bad != f.dims.end()) {
@@ -91,7 +91,7 @@ uint64_t checked_bytes(const Fields& f, DType type, int64_t count) {
   return total_bits / 8 + (total_bits % 8 != 0);
 }
 
-/// Refuses bytes that are more or fewer than the dims ask for; `available` is how much the file could hold at all.
+/// Refuses more or fewer bytes than the dims require; `available` is how many bytes the file could hold.
 void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, uint64_t available) {
   if (have == need) return;
   fail(f, need > available ? "E147" : "E148",
@@ -124,7 +124,7 @@ Bytes external_bytes(const Fields& f, DType type, uint64_t need, frontend::Exter
   return file.part(offset, length);
 }
 
-/// Puts pieces of numbers together; one piece is viewed where it lies.
+/// Joins pieces of numbers; a single piece is viewed in place.
 Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& file) {
   if (pieces.empty()) return {};
   if (pieces.size() == 1) return file.part(static_cast<size_t>(pieces[0].data() - file.data()), pieces[0].size());

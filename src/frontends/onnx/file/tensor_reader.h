@@ -8,7 +8,7 @@ namespace weft::onnx {
 
 using frontend::Wire;
 
-/// What tensors are read from: the model's bytes, and files beside it.
+/// The sources of tensors: the model's bytes, and files beside it.
 struct TensorSource {
   const Bytes& file;
   frontend::ExternalFiles& external;

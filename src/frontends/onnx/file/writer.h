@@ -14,7 +14,7 @@ void put_integer(std::string& out, uint32_t field, int64_t value);
 void put_float(std::string& out, uint32_t field, float value);
 /// Text, bytes or a message.
 void put_text(std::string& out, uint32_t field, std::string_view text);
-/// What stands before a text, bytes or a message of `size` bytes.
+/// The tag and length of a string, bytes or message field of `size` bytes.
 void put_head(std::string& out, uint32_t field, uint64_t size);
 
 /// The number of the type in the file format.

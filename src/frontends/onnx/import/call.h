@@ -19,8 +19,8 @@ using frontend::Values;
 struct Scope;
 class Importer;
 
-/// One node being translated: what it reads and its attributes. An operator is a function
-/// from a Call to the values of the node's outputs:
+/// One node while it is translated: its inputs and attributes. An operator is a function from a Call to the values of
+/// the node's outputs:
 ///
 ///     Values concat(Call& c) { return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())},
 ///     c.inputs())}; }
@@ -111,7 +111,7 @@ class Call : public frontend::Builder {
   mutable std::vector<bool> used_;
 };
 
-/// The translation of one operator, and what of it is refused (docs/operators.md lists that).
+/// The translation of one operator, and the forms that it refuses (listed in docs/operators.md).
 struct Operator {
   std::string_view domain;
   std::string_view name;

@@ -828,7 +828,7 @@ std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& o
     program = import_as_decided(model, strict);
     options.faults->clear();
   } catch (const Error&) {
-    // The model is wrong whatever sizes decide; the faults say why.
+    // The model is wrong for all sizes; the faults say why.
   }
   return program;
 }

@@ -34,9 +34,9 @@ struct SizeDecisions {
   std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
-/// An operand whose value decides what the program is: axes, steps, conditions of branches with unequal ranks.
+/// An operand whose value the program depends on: axes, steps, conditions of branches with unequal ranks.
 struct StaticOperand {
-  std::vector<std::string> inputs;  ///< of the model, all small: the operand follows from their values
+  std::vector<std::string> inputs;  ///< inputs of the model, all small, that determine the operand
   std::string op;
   size_t number = 0;       ///< of the operand
   bool is_length = false;  ///< only the number of elements decides, not their values
@@ -74,8 +74,8 @@ struct ImportOptions {
 /// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
 /// functions. Large weights stay in the model's file, which the program keeps mapped.
 ///
-/// Where sizes decide the ranks of values and are not known, one way is tried, and the other when the rest of the model
-/// does not take that.
+/// If an unknown size decides the rank of a value, one answer is tried first, and the other if the rest of the model
+/// refuses that.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
 
 /// Whether a dim_param is a name, so that sizes with the same name are equal. Exporters write "?", "-1" or "None" for

@@ -28,7 +28,7 @@ struct EncoderStates {
   Values context;              ///< in the order of the decoder's inputs behind the tokens
   Values cross;                ///< keys and values of the encoder's tokens, after the pasts
   Values pasts;                ///< of the first tokens
-  std::optional<Expr> scores;  ///< of the token after the first ones; nothing when the decoder has to tell
+  std::optional<Expr> scores;  ///< of the token after the first ones; nothing if the decoder computes them
 };
 
 /// Some encoders also run the decoder for the first tokens. They give scores, hidden states, keys and values of these
@@ -175,7 +175,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
   Expr added = reduce(ReduceFn::sum, convert(finished, DType::i64), {1});
   beams.used = min(beams.used + added, static_cast<double>(k));
-  // The first k of the others go on.
+  // The first k of the others continue.
   Expr order = along(iota(b, 2 * k), 1, 2);
   Expr rank = convert(select(ends, order + static_cast<double>(2 * k), order), DType::f32);
   Expr next{&b, b.emit_all(TopK{.k = k, .axis = 1, .largest = false}, {rank})[1]};
@@ -192,7 +192,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }
 
-/// The pasts in the order of the beams that go on.
+/// The pasts in the order of the beams that continue.
 Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));

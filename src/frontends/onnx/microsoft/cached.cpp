@@ -54,10 +54,10 @@ Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
 
 /// Numbers of 8 or 4 bits with a scale for all, or for each channel; or plain numbers.
 struct Storage {
-  Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: as they are
+  Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: not scaled
   int64_t width = 0;
 
-  /// Round half to even, saturating; 4-bit numbers are two in a byte, 8 more, the first in the low bits.
+  /// Rounds half to even, saturating. Two 4-bit numbers share a byte, each plus 8, the first in the low bits.
   Expr stored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     Expr q = convert(x, DType::f32) / Expr{&c, scale};
@@ -110,7 +110,7 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
 /// Tokens of a row, and the position of its first new one. seqlens_k is the number of valid keys less one. A prompt
-/// starts at position 0 however long its row is, even if the total is the room of a larger cache.
+/// starts at position 0, even if the total length is the size of a larger cache.
 struct Rows {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -182,7 +182,7 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
     return tokens - over * step;
   };
   Expr before = held(at.start), first = at.start - before;
-  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // what each place holds afterwards
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the new position in each place
   from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();
@@ -194,7 +194,7 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
   return {kept(k), kept(v), ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), first};
 }
 
-/// A bias of the scores with a column for each position, as one with a column for each key.
+/// Converts a bias of the scores with a column for each position to one with a column for each key.
 Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   Dim count = keys.k.dims()[2];
   if (!keys.first) return padded_mask(bias, count, h.q.dtype());

@@ -30,7 +30,7 @@ struct Preferred {
   Expr value, index;
 };
 
-/// Of equal ones the last counts as larger: the order of onnxruntime's CPU provider.
+/// Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -63,7 +63,7 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
   return {top.index, adds_up ? adding_up_to_1(weight) : weight};
 }
 
-/// The places of the rows of all tokens' experts, sorted by expert, where each expert begins a new block.
+/// The positions of the rows of all tokens, sorted by expert; each expert begins a new block.
 struct Blocks {
   Dim count, rows;  ///< blocks, rows of each
   Expr expert;      ///< of each block, -1 for those left over
@@ -286,7 +286,8 @@ Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t 
   return reshape(all, scores.dims()) > 0;
 }
 
-/// What experts count for tokens: logarithms of sigmoids for the chosen ones, or sigmoids and biased sigmoids of all.
+/// The weights of experts for tokens: logarithms of sigmoids for the chosen ones, or sigmoids and biased sigmoids of
+/// all.
 Values group_router(Call& c) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   c.expect_ranks({{1, 1}, {2, 2}});

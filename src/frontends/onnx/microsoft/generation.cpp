@@ -229,8 +229,8 @@ struct SamplingRules {
 };
 
 /// One number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double> makes it of
-/// two of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1), which is what onnxruntime draws
-/// with: the same seed gives the same tokens.
+/// two of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1). onnxruntime draws with it too:
+/// the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
   Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {
@@ -243,8 +243,8 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// scores with `filter` in the place of those beyond top_p: the least likely ones that together have a share of at most
-/// 1 - top_p, or all but the most likely ones that reach top_p.
+/// Top-p sampling: replaces scores by `filter` for the least likely tokens, whose shares sum to at most 1 - top_p, or
+/// for all but the most likely tokens whose shares reach top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];

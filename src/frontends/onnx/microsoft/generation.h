@@ -35,7 +35,7 @@ struct Decoded {
 
 /// A model that gives the probabilities of the next token for rows of tokens.
 struct Generator {
-  Expr tokens;  ///< what the rows begin with, i32[rows, given]
+  Expr tokens;  ///< the tokens that rows begin with, i32[rows, given]
   Decoded first;
   int64_t row_axis;  ///< that of the rows in the pasts
   /// Decodes one more token i32[rows, 1], number `trip` after the first ones; `so_far` are all tokens, with this one.

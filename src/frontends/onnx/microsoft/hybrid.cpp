@@ -145,7 +145,7 @@ Values engram_gate(Call& c) {
   return {rounded, convert(normed, key.dtype())};
 }
 
-/// Streams [.., branches, size], or [.., branches * size] where the node says how many there are.
+/// Streams [.., branches, size], or [.., branches * size] if the node has the number of branches as attribute.
 struct Streams {
   Expr x;       ///< f32[.., branches, size]
   Dims before;  ///< the axes before these
@@ -165,7 +165,7 @@ Streams streams_of(Call& c) {
   return {reshape(convert(x, DType::f32), dims), before, dims[dims.size() - 2], dims.back()};
 }
 
-/// Input `i` of [.., branches], [.., branches, 1 or size], or where `may_be_flat` [.., branches * size].
+/// Input `i`, whose sizes are [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
 Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
   Expr gate = convert(arg(c, i), DType::f32);
   Dims wanted = s.before;

@@ -81,7 +81,7 @@ void refuse_odd_paged_attention(Call& c) {
   c.optional_input(16);     // bounds of lengths, which only help to launch
 }
 
-/// The place of each token in the cache's blocks laid end to end, -1 for none.
+/// The index of each token in the concatenated blocks of the cache; -1 for none.
 Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   if (c.has_input(10)) return convert(arg(c, 10), DType::i64);
   Expr size = scalar(c, block_size), column = apply(Fn::div, t.position, size);
@@ -91,7 +91,7 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
 }
 
 /// The cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token without
-/// a slot repeats the write of the first one that has a slot (or, if none has one, writes what is there).
+/// a slot repeats the write of the first token that has one. If none has, it writes the old contents.
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});

@@ -14,7 +14,7 @@ struct Packing {
   Call& c;
   Dim batch, sequence;
   Expr place;  ///< of each token in [batch * sequence]
-  Expr token;  ///< at each place; any where there is none
+  Expr token;  ///< at each place; arbitrary where there is no token
 
   Expr apart(Expr x) const { return reshape(gather(x, token), {batch, sequence, x.dims()[1]}); }
   Expr together(Expr y) const { return gather(reshape(y, {batch * sequence, y.dims()[2]}), place); }
@@ -24,10 +24,10 @@ Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
 /// The sequence of each token, and its place in it.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: its sequence, its place among the new ones, its place among all
+  Expr sequence, number, position;  ///< [tokens]: its sequence, its position among the new tokens, and among all
 };
 
-/// The running sums of lengths, i64[batch + 1], and the lengths of what came before, i64[batch].
+/// The running sums of lengths, i64[batch + 1], and the lengths of the pasts, i64[batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences by the running sums of their lengths. A run is refused unless these begin at 0, end at the number of

@@ -87,7 +87,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   return sigmoid(rate * (g + bias)) * bound;
 }
 
-/// Tokens as [batch, heads, tokens of each, size]; what stands behind the last token of a sequence is 0.
+/// Tokens as [batch, heads, tokens of each, size], with 0 behind the last token of a sequence.
 struct Rows {
   Call& c;
   Dim batch, each;
@@ -277,9 +277,9 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
 }
 
-/// The hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) tells
-/// whether a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`.
-/// Returns [.., (longest - 1) * heads].
+/// The hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) is true if
+/// a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`. Returns
+/// [.., (longest - 1) * heads].
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;

@@ -22,7 +22,7 @@ struct Recurrence {
 };
 struct Recurred {
   Expr state, rows;  ///< after the last token; results as [batch, heads, tokens, dv]
-  Expr added;        ///< what each token adds to its key, [batch, heads, tokens, dv]
+  Expr added;        ///< the term that each token adds to its key, [batch, heads, tokens, dv]
 };
 Recurred recurred(Call& c, const Recurrence& of, Expr state);
 

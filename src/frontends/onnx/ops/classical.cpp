@@ -309,7 +309,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// One trip over p[rows, k]: each class in turn takes its best value. Rows that are good enough stay.
+/// One iteration over p[rows, k]: each class in turn takes its best value. Converged rows stay.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
@@ -415,7 +415,7 @@ Values cast_map(Call& c) {
       0)};
 }
 
-/// The values of a map in the order of a vocabulary, 0 or "" for what it lacks.
+/// The values of a map in the order of a vocabulary; 0 or "" for keys that it lacks.
 Values dict_vectorizer(Call& c) {
   Value map = map_input(c);
   auto texts = c.texts("string_vocabulary");

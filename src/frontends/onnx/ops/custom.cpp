@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of operators that the embedder brings along.
+// Nodes of operators that the embedding program defines.
 #include "ops/custom.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/op_fields.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient (ai.onnx.preview.training): the derivatives of a value of the graph by others, in reverse mode over the
 // instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs stand in
-// the place of the values that `xs` and `zs` name, so what lies between is written anew; where they are these values
-// themselves, equal instructions are merged later.
+// the place of the values that `xs` and `zs` name, so the instructions between are copied. Where the inputs are these
+// values themselves, equal instructions are merged later.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,8 +18,8 @@
 namespace weft::onnx {
 namespace {
 
-/// What an instruction adds to the derivative of each operand, from the derivative of its result; a null value adds
-/// nothing.
+/// The terms that an instruction adds to the derivatives of its operands, from the derivative of its result; null:
+/// none.
 struct Rule {
   Call& c;
   const Instruction& i;

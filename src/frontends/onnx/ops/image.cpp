@@ -26,7 +26,7 @@ std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   return axes;
 }
 
-/// Input `i`, numbers that only a run tells, as f64.
+/// Input `i`, run-time numbers, as f64.
 Expr run_time_numbers(Call& c, size_t i, size_t wanted, std::string_view what) {
   const Shape& shape = c.input(i).shape();
   if (shape.rank() != 1 || !known_equal(shape.dims[0], static_cast<int64_t>(wanted)))

@@ -40,7 +40,7 @@ void check_vector(const Call& c, size_t input) {
         cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", max_axes));
 }
 
-/// 0 copies the input's size (unless allowzero), -1 is what is left.
+/// 0 copies the input's size (unless allowzero), -1 takes the rest.
 Values reshape(Call& c) {
   Expr x = arg(c, 0);
   bool copies = !c.flag("allowzero");
@@ -120,7 +120,7 @@ Values concat(Call& c) {
   return {concat(c, parts, c.axis(c.integer("axis"), parts[0].rank()))};
 }
 
-/// Sizes of the parts: given, or equal ones with a last that may be smaller, or empty.
+/// Sizes of the parts: given, or equal sizes with a last part that may be smaller or empty.
 Dims split_sizes(Call& c, const Dim& size) {
   Dims parts = sizes_or(c, 1, "split");
   if (!parts.empty()) return parts;
@@ -145,7 +145,7 @@ Values split(Call& c) {
   return split(x, axis, split_sizes(c, x.dims()[at(axis)]));
 }
 
-/// The bounds in an input or attribute; null where only the run tells.
+/// The bounds in an input or attribute; null for run-time bounds.
 std::vector<std::optional<Dim>> bounds_or(Call& c, size_t input, std::string_view attribute) {
   if (is_known(c, input)) {
     Dims dims = sizes_or(c, input, attribute);

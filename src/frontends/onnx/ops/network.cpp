@@ -211,7 +211,7 @@ Values max_pool(Call& c, bool is_last) {
   return {values, columns ? column_major(positions, spatial_dims(x)) : positions};
 }
 
-/// Positions of windows along one axis of `size`, [windows * kernel]: where they read, -1 in the padding.
+/// The positions that windows along one axis of `size` read, [windows * kernel]; -1 in the padding.
 Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, const Dim& windows) {
   Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(w.strides[axis]);
   Expr read = window + along(iota(c, w.kernel[axis]), 1, 2) - scalar(c, w.pads_begin[axis]);
@@ -272,7 +272,7 @@ Values global_lp_pool(Call& c) {
   return {pow(reduce(ReduceFn::sum, pow(abs(x), p), axes_from(2, x.rank())), 1 / p)};
 }
 
-/// The values go back to where the pool took them from; everything else is 0.
+/// Writes the values to the positions that the pool took them from; everything else is 0.
 Values max_unpool_to(Call& c) {
   Expr x = arg(c, 0);
   Dims spatial = spatial_dims(x);
@@ -323,8 +323,8 @@ Values instance_normalization(Call& c) {
   return {y * along(arg(c, 1), 1, x.rank()) + along(arg(c, 2), 1, x.rank())};
 }
 
-/// Normalises over the axes from `axis` on, then scales; also gives the mean and 1 / deviation when the node wants
-/// them.
+/// Normalises over the axes from `axis` on, then scales. Also returns the mean and 1 / deviation if the node has these
+/// outputs.
 Values layer_normalization(Call& c) {
   c.expect_inputs(2, 3);
   Expr x = arg(c, 0);

@@ -220,7 +220,7 @@ NBits n_bits(Call& c) {
   return w;
 }
 
-/// A value for each block of K, [N, blocks], as one for each index of K; g_idx may assign indices to blocks.
+/// Expands a value for each block of K, [N, blocks], to one for each index of K; g_idx may assign indices to blocks.
 Expr of_each_k(Call& c, const NBits& w, Expr list) {
   if (c.has_input(4)) return {&c, c.emit(Gather{.axis = 1}, {list, slice(arg(c, 4), 0, 0, w.k)})};
   Expr spread = broadcast(reshape(list, {w.n, w.blocks, 1}), {w.n, w.blocks, w.block});
@@ -240,8 +240,8 @@ Expr n_bits_zero(Call& c, const NBits& w) {
   return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
 }
 
-/// The weights [N, K] as floats. Blocks of whole zero points are dequantised as they are; floats as zero points, and
-/// blocks in another order, are written as arithmetic.
+/// The weights [N, K] as floats. Blocks with integer zero points use a dequantize instruction; float zero points and
+/// reordered blocks are written as arithmetic.
 Expr n_bits_weight(Call& c, const NBits& w) {
   Value packed = n_bits_steps(c, w);
   Expr scale = reshape(arg(c, 2), {w.n, w.blocks});

@@ -33,7 +33,7 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   auto alphas = c.floats("activation_alpha"), betas = c.floats("activation_beta");
   if (!given.empty() && given.size() < names.size())
     c.fail("E140", cat("needs ", names.size(), " activations, has ", given.size()));
-  // onnxruntime writes the defaults of both directions into the models that it hands on, also for one direction.
+  // onnxruntime writes the defaults of both directions into models that it saves, also for one direction.
   if (!given.empty()) names.assign(given.begin(), given.begin() + static_cast<int64_t>(names.size()));
   std::vector<Activation> list;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -46,7 +46,7 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   return list;
 }
 
-/// What the three cells share: inputs x[steps, batch, in], w, r, bias, lengths, first state.
+/// Shared by the three cells: inputs x[steps, batch, in], w, r, bias, lengths, first state.
 struct Network {
   Call& c;
   int64_t gate_count;
@@ -108,7 +108,7 @@ void check_sizes(const Network& n) {
   expect(7, {n.directions, 3 * n.hidden});
 }
 
-/// `names` are those of the activations that a node without any has.
+/// `names` are the default activations.
 Values run_network(Call& c, CellKind kind, const std::vector<std::string>& names, bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
   constexpr int64_t gate_counts[] = {1, 3, 4};  // of the kinds

@@ -10,8 +10,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Slices where the condition holds; without an axis x counts as flat. A condition that is shorter than the axis leaves
-/// out what comes after it.
+/// Slices where the condition holds; without an axis x counts as flat. Elements beyond the end of a shorter condition
+/// are left out.
 Values compress(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
@@ -26,7 +26,7 @@ Values unique(Call& c) {
   return {values, first, inverse, counts};
 }
 
-/// com.microsoft's: values in the order in which they come, with what ONNX gives as outputs 2 and 3.
+/// com.microsoft's Unique: values in order of first appearance, with outputs 2 and 3 of ONNX's.
 Values unique_as_they_come(Call& c) {
   auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
   return {values, inverse, counts};
