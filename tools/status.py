@@ -348,6 +348,20 @@ def zoo_cpu(rows, page):
     return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the better peer')}.\n" + table(head, lines) + sources(rows, page)
 
 
+def tensorflow_cpu(rows, page):
+    """SavedModels beside TensorFlow, TensorFlow Lite models beside LiteRT; the slowest first."""
+    rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
+    rows = list(best(rows, lambda row: json.dumps({key: row["of"][key] for key in ("model", "form", "type", "threads")})).values())
+    if not rows:
+        return "\n\nNot kept yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
+    lines = []
+    for row in sorted(rows, key=better_peer, reverse=True):
+        (name, peer), of = next(iter(row["peers"].items())), row["of"]
+        lines.append([of["model"], of["form"], of["type"], number(row["values"]["cpu_ms"]), number(peer["cpu_ms"]), ratio(peer["cpu_ratio"]), f"{name} {peer['version']}"])
+    head = ["network, batch 1, one thread", "form", "type", "Weft ms", "peer ms", "ratio", "peer"]
+    return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the peer')}.\n" + table(head, lines) + sources(rows, page)
+
+
 def gpu_kernels(rows, page):
     """Single products and rows, beside PyTorch's."""
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
@@ -518,7 +532,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed)}
 
 
