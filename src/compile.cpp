@@ -82,7 +82,7 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
                          std::move(report));
 }
 
-/// A model of another framework; null: it is none.
+/// Compiles a model of another framework than ONNX; null for any other file.
 std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options) {
   find_place(options);
   Timer timer;
@@ -150,7 +150,8 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
 
 namespace {
 
-/// For callers that want any program of a static model, one for likely values.
+/// Imports a model for callers that need just one program: if values of inputs decide it, the program for likely
+/// values.
 Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                        CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};

@@ -29,7 +29,8 @@ struct GpuFamily {
   MatrixUnit matrix = MatrixUnit::none;
   bool async_copy = false;    ///< copies from global to shared memory bypass the registers
   bool early_launch = false;  ///< a kernel can be set up while the one before it runs
-  /// Four waves multiply from shared memory, and blocks of a cluster read each other's (kernels/wgmma.h).
+  /// Hopper's wgmma: four warps multiply from shared memory together, and the blocks of a cluster read each other's
+  /// shared memory (kernels/wgmma.h).
   bool warp_groups = false;
   int hip_units = 1;    ///< compute units that HIP counts as one
   int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once; more would leave only two waves for a SIMD

@@ -72,7 +72,7 @@ struct CompileTimes {
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
-  std::string diagnostics{};           ///< why not, or warnings; several lines in clang's form
+  std::string diagnostics{};           ///< the reasons of a failure, or warnings; several lines in clang's form
   std::vector<ResourceUse> kernels{};  ///< AMD only
   CompileTimes times{};
 };
@@ -84,14 +84,14 @@ class Codegen {
   /// Compiles one kernel; takes about 10 ms for a pointwise kernel.
   virtual CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept = 0;
   /// Parses all kernel headers for this chip before the first kernel (about 80 ms, once a process). Call it on another
-  /// thread as soon as kernels are known to be needed. Only those `options` count that are equal for all kernels. Gives
-  /// clang's words if the headers do not compile together; kernels then parse on their own.
+  /// thread as soon as kernels are known to be needed. It uses only those `options` that are equal for all kernels.
+  /// Returns clang's messages if the headers do not compile together; each kernel then parses them itself.
   virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
   /// Links results of `compile` into one loadable image. Only `exported` symbols are visible in an x86 image; empty:
   /// all entries. NVIDIA: the PTX modules one after another, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                              std::span<const std::string> exported) noexcept = 0;
-  /// Assembly text of an object or image; PTX comes back as it is. Problems are said in the text.
+  /// Assembly text of an object or image; PTX is returned unchanged. Problems are reported in the text.
   virtual std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept = 0;
   /// Resource use of an AMD object or image; empty for others.
   virtual std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept = 0;

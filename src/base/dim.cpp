@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t unbounded_below = INT64_MIN;
 constexpr int64_t unbounded_above = INT64_MAX;
 
-/// Bounds are extended integers: INT64_MIN and INT64_MAX stand for "none known" and absorb.
+/// Bounds are extended integers: INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
 struct Interval {
   int64_t low = unbounded_below;
   int64_t high = unbounded_above;
@@ -194,7 +194,7 @@ struct DimAlgebra {
     return make(multiply(a.constant_, factor), std::move(scaled));
   }
 
-  /// b * floordiv(a, b) is a when b divides a: such factors are replaced, so that rounding up and back cancels.
+  /// Replaces b * floordiv(a, b) by a where b divides a, so that rounding up and back cancels.
   static Dim restore_exact(const Dim& sum) {
     for (const DimTerm& term : terms(sum)) {
       for (size_t i = 0; i < term.factors.size(); ++i) {
@@ -266,7 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Splits off the terms that are multiples because of a symbol in them; each is divided by itself.
+  /// Splits off the terms that are multiples of the divisor because of the bounds of their symbols; each is divided by
+  /// itself, the rest as one expression.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -345,7 +346,7 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
-  const bool is_readable = printable(name) == name;  // otherwise bytes above 127 might be no text, or move a cursor
+  const bool is_readable = printable(name) == name;  // else not UTF-8, or it would control a terminal
   std::string text = "\"";
   for (char c : name) {
     bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);

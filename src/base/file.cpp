@@ -44,8 +44,8 @@ struct NewFile {
 
 std::string name_of_descriptor(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// A file without a name until it is complete, where the system has such files: a writer that is killed leaves nothing
-/// behind.
+/// Opens a file that gets its name only when it is complete (O_TMPFILE), where the file system can: a writer that is
+/// killed leaves nothing behind.
 NewFile open_new(const std::filesystem::path& path, const std::string& temporary) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   Descriptor nameless(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -59,7 +59,7 @@ bool give_name(int fd, const std::string& name) {
   return ::linkat(AT_FDCWD, name_of_descriptor(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-/// A device or pipe: it is written to, never replaced.
+/// A device or pipe can only be written to; it is never replaced by a new file.
 bool is_special(const std::filesystem::path& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);

@@ -28,7 +28,7 @@ class FileReading {
 
   /// Throws E106 if a file that this thread has mapped since then has changed.
   void check() const;
-  /// A file was mapped by this thread.
+  /// Notes that this thread has mapped a file.
   static void add(const Bytes& file);
 
  private:

@@ -27,7 +27,7 @@ struct Port {
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
   bool is_donated = false;                   ///< an input whose memory a run may write an output to
-  int rank = 0;                              ///< of several devices, the one in whose memory it lies on the device
+  int rank = 0;                              ///< the device (of several) in whose memory the value lies
 };
 
 /// A condition on sizes that could not be proved while compiling.
@@ -53,11 +53,12 @@ struct PlanBuffer {
   int index = 0;
   Shape shape = {};  ///< logical contents, for observers; packed layouts have one axis
   Dim bytes = 0;
-  std::string value = {};  ///< name of the value, "node 3 '/conv1/Conv' (Conv)"
-  /// Working memory and outputs: the steps that first write and last read it, in the order of Plan::steps. A buffer
-  /// that a loop reads again on its next trip lives until the loop is left.
+  std::string value = {};  ///< the value's source, "node 3 '/conv1/Conv' (Conv)"
+  /// Working memory and outputs: the first step that writes the buffer and the last that reads it, in the order of
+  /// Plan::steps. A buffer that a loop reads again on its next trip lives until the loop is left.
   int first_step = 0, last_step = 0;
-  /// Working memory that lies where that buffer does, which ends in the step that begins this one (plan/in_place.h).
+  /// Working memory: the buffer whose place in the arena this one takes over. That buffer's last step is this one's
+  /// first (plan/in_place.h). -1: none.
   int shares = -1;
 };
 
@@ -87,7 +88,7 @@ struct SizeSetting {
   int buffer = -1;  ///< of i64; -1: `value`
   int element = 0;
   Dim value = 0;
-  Dim most = INT64_MAX;  ///< a further bound; outside it, or outside the symbol's own, is an error (E314)
+  Dim most = INT64_MAX;  ///< an upper limit beside the symbol's own; a greater value is an error (E314)
 };
 
 /// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; operands A, B, D. Rows of A and B have k side by
@@ -98,10 +99,9 @@ struct LibraryProduct {
   int64_t a_row = 0, b_row = 0, a_batch = 0, b_batch = 0;
 };
 
-/// y = relu(convolution(x, weights) + bias + other) with what of the three last is wanted, all in f32 before y is
-/// rounded; operands x, weights, then bias, then other, then y. Tensors are channels last, weights
-/// [channel out][taps][channel in of a group], a bias f32; all but x lie without gaps. Spatial lists as in
-/// lower/window.h.
+/// y = relu(convolution(x, weights) + bias + other); bias, other and relu are optional. Sums are f32 until y is
+/// rounded. Operands: x, weights, then bias, other and y. Tensors are channels last, weights [channel
+/// out][taps][channel in of a group], a bias f32; all but x lie without gaps. Spatial lists are as in lower/window.h.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
   Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
@@ -110,43 +110,43 @@ struct LibraryConvolution {
   bool has_bias = false, has_other = false, has_relu = false;
 };
 
-/// What a vendor's library computes in place of a kernel.
+/// A call of a vendor's library in place of a kernel.
 struct LibraryCall {
   std::string library = {};  ///< "cublaslt", "cudnn"
   std::variant<LibraryProduct, LibraryConvolution> work = {};
-  bool is_open = false;  ///< its numbers are those of one run: nothing may be compiled for them
+  bool is_open = false;  ///< sizes are open, so the numbers hold for one run: no code may be compiled for them
 
   size_t operands() const;
   bool has_symbols() const;
-  /// With numbers for all sizes; open if there were symbols.
+  /// The call with a number for every size; is_open if there were symbols.
   LibraryCall at(const std::function<int64_t(const Dim&)>& number) const;
-  /// All that it says, as a line of text.
+  /// All fields as one line of text.
   std::string text() const;
 };
 /// Bytes of working memory that a call gets as its last operand.
 inline constexpr int64_t library_workspace = int64_t{32} << 20;
 
-/// A vendor's libraries that a program may call; those that are not there have no name.
+/// A vendor's libraries that a program may call; the name of a missing library is empty.
 struct VendorLibraries {
   std::string products = {}, convolutions = {};      ///< "cublaslt", "cudnn"
   bool fuses = false;                                ///< a convolution may have a bias, an other operand and relu
-  std::function<bool(const LibraryCall&)> can = {};  ///< whether it has a way to compute that, all sizes known
+  std::function<bool(const LibraryCall&)> can = {};  ///< whether the library can compute this call, all sizes known
 };
 
 enum class StepKind : uint8_t {
-  kernel,   ///< one launch
-  sizes,    ///< gives run-time symbols their values, in order, then looks at the checks that these decide
-  branch,   ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
-  jump,     ///< goes on at `target`; backwards only to a branch that may leave the loop
-  swap,     ///< buffers 0 and 1 change places, then 2 and 3 ...: values that a loop carries to its next trip
-  grow,     ///< buffers[0] gets room for `amount` bytes and keeps its contents
-  host,     ///< a function of the host over texts or containers: from the buffers that are no outputs to those that are
-  part,     ///< GPUs: number `kernel` of Plan::parts, by the processor: operands and sizes as of `host`
-  library,  ///< GPUs: `call`, of the buffers before the last, which is its working memory; such a plan cannot be saved
+  kernel,      ///< one launch
+  sizes,       ///< gives run-time symbols their values, in order, then looks at the checks that these decide
+  branch,      ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
+  jump,        ///< goes on at `target`; backwards only to a branch that may leave the loop
+  swap,        ///< buffers 0 and 1 change places, then 2 and 3 ...: values that a loop carries to its next trip
+  grow,        ///< buffers[0] gets room for `amount` bytes and keeps its contents
+  host,        ///< a function over strings or containers: reads the buffers that are no outputs, writes those that are
+  part,        ///< GPUs: the processor runs Plan::parts[kernel]; operands and sizes as of `host`
+  library,     ///< GPUs: `call` on all buffers but the last, its working memory; such a plan cannot be saved
   collective,  ///< `collective` of `amount` elements, from buffers[0] to buffers[1]; such a plan cannot be saved
 };
 
-/// What the ranks of a model do together: the same call in each, with as many elements.
+/// An operation that all ranks of a model do together: each makes the same call with the same number of elements.
 enum class CollectiveFn : uint8_t {
   sum,     ///< the sum over all ranks, element by element
   gather,  ///< the elements of all ranks, one rank after another
@@ -176,12 +176,12 @@ struct PlanStep {
   Dim work = 0;                   ///< GPU: an amount that grows with the sizes and selects the variant
   std::vector<StepVariant> variants = {};  ///< ordered by `from`
   Dim flops = 0, bytes = 0;                ///< work, for profiles and the roofline
-  /// Operands that may be the same memory as the one result: each place is read before it is written, by the same task.
+  /// Operands that may share the result's memory: each task reads an element before it writes the same place.
   std::vector<int> in_place = {};
-  /// The operand that the step only brings to the same places of its result: nothing to do when they are one memory.
+  /// The operand that the step copies to the same places of its result; with both in one memory there is nothing to do.
   int moves = -1;
-  bool moves_apart = false;  ///< it brings the whole operand, and nothing else ever writes to those places
-  /// While lowering: no other step writes the places that it writes, and it reads nothing of these buffers.
+  bool moves_apart = false;  ///< it copies the whole operand, and no other step writes to those places
+  /// While lowering: no other step writes the places that this one writes, and this one reads nothing of these buffers.
   bool writes_apart = false;
   StepKind kind = StepKind::kernel;
   int target = 0;
@@ -192,8 +192,8 @@ struct PlanStep {
   LibraryCall call = {};
   CollectiveFn collective = CollectiveFn::sum;
   std::vector<int64_t> offsets = {};  ///< of the call's operands in their buffers, in bytes
-  bool is_spare = false;  ///< GPUs: launched only where the library, which the step before calls, has no way
-  int decision = -1;      ///< the one of Plan::decisions that led to this step
+  bool is_spare = false;              ///< GPUs: launched only if the library cannot compute the call of the step before
+  int decision = -1;                  ///< the entry of Plan::decisions that led to this step
 };
 
 /// An output that may be the same memory as an input.

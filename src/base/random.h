@@ -5,7 +5,7 @@
 
 namespace weft {
 
-/// The symbol that has another value in every run: the seed of random operators without one.
+/// The symbol that has another value in every run: the seed of random operators that state none.
 inline constexpr std::string_view run_seed = "run_seed";
 
 /// A number in [0, 2^62) that differs at each call in any process: the system's entropy once, then a counter mixed in.

@@ -20,8 +20,7 @@ struct Tensor {
   Bytes data = {};                                                    ///< not for strings; narrow types are packed
   std::shared_ptr<const std::vector<std::string>> strings = nullptr;  ///< DType::string only
   Type::Kind kind = Type::Kind::tensor;
-  /// Of a container: the items of a sequence, none or one of an optional, the keys and the values of a map (two
-  /// vectors).
+  /// Containers: the items of a sequence; none or one of an optional; the keys and the values of a map (two vectors).
   std::shared_ptr<const std::vector<Tensor>> items = nullptr;
 
   bool is_tensor() const { return kind == Type::Kind::tensor; }

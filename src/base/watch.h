@@ -22,7 +22,7 @@ class Watch {
   void check(const std::string& where) {
     if (is_needed() && is_over()) end(where);
   }
-  /// The same if any thread has seen a reason to stop and may have skipped work.
+  /// The same if any thread has seen a reason to stop, and so may have skipped work.
   void check_whole(const std::string& where) const {
     if (reason_ != none) end(where);
   }

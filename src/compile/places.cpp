@@ -41,7 +41,7 @@ std::optional<Chip> named_chip(std::string_view name) {
   return name.substr(0, colon) == vendor_name(chip.kind) ? std::optional(chip) : std::nullopt;
 }
 
-/// A processor that is named is run on when this machine has all that its code uses.
+/// The place of a named processor. Its code runs here if this machine has every feature that the code uses.
 Place place_of(const Chip& chip, const CompileOptions& options) {
   if (is_cpu(chip.kind) && runs_code_for(host_chip(), chip))
     return {.chip = chip, .runner = {.host = host_of(options)}};
@@ -129,8 +129,8 @@ Place find_place(const CompileOptions& options) { return find_places(options).fr
 
 namespace {
 
-/// True for errors that the CPU may not have. Errors of usage, limits, cancelling and the model, and operators without
-/// any kernel, are the same on both.
+/// True for errors that may not occur on the CPU. Errors of usage, limits, cancelling and the model, and operators
+/// without any kernel, are the same on both.
 bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||

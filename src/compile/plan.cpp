@@ -95,8 +95,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// Compiles the parts that a GPU's program leaves to the processor. They are computed in f32; none holds a large
-/// product.
+/// Compiles the parts of a GPU's program that the processor runs. They compute in f32; none holds a large product.
 static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   std::vector<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

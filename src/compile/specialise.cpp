@@ -23,7 +23,7 @@ namespace {
 constexpr size_t max_programs = 32;  // kept of one model
 constexpr size_t max_contexts = 4;   // kept of one context: each has working memory
 
-/// The values that are tried after the usual ones, for all elements: 0, 1, 2 ... suit axes; steps start with 1.
+/// Values that are tried after the usual ones, the same for all elements: 0, 1, 2 ... suit axes; steps start with 1.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // of each try, where a length is open
 
@@ -119,7 +119,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Values for either branch of a condition find the needs of both branches.
+/// Tries values that take either branch of a condition, because each branch may need other static inputs.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -141,7 +141,7 @@ std::vector<Port> StaticModel::outputs(const Program* likely) const {
   std::vector<Port> ports;
   bool has_others = likely && !std::ranges::equal(likely->main().results(), model_->graph.outputs, {}, &Result::name,
                                                   &onnx::ValueInfo::name);
-  if (has_others) return output_ports(*likely);  // which an edit put there
+  if (has_others) return output_ports(*likely);  // an edit of the graph changed them
   for (size_t i = 0; i < model_->graph.outputs.size(); ++i) {
     const onnx::ValueInfo& declared = model_->graph.outputs[i];
     std::string name(declared.name);

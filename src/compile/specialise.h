@@ -53,7 +53,7 @@ class StaticModel {
   std::vector<StaticInput> statics_ = {};
   std::map<std::string, std::string> metadata_ = {};
   bool may_wait_ = true;
-  size_t found_ = 0;  // operands that made inputs static
+  size_t found_ = 0;  // operands that made inputs static, so far
 };
 
 /// A model before its first run.

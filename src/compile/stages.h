@@ -82,7 +82,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
 /// The vendor's libraries on this machine for the place's device, if the options allow them.
 VendorLibraries find_libraries(const Place& place, const CompileOptions& options);
 
-/// What the device is called in tunings (runtime/tunings.h).
+/// The device's name in tunings (runtime/tunings.h).
 std::string tuning_key(const Place& place);
 
 /// Sets options.choose, unless it is set, to choose by measurements of the place's device; measures first if the
@@ -92,7 +92,7 @@ void decide_by_tunings(const ProgramSource& source, const Place& place, CompileO
 /// The same by the measurements kept for a chip, present or not.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
-/// What the code generator is given for each kernel of a plan.
+/// The input of the code generator for each kernel of a plan.
 std::vector<KernelSource> kernel_sources(const Plan& plan);
 /// Kernel sources -> machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);

@@ -28,12 +28,12 @@ double median(std::vector<double> values) {
 /// The program compiled with one candidate for each problem, ready to run.
 struct Trial {
   std::vector<Decision> decisions;
-  std::vector<int> decision_of;  // for each step
+  std::vector<int> decision_of;  // the decision that each step belongs to
   std::shared_ptr<Executable> executable;
   std::unique_ptr<Context> context;
 };
 
-/// A problem of the program, with its candidates in the order of trial, the favourite first.
+/// A choice of the program between kernels, with its candidates in the order of trial, the favourite first.
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;

@@ -26,7 +26,7 @@ const Tensor& item_of(Operands in) {
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
 
-/// A tensor as `outer` pieces of `size` x `inner` elements along an axis: bytes or texts are moved alike.
+/// A tensor as `outer` pieces of `size` x `inner` elements along an axis; bytes and strings are moved by the same code.
 struct Pieces {
   int64_t outer = 1, inner = 1;
   Pieces(const std::vector<int64_t>& dims, size_t axis) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that become features of a model, as TensorFlow makes them: pieces, runs of tokens, buckets.
+// Strings as features of a model, as TensorFlow makes them: pieces, n-grams (runs of tokens), hash buckets.
 #include <bit>
 #include <cstring>
 
@@ -37,7 +37,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
   int64_t most = call.numbers.at(2);
   auto all = pieces(text, delimiter, most);
   bool has_rest = !delimiter.empty() || most < 0 || std::ssize(all) != most;
-  if (!has_rest) all.emplace_back();  // the rest behind the last split counts, even if it is empty
+  if (!has_rest) all.emplace_back();  // the rest behind the last split is a piece, even if it is empty
   return all;
 }
 
@@ -45,7 +45,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
 
 struct Padding {
   int64_t most;      ///< -1: as much as a run can take
-  bool keeps_short;  ///< a row that is shorter than every run gives itself, padded
+  bool keeps_short;  ///< a row that is shorter than every n-gram becomes one by itself, padded
   const std::string &separator, &left, &right;
 
   int64_t width(int64_t run) const { return most < 0 ? run - 1 : std::min(most, run - 1); }
@@ -76,7 +76,7 @@ void add_runs(const Padding& p, std::span<const std::string> row, std::span<cons
 
 // --- buckets ---------------------------------------------------------------------------------------------------------
 
-/// FarmHash's fingerprint of 64 bits (G. Pike, https://github.com/google/farmhash, MIT), which TensorFlow takes.
+/// FarmHash's 64-bit fingerprint (G. Pike, https://github.com/google/farmhash, MIT), which TensorFlow uses.
 class Fingerprint {
  public:
   explicit Fingerprint(std::string_view text) : s_(text.data()), size_(text.size()) {}

@@ -28,8 +28,8 @@ Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
 /// The string of element `index`. Numbers are written as in onnxruntime: 8 digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
-/// The pieces of a text between delimiters, or between runs of white space if there is none; after `most` splits (-1:
-/// any) the rest stays whole.
+/// The pieces of a string between delimiters; with an empty delimiter, between runs of white space. After `most` splits
+/// (-1: any number) the rest stays whole.
 std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most);
 /// Throws E303 for a string that is not a number.
 double number_of(const std::string& text);
@@ -52,7 +52,7 @@ template <class... Args>
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
 }
 
-/// The elements as a result of unknown sizes: an optional that holds them.
+/// Elements whose number only the run knows: an optional that holds them.
 inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
 
 }  // namespace weft::host

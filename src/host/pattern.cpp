@@ -110,7 +110,7 @@ class Parser {
     Node alternatives{.kind = Node::Kind::choice};
     do alternatives.parts.push_back(sequence(depth));
     while (take("|"));
-    flags_ = outer;  // flags end with their group
+    flags_ = outer;  // flags hold until their group ends
     return alternatives;
   }
 
@@ -133,7 +133,7 @@ class Parser {
       else if (take("?")) least = 0, most = 1;
       else if (!counts(least, most)) return item;
       if (was_repeated) at_ = start, refuse_here("a repetition of a repetition");
-      take("?");  // lazy: whole matches are the same
+      take("?");  // a lazy repetition matches the same whole strings
       was_repeated = true;
       Node outer{.kind = Node::Kind::repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(item));
@@ -299,7 +299,7 @@ class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Even an expression without instructions takes time when it is repeated, so each visit counts.
+  /// Even an expression without instructions takes time when it is repeated, so each visit counts towards the limit.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {

@@ -11,8 +11,9 @@ namespace weft::host {
 /// (K. Thompson, "Regular expression search algorithm", 1968), so no pattern makes it hang.
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
-/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Texts are UTF-8. The rest of RE2
-/// (\p{..}, \Q..\E, \C, the flag U), and syntax that RE2 lacks too (lookaround, back references), is refused with E122.
+/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. The rest of
+/// RE2 (\p{..}, \Q..\E, \C, the flag U), and syntax that RE2 lacks too (lookaround, back references), is refused with
+/// E122.
 class Pattern {
  public:
   explicit Pattern(std::string_view text);

@@ -21,8 +21,8 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t max_pixels = size_t{1} << 28;
-/// Limits on pixels. A picture above the first limit may have so many pixels for each byte of its file: only blank
-/// pictures pack tighter, and a few bytes must not take a gigabyte.
+/// Limits on pixels, so that a few bytes cannot take a gigabyte. A picture above the first limit may have only so many
+/// pixels for each byte of its file; only blank pictures compress further.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what, std::string hint = "") {

@@ -22,7 +22,8 @@ Values each_text(const Tensor& x, F f) {
   return {make_text_tensor(x.dims, std::move(out))};
 }
 
-// --- numbers as texts ------------------------------------------------------------------------------------------------
+// --- numbers as strings
+// ------------------------------------------------------------------------------------------------
 
 std::string real_text(double value) {
   if (std::isnan(value)) return "NaN";
@@ -200,7 +201,7 @@ Values concat_text(Operands in) {
 }
 
 /// `split_text` by patterns. `numbers`: any value, whether ends are marked, the least characters of a token, whether
-/// patterns match tokens or the text between them. `texts`: the fill, then the patterns.
+/// patterns match tokens or the text between them. `strings`: the fill, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;
@@ -242,7 +243,7 @@ Values split_text(const HostCall& call, Operands in) {
 
 Values normalize_text(const HostCall& call, Operands in) {
   auto to = static_cast<Case>(call.numbers.at(0));
-  // Case-insensitive: stopwords are compared in one case.
+  // Stopwords are compared in one case if they are case-insensitive.
   Case compared = call.numbers.at(1) ? Case::keep : to == Case::keep ? Case::lower : to;
   std::unordered_set<std::string> stopwords;
   for (const std::string& word : call.texts) stopwords.insert(in_case(word, compared));

@@ -63,9 +63,9 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// Instructions that the processor runs in a program of a GPU (lower/cpu_parts.h): number `part` of the programs that
-/// were taken out. Operands are its parameters; results are its results, the last of which holds the sizes `sets` if
-/// there are any. `sizes` are the values of the symbols that it does not set.
+/// Instructions of a GPU's program that the processor runs (lower/cpu_parts.h): `part` numbers the programs that were
+/// taken out. Operands and results are those of that program. If it sets sizes, its last result holds the values of
+/// `sets`; `sizes` are the values of its other symbols.
 struct CpuPart {
   static constexpr std::string_view name = "cpu_part";
   int64_t part = 0;

@@ -14,7 +14,7 @@ namespace {
 
 thread_local GuardCollector* collector = nullptr;
 
-/// A model's sizes may be lists of any length; some code here takes the square of the length.
+/// A model's size lists may have any length, and some code here takes time that grows with the square of it.
 void check_rank(const Type& type) {
   constexpr int64_t most = 256;
   if (!type.is_tensor() || type.shape.rank() <= most) return;
@@ -119,7 +119,7 @@ void Module::link(Instruction& instruction, Instruction* place) {
   (instruction.previous ? instruction.previous->next : first_) = &instruction;
   (place ? place->previous : last_) = &instruction;
   ++size_;
-  // Order numbers leave gaps; a full gap renumbers all.
+  // Instructions have order numbers with gaps between them. When a gap is full, all are numbered anew.
   constexpr int64_t gap = int64_t{1} << 32;
   int64_t low = instruction.previous ? instruction.previous->order : 0;
   instruction.order = place ? low + (place->order - low) / 2 : low + gap;
@@ -171,7 +171,7 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // mostly the last reader: dead code is removed from the end
+  for (const Value& input : instruction.inputs) {  // mostly the last user: dead code goes from the end
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }

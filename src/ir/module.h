@@ -118,7 +118,7 @@ class Module {
   iterator begin() const { return iterator(first_); }
   iterator end() const { return iterator(nullptr); }
   size_t size() const { return size_; }
-  uint32_t id_limit() const { return static_cast<uint32_t>(arena_.size()); }  ///< side tables are vectors of this size
+  uint32_t id_limit() const { return static_cast<uint32_t>(arena_.size()); }  ///< the size of vectors by id
   Instruction* last() const { return last_; }
 
   Value parameter(std::string name, Type type);

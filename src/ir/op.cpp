@@ -46,7 +46,7 @@ std::string print(const std::string& value, const PrintContext&) {
     if (c == '"' || c == '\\') text += '\\';
     text += c;
   }
-  return printable(text) + "\"";  // it escapes bytes that are not text, but no backslashes
+  return printable(text) + "\"";  // `printable` escapes bytes that are not UTF-8, but no backslashes
 }
 
 std::string print(const Tensor& value, const PrintContext& context) {

@@ -100,8 +100,7 @@ class Op {
 template <class T>
 const OpInfo& op_info();
 
-/// "softmax {axis=-1}"
-/// The name in the text form: an elementwise operator shows its function.
+/// The operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
 std::string to_string(const Op& op);
 

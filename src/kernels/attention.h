@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Attention, softmax(score(q k^T)) v, without ever holding all scores: keys pass in blocks, each row keeps its maximum
-/// and its sum and scales what it has when the maximum grows.
+/// Attention, softmax(score(q k^T)) v, by online softmax, so that only a block of the scores exists at a time: keys
+/// pass in blocks; each row keeps its maximum and its sum, and rescales its earlier results when the maximum grows.
 ///
 /// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
 /// bytes, numbers or pairs, so that any storage and strides cost little. Heads that share a key-value head share its

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// attention_gpu.h for few queries, as where a text grows by a token at a time: it takes as long as reading the keys
-/// and values once (Dao et al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16
-/// bytes to a lane; each team has its own running softmax over its keys, and all are put together in a fixed order: of
-/// a wave, of the block and, on sm_90a, of the `Split` blocks of a cluster that share the keys.
+/// attention_gpu.h for few queries, as in text generation: the time is that of reading the keys and values once (Dao et
+/// al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16 bytes to a lane. Each team
+/// has its own running softmax over its keys; the results are combined in a fixed order: of a wave, of the block and,
+/// on sm_90a, of the `Split` blocks of a cluster that share the keys.
 
 #include "attention_wgmma.h"
 #include "gemm_operand.h"

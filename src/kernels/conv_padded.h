@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Convolution of images of two dimensions for matrix units that load rows which are evenly apart (micro_amx.h). The
-/// lines of the image that a block of output lines reads are copied to scratch with their padding; the rows of the
-/// product are all positions of lines as long as those, so that the rows of a tap lie evenly apart past the ends of
-/// lines as well. Results of positions that no output has are not stored.
+/// Convolution of two-dimensional images for matrix units that load rows at equal distances (micro_amx.h). The lines of
+/// the image that a block of output lines reads are copied to scratch with their padding. The rows of the product are
+/// all positions of these copied lines, so the rows of a tap stay at equal distances past the ends of output lines as
+/// well; results there are not stored.
 ///
 /// With a stride, lines that are a multiple of it apart follow each other: line l stands in plane l mod stride.
 #include "conv.h"

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Matrix product of few rows on GPUs: it takes as long as reading B once. All waves of a small block share the k of
-/// its few columns and their lanes lie along k, so that a thread asks for all it needs at once or nearly so: enough
-/// that what it does besides costs less, and spread over enough blocks to keep memory busy. Operands lie in memory as
-/// they are multiplied (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
+/// GEMV: matrix products of up to four rows on GPUs. The time is that of reading B once. All waves of a small block
+/// share the k of its few columns, with lanes along k. A thread issues its loads at once or nearly so, which hides
+/// everything else that it does; there are enough blocks to keep memory busy. Operands lie in memory as they are
+/// multiplied (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
 ///
 ///     gemv_gpu<f16, 1, 4, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a), direct_rows<f16>(b), store);
 ///     gemv_gpu<f16, 1, 2, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a),
 ///                            twins(direct_rows<f16>(gate), direct_rows<f16>(up)), store);
 ///
-/// with store(batch, row, col, Vec<sum, Cols>, lanes), of twins store(batch, row, col, first, second, lanes). Rows may
-/// be normed on their way: normed_rows(direct_rows<f16>(a), gain, epsilon).
+/// with store(batch, row, col, Vec<sum, Cols>, lanes), for twins store(batch, row, col, first, second, lanes). Rows may
+/// be normalised as they are loaded: normed_rows(direct_rows<f16>(a), gain, epsilon).
 
 #include "gemm_operand.h"
 #include "math.h"

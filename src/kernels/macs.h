@@ -4,7 +4,7 @@
 /// the same table.
 ///
 /// MAC(row, name of the class, elements of A that are read in place, stored elements of B, sums, k elements in a unit,
-/// units that each panel begins with for what sums start from)
+/// units of the header at the start of each panel, which holds initial values of sums)
 ///
 /// MacInt16 and MacQuads also take B stored as i8. MacBf16 is MacBf16Pairs where the processor multiplies pairs.
 #define WEFT_FOR_MACS(MAC)                            \

@@ -270,7 +270,7 @@ WEFT_INLINE Reduced<V> reduce_exp(V x) {
   return {r, fma(n.value, constant<V>(-F::ln2_lo), high - r), n.number};
 }
 #ifdef WEFT_NVIDIA
-/// 2^x in f32 by the unit for it: within 2 ulp; infinities and NaN as they should be.
+/// 2^x in f32 by the special function unit: within 2 ulp; infinities and NaN as IEEE has them.
 template <class V>
 WEFT_INLINE V unit_exp2(V x) {
   V y{};
@@ -286,7 +286,8 @@ template <class V>
 WEFT_INLINE V exp(V x) {
 #ifdef WEFT_NVIDIA
   if constexpr (!is_f64<V>) {
-    // In two parts: the product with log2(e), and what it and its factor lost in rounding.
+    // The product with log2(e) in two parts: the rounded product, and the rounding errors of the product and of
+    // log2(e).
     x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
     const V high = x * constant<V>(1.44269502162933349609375);
     const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
@@ -414,7 +415,7 @@ WEFT_INLINE Split<V> split_any(V x) {
   s.k = select(tiny, s.k - constant<V>(is_f64<V> ? 54 : 25), s.k);
   return s;
 }
-/// What every logarithm gives outside (0, inf).
+/// The results of every logarithm outside (0, inf).
 template <class V>
 WEFT_INLINE V log_edges(V x, V y) {
   y = select(x == infinity<V>(), x, y);

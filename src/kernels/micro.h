@@ -39,9 +39,9 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 }  // namespace macs
 
 /// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
-/// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units that each panel
-/// begins with for what sums start from (see MacQuads), else 0.
-/// `Direct` is the element type of A that needs no conversion: rows of it are read in place where k % group == 0.
+/// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start of
+/// each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs no
+/// conversion: rows of it are read in place where k % group == 0.
 struct MacF32 : macs::MacF32 {
   using Unit = f32;
   template <int L, int NV>
@@ -123,8 +123,9 @@ struct MacBf16 : MacF32 {
 };
 #endif
 
-/// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (the 8-bit
-/// multiply-add that takes u8 x s8 saturates). What has a zero point other than 0 comes without it, as i16.
+/// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (unlike the
+/// 8-bit multiply-add of u8 x s8, which saturates). Values with a zero point other than 0 arrive as i16 with the zero
+/// point subtracted.
 template <class Stored>
 struct MacInt16 : macs::MacInt16 {
   using Unit = u32;
@@ -287,12 +288,12 @@ struct MacInt8 : macs::MacInt8 {
   }
 };
 
-/// What an inner kernel does: sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset with
-/// the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to what is there
-/// unless `first`. `ahead` is how many bytes further the panel is asked for: 0 where it lies in the cache already.
-/// `terms`: of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of
-/// a run are this many units apart, and the table has the first row of each run; 0: all stand there. A run in which all
-/// rows are `zeros` is passed over: a tap that only meets padding.
+/// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
+/// with the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to the
+/// values there unless `first`. The panel is prefetched `ahead` bytes in advance; 0: it is in the cache already.
+/// `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of a run
+/// are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in which
+/// all rows are `zeros` (a tap that only meets padding) is skipped.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` where the reduced axes are the last ones
-/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. What is
-/// reduced (strides, a prologue such as x * x) is the load's affair, what follows (mean, root) the store's.
-/// Op: Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op.
-/// Where a GPU has too few rows for its cores, row_parts.h and reduce_column_parts cut the reduced axis into parts, and a
-/// second launch reduces those.
+/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. The load
+/// defines the elements (strides, a prologue such as x * x), the store what follows (mean, root). Op: Sum, Product,
+/// Max, Min of row.h. An empty reduction gives the neutral value of Op. Where a GPU has too few rows for its cores,
+/// row_parts.h and reduce_column_parts cut the reduced axis into parts, and a second launch reduces those.
 
 #include "row.h"
 

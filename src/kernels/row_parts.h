@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Few long rows on a GPU: each row is cut into parts, and each part is the work of a block. A second launch combines
-/// what the first one found in the parts, always in the same order, so that every run gives the same bits.
+/// the results of all parts, always in the same order, so that every run gives the same bits.
 ///
 /// `measure_row_parts` stores two numbers for each part; `finish_row_parts` combines those of its row and writes the
-/// results of its part. What the numbers are is the affair of a rule: LayerNormParts, RmsNormParts, SoftmaxParts.
-/// Blocks of all: rows * parts.
+/// results of its part. A rule defines the numbers: LayerNormParts, RmsNormParts, SoftmaxParts. Blocks of all: rows *
+/// parts.
 
 #include "reduce.h"
 

@@ -15,9 +15,9 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
 /// compiled (mr first, falling) and cover the rows of a block at the least cost. `fma`: vector FMAs that the machine
-/// starts in a cycle, 0 if sums do not wait for each other. A panel's block of `deep` units stays in L1; with
-/// `short_runs` that is little of a row. For a few rows, steps are of `few` units over the rows. A task has at least
-/// `columns`. B is packed in panels of nr() columns.
+/// starts in a cycle, 0 if sums do not wait for each other. `deep`: units of a panel that stay in L1 (with `short_runs`
+/// the hardware prefetcher finds so short a run of a row too late). For few rows, a step has `few` units divided by the
+/// rows. A task has at least `columns`. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;

@@ -133,8 +133,8 @@ struct Wgmma {
   static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
-  /// One k step. `Turned`: the rows of B in memory each hold one k (16-bit types only). `Fresh`: c = a b, whatever c
-  /// was.
+  /// One k step. `Turned`: B is transposed in memory, each row holding one k (16-bit types only). `Fresh`: c = a b,
+  /// whatever c was.
   template <bool Fresh = false, bool Turned = false>
   static WEFT_INLINE void multiply(u64 a, u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {

@@ -114,8 +114,8 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// With clusters and few blocks: the number of blocks of a cluster among which the keys are split, each at least
-/// `fewest`.
+/// With clusters and few blocks: the number of blocks of a cluster among which the keys are split (split-k, as in
+/// Flash-Decoding), each at least `fewest`.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
   int split = 1;
@@ -227,7 +227,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // A scale without soft cap or mask goes into the exponent.
+  // A scale without soft cap or mask is multiplied inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

@@ -91,7 +91,7 @@ class Placement {
     }
   }
 
-  /// Takes turns: all instructions of one device whose needs are met, then all of the other.
+  /// Alternates between the devices: all instructions of one whose needs are met, then all of the other.
   std::vector<Group> schedule() {
     std::vector<Group> groups;
     Group left, order;
@@ -195,7 +195,7 @@ class PartWriter {
     return copy;
   }
 
-  /// The symbols that the part mentions: those that it does not set get their values from outside.
+  /// The symbols that the part mentions: those that it does not set get their values from the program around it.
   void find_sizes(CpuPart& op) {
     std::set<std::string> set;
     Dims mentioned;

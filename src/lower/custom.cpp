@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// "alpha=0.5" as a constant of the kernel: numbers, lists of numbers, texts.
+/// "alpha=0.5" as a constant of the kernel: numbers, lists of numbers, strings.
 std::string declaration(const std::string& attribute) {
   size_t equals = attribute.find('=');
   std::string name = attribute.substr(0, equals), value = attribute.substr(equals + 1);

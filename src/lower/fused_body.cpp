@@ -312,7 +312,7 @@ static std::optional<DType> whole_bytes(const Instruction& rounding, const std::
   return all ? std::optional(to) : std::nullopt;
 }
 
-/// Rounds in f32 and keeps 32 bits, because the result mostly returns to f32.
+/// Rounds in f32 to a 32-bit integer, because the result is mostly converted back to f32.
 std::string FusedBody::quick_rounding(const Instruction& rounding) {
   std::vector<Value> parts = operands(rounding);
   double error = *quick_error(rounding);

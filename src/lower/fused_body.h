@@ -36,9 +36,9 @@ class FusedBody {
   /// axes.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
-  /// Sums of f64 that are only rounded to small integers may be computed in f32 first, and again in f64 in case of
-  /// doubt. Call it before plan(). `narrow_view` gives constants of f64, less a number, as f32. The statements must be
-  /// those of a function.
+  /// Allows sums of f64 that are only rounded to small integers to be computed in f32 first, and in f64 only where f32
+  /// leaves the rounding in doubt. Call it before plan(). `narrow_view` returns a view of an f64 constant minus a
+  /// number, as f32. The statements must form a function of their own, because the quick form returns early.
   void look_first(NarrowViewOf narrow_view);
   /// Subtracts this number from everything that is loaded. Call it before emit().
   void subtract(double less) { less_ = less; }

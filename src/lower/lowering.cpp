@@ -400,7 +400,8 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   return part;
 }
 
-/// The scatter that is a value's only reader and begins with it: the value is computed where the scatter writes.
+/// The scatter that updates `value` and is its only reader: the value is then computed directly in the scatter's
+/// result.
 static Instruction* scatter_over(Value value) {
   if (value.def->users.size() != 1 || value.def->types.size() != 1) return nullptr;
   Instruction* user = value.def->users[0];

@@ -150,7 +150,7 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// The output buffer that a value's region writes it to at once, if it is an output.
+  /// The output buffer that the region of `value` writes directly, if the value is an output.
   std::optional<int> slot_of(Value value) const;
 
  private:

@@ -102,8 +102,8 @@ double quick_rounding_error(Value x, Value low, Value high) {
   auto least = splat_of(low), greatest = splat_of(high);
   auto sum = terms_of(x);
   if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
-  // Conversions, products and sums each round parts of at most `size`, if the result lies within the limits; others are
-  // clamped. That is four times 2^-24 of it, and twice more for subtracting and adding the error.
+  // The error bound. Each of the conversions, products and sums (four at most) rounds by 2^-24 of `size`, if the result
+  // lies within the limits; results beyond are clamped. Subtracting and adding the error rounds twice more.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? error : 0;

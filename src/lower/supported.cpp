@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The instruction of main that runs a module, whose node in the model its bodies belong to.
+/// For each body, the instruction of main whose control flow contains it; errors name the node of that instruction.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {

@@ -70,8 +70,8 @@ struct KeyRange {
   int64_t count() const { return end - begin; }
 };
 
-/// exp(score - max) / sum of the keys that the row sees and of the sink, in place; when all of these scores are -inf,
-/// zeros or NaN.
+/// exp(score - max) / sum, in place, over the keys that the row sees and the sink. If all of these scores are -inf:
+/// zeros, or NaN with nan_rows.
 void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
   auto scores = row.subspan(static_cast<size_t>(seen.begin), static_cast<size_t>(seen.count()));
   double highest = sink;

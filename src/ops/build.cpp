@@ -27,8 +27,7 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  // Of sizes that must be equal, the simplest is used from here on, so that a clamp such as min(512, seq) does not
-  // spread.
+  // Equal sizes are replaced by the simplest of them, so that a clamp such as min(512, seq) does not spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using shape_rule::refuse;
 
-/// "f32[n,k]": the sizes as texts.
+/// One side of a rule such as "f32[n,k]", its sizes still strings.
 struct Pattern {
   DType dtype = DType::f32;
   bool any_dims = false;
@@ -120,7 +120,7 @@ class Binding {
   std::optional<Dims> any_;
 };
 
-/// The operands that the rule describes.
+/// The operands that the rule describes: all but the address of a host function.
 Operands ruled(const Custom& op, Operands in) { return op.calls_host() ? in.first(in.size() - 1) : in; }
 
 /// Address, user pointer and attributes as a constant that the kernel reads.

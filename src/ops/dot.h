@@ -15,9 +15,9 @@ struct Dot {
   bool operator==(const Dot&) const = default;
 };
 
-/// Products in which data choose the matrix of each batch, as for experts: a[batch, m, k] * b[which[batch]] -> [batch,
-/// m, n]; b[groups, k, n], which i64[batch]. For a negative `which` the result's elements are undefined (0 on ref) and
-/// must not be read.
+/// Grouped products, as in a mixture of experts: data choose the matrix of each batch. a[batch, m, k] * b[which[batch]]
+/// -> [batch, m, n]; b[groups, k, n], which i64[batch]. For a negative `which` the result's elements are undefined (0
+/// on ref) and must not be read.
 struct GroupedDot {
   static constexpr std::string_view name = "grouped_dot";
   DType type = DType::f32;
@@ -118,7 +118,7 @@ struct Attention {
                       Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged},
                       Field{"sinks", &Attention::sinks}};
   }
-  /// Of `count` operands, whether there is a mask, and which one holds the sinks.
+  /// Whether `count` operands include a mask, and which of them holds the sinks.
   bool has_mask(size_t count) const { return count == 4u + ranged + sinks; }
   size_t sinks_at(size_t count) const { return count - 1 - ranged; }
   Types infer(Operands in) const;

@@ -5,8 +5,9 @@
 
 namespace weft {
 
-/// A function of the host over values that no kernel can hold (base/host_call.h says which). What it gives is said
-/// here: where sizes of a result depend on data it is an optional, from which `item` takes it once they are bound.
+/// A function of the host over values that no kernel can hold (base/host_call.h lists them). The shape rule is here.
+/// Where sizes of a result depend on data, the result is an optional; `item` takes the value out once its sizes are
+/// bound.
 struct HostOp {
   static constexpr std::string_view name = "host";
   HostFn fn = HostFn::same;
@@ -23,9 +24,10 @@ struct HostOp {
   bool operator==(const HostOp&) const = default;
 };
 
-/// True for operators that move, select or compare elements without computing with them, so that texts will do as well.
+/// True for operators that move, select or compare elements without computing with them, so that strings will do as
+/// well.
 bool takes_texts(const Op& op);
-/// True when the value is a tensor of texts.
+/// True when the value is a tensor of strings.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }
 
 // Functions that append these instructions; if the answer is known while compiling, they append none.

@@ -87,8 +87,8 @@ double number(const Wide& x, size_t i) {
 }
 
 /// x / scale in the precision of the model: f32 unless an operand is f64. The reference does not round between
-/// operators. So if x is a sum that f32 cannot hold, it is not rounded here either; next to a half step that would
-/// decide for the wrong side.
+/// operators, so an x that f32 cannot hold stays unrounded here too. Rounding it first could move a quotient near half
+/// a step to the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;
   return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

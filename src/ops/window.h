@@ -9,7 +9,7 @@ namespace weft::window {
 inline size_t spatial_axis(Layout layout, size_t i) { return layout == Layout::channels_first ? i + 2 : i + 1; }
 inline size_t channel_axis(Layout layout, size_t rank) { return layout == Layout::channels_first ? 1 : rank - 1; }
 
-/// One entry for each spatial axis; refuses strides and dilations below 1 (E145).
+/// Checks that each list has one entry for each spatial axis; refuses strides and dilations below 1 (E145).
 void check(std::string_view op, size_t spatial, const std::vector<int64_t>& strides,
            const std::vector<int64_t>& dilations, const Dims& pads_begin, const Dims& pads_end);
 /// Refuses a size that is negative for all sizes of the symbols (E144).

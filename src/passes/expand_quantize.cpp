@@ -42,8 +42,8 @@ double limit(DType type, bool low) {
 
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
-/// x - zero of a quantised x, in 16 bits. Products, poolings and sums of quantised values read it. If it follows from
-/// the rounded number itself, x is stored only if something else reads it.
+/// x - zero of a quantised x, in 16 bits, which products, poolings and sums read. It is computed from the rounded
+/// number, so x itself is stored only if something else reads it.
 struct Steps {
   Value steps;
   double zero;
@@ -95,7 +95,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// Whether a product of bytes reads x itself; then all readers use x.
+  /// Whether a product of bytes reads x itself; all readers then use x.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }

@@ -192,7 +192,7 @@ class LoopHoist {
   // --- products of rows
   // --------------------------------------------------------------------------------------------------
 
-  /// Those of what stands outside: new ones stand behind the others.
+  /// The parameters for values from outside the loop; new ones come last.
   std::span<const Value> outer_parameters() const {
     return std::span(body_.parameters()).subspan(static_cast<size_t>(op_.carried));
   }
@@ -283,7 +283,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Parameters, operands and results of the carried values that went; the added ones come last.
+  /// Removes the parameters, operands and results of carried values that were dropped; added ones come last.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

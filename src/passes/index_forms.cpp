@@ -33,8 +33,8 @@ IndexForm number(Dim offset, int64_t rank) {
   return {std::move(offset), std::vector<int64_t>(static_cast<size_t>(rank), 0)};
 }
 
-/// The symbols of `dims` that cannot be 0 when a tensor of these sizes has elements: a size that is 0 where the symbol
-/// is 0 shows it.
+/// Raises the lower bound of symbols from 0 to 1 where a tensor of sizes `dims` has elements only if the symbol is not
+/// 0: one of its sizes becomes 0 with the symbol.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
     auto vanishes = [&](const Dim& size) {
@@ -210,7 +210,7 @@ Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   return x;
 }
 
-/// The same number wherever it is read.
+/// Gathered from a constant form: the same number wherever it is read.
 Form gathered_form(const Instruction& i, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (!x || !x->is_constant()) return std::nullopt;

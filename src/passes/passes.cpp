@@ -55,7 +55,7 @@ bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   })(module);
 }
 
-/// A raised operator may stand on views that can now merge, so all is normalised again.
+/// A raised operator may read views that can now merge, so everything is normalised again.
 bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool changed = raise_composites(m);

@@ -64,7 +64,7 @@ class Pipeline {
   /// The pass named by stop_after has run; later ones are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// The counts to which passes that run others inside add.
+  /// How often each pass changed something; a pass that runs others adds their counts here.
   PassCounts& changes() { return changes_; }
 
  private:

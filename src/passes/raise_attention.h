@@ -6,7 +6,8 @@
 
 namespace weft {
 
-/// Writes the attention that ends in the dot `i` before it; nothing if `i` ends no attention.
+/// If the dot `i` ends an attention (softmax(q k^T) v), writes that attention before `i` and returns it; nothing
+/// otherwise.
 std::optional<Value> raised_attention(Module& module, Instruction& i);
 
 /// attention over keys and values that were repeated for several query heads -> attention over them as they were.

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// Writes the block_dot that equals the dot `i` before it. The second operand of `i` are constants of 4 or 8 bits [k,
-/// n], dequantised with a scale for each block of k (or [n, k], transposed afterwards). They are kept instead of
-/// becoming floats. Nothing for other dots.
+/// If the second operand of the dot `i` is a constant of 4 or 8 bits, [k, n] (or [n, k], transposed afterwards),
+/// dequantised with a scale for each block of k: writes the equal block_dot before `i`. The weights then stay integers.
+/// Nothing for other dots.
 std::optional<Value> raised_block_dot(Module& module, Instruction& i);
 
 }  // namespace weft

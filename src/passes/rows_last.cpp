@@ -83,8 +83,8 @@ class RowsLast {
     replace(i, 0, keep ? transposed(i, y, inverse(permutation)) : y);
   }
 
-  /// The reduction of what a transpose reads, if the axes that go are neighbours there and those that stay keep their
-  /// order.
+  /// The same reduction applied to the transpose's operand, if its axes are neighbours there and the other axes keep
+  /// their order.
   static std::optional<Reduce> before_transpose(const Instruction& i, Reduce op) {
     const auto* transpose = i.inputs[0].def->as<Transpose>();
     if (op.keep || !transpose) return std::nullopt;

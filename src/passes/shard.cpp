@@ -25,7 +25,7 @@ struct Part {
   int64_t axis = -1;  ///< along which it is a part
 };
 
-/// Products with fewer weights are done sooner than their parts are brought together.
+/// A product with fewer weights stays whole: each rank computes it faster than the ranks could exchange parts.
 constexpr int64_t least_weights = 1024;
 
 size_t at(int64_t axis) { return static_cast<size_t>(axis); }
@@ -287,7 +287,7 @@ class Sharding {
     return true;
   }
 
-  /// By heads. Where there are more ranks than heads of keys, several ranks read the same one.
+  /// Split by heads. With more ranks than key-value heads, several ranks read the same head.
   bool attention(Instruction& i) {
     const auto& op = *i.as<Attention>();
     std::vector<Value> inputs{local(i.inputs[0], 1)};

@@ -35,8 +35,8 @@ class ViewChain {
   };
   using Axis = std::vector<Factor>;
 
-  /// The form in which factors that are neighbours before and after move as one. `within_source`, `within_result`: but
-  /// not across the axes of the source, of the result.
+  /// The shortest form: factors that are neighbours before and after the chain move as one. With `within_source`
+  /// (`within_result`) only factors of the same axis of the source (of the result) are joined.
   Form form(bool within_source, bool within_result) const;
 
   Dims source_;

@@ -24,13 +24,13 @@ struct Scale {
   double value(int step) const { return (step - zero) * static_cast<double>(scale); }
 };
 
-/// The least scale that holds all of a block.
+/// The smallest scale with which no number of the block is clipped.
 Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   auto [least, greatest] = std::ranges::minmax(block);
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
   Scale found;
   if (format.is_symmetric) {
-    // The side that is further from 0 has one step more.
+    // The end of the range that is further from 0 has one level more.
     double most = -low > high ? low : high, middle = (format.greatest() + 1) / 2;
     found = {.scale = static_cast<float>(-most / middle), .zero = static_cast<uint8_t>(middle)};
   } else {
@@ -43,7 +43,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   return found;
 }
 
-/// The sum of errors in a norm that counts a few large ones less than squares would.
+/// The sum of |error|^0.7, in which a few large errors count less than in a sum of squares.
 constexpr double norm = 0.7;
 double robust_error(std::span<const float> block, const Scale& scale, int greatest) {
   double sum = 0;
@@ -51,8 +51,9 @@ double robust_error(std::span<const float> block, const Scale& scale, int greate
   return sum;
 }
 
-/// Half-quadratic quantisation (Badri and Shaji, 2023) of the scale: large errors are split off, and the rest decides
-/// it by least squares. (The paper moves the zero point, which kernels want whole.)
+/// Half-quadratic quantisation (HQQ: Badri and Shaji, 2023) of the scale: large errors are treated as outliers, and
+/// least squares over the rest decide the scale. (The paper moves the zero point instead, but kernels need an integer
+/// zero point.)
 Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   constexpr double growth = 1.01;
   constexpr int rounds = 20;
@@ -74,8 +75,8 @@ Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   return best;
 }
 
-/// Of scales that cut the ends of a block off more and more, that with the least squares of the errors, each times how
-/// much the inputs count that meet the weight.
+/// Tries scales that clip the ends of the block by 0 % to 44 %, and takes the one with the least sum of squared errors.
+/// Each error is weighted by the importance of its weight's inputs.
 Scale weighted_scale(std::span<const float> block, const BlockFormat& format, std::span<const float> importance) {
   constexpr int tries = 12;
   constexpr float step = 0.04f;
@@ -98,7 +99,7 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
 Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
                std::span<const float> importance) {
   if (method == WeightMethod::hqq) return hqq_scale(block, format);
-  // Cutting ends off makes errors smaller but of one sign, which costs more where nothing makes up for them.
+  // Clipping makes errors smaller but gives them one sign. It pays only where GPTQ compensates for them.
   bool is_made_up_for = method == WeightMethod::gptq;
   return is_made_up_for ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }

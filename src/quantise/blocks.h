@@ -12,7 +12,7 @@ namespace weft::quantise {
 struct BlockFormat {
   int bits = 4;  ///< or 8
   int64_t block = 32;
-  bool is_symmetric = false;  ///< the zero point is the middle of the steps
+  bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
 
   int greatest() const { return (1 << bits) - 1; }
 };

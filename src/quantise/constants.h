@@ -9,16 +9,16 @@
 
 namespace weft::quantise {
 
-/// The tensor of a Constant node that holds one, else null.
+/// The tensor of a Constant node, if it has one; else null.
 const onnx::TensorData* held_tensor(const onnx::Node& node);
 
-/// Values of a model that no input has a part in: weights, Constant nodes, and what nodes make of these alone.
+/// The constant values of a model: weights, Constant nodes, and the results of nodes that read only constants.
 class Constants {
  public:
   explicit Constants(const ModelEdit& edit);
 
   bool contains(std::string_view name) const { return names_.contains(name); }
-  /// The value; computed at its first use when nodes make it.
+  /// The value; if nodes compute it, at its first use.
   const Tensor& value(const std::string& name) const;
   /// One that the edit has added.
   void add(const std::string& name, Tensor value);

@@ -8,8 +8,8 @@
 namespace weft::quantise {
 namespace {
 
-/// Operators of one input for which f(a x) = a f(x), a above 0, channel by channel; those over pictures, whose channels are
-/// axis 1, and not the last one.
+/// Operators with one input for which f(a x) = a f(x), a > 0, in each channel; then those over pictures, where this
+/// holds for the channels on axis 1 but not for the last axis.
 constexpr std::string_view passing[] = {"Relu", "LeakyRelu", "Identity", "Dropout"},
                            passing_pictures[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"},
                            norms[] = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"};
@@ -25,10 +25,10 @@ Tensor scaled(const Tensor& given, size_t axis, std::span<const double> factors)
   return make_tensor(DType::f32, given.dims, values);
 }
 
-/// Where the factors go: inputs of a node that are constants, and the axis of each that meets the factors.
+/// A place that can take the factors: constant inputs of a node, and for each the axis along which the factors apply.
 struct Place {
   std::vector<std::pair<Operand, std::string>> constants = {};  ///< lists of channels
-  Layer* layer = nullptr;                                       ///< whose weights take them too
+  Layer* layer = nullptr;                                       ///< its weights take the factors too
 };
 
 class Folding {

@@ -8,10 +8,10 @@
 /// others, "GPTQ", 2022).
 namespace weft::quantise {
 
-/// The factors that GPTQ computes from the sum of x x' over the rows x of a layer's inputs.
+/// The data of GPTQ for one layer, from the sum of x x' over the rows x of its inputs (the Hessian).
 struct Lesson {
   std::vector<float> importance;  ///< of each column
-  std::vector<size_t> order;      ///< columns, the most important first: its error is made up for by all the others
+  std::vector<size_t> order;      ///< columns, the most important first: all later columns compensate for its error
   std::vector<float> factor;      ///< of the inverse, [k, k], in that order
 };
 Lesson lesson_of(std::span<const float> hessian, size_t k);

@@ -7,7 +7,7 @@
 namespace weft::quantise {
 namespace {
 
-/// So many bins for the values seen first leave room for those to come.
+/// The first values get few bins, which leaves room for later ones.
 constexpr int first_bins_log2 = 11;
 
 int64_t half(int64_t index) { return index >> 1; }  // downwards, also below 0

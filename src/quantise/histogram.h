@@ -6,9 +6,9 @@
 
 namespace weft::quantise {
 
-/// How often values of each size occur, in bounded memory: when values lie outside, bins are merged by twos, so that
-/// each is twice as wide. Bins begin at multiples of their width, a power of two, so that nothing is lost by merging
-/// but detail. Zeros are counted apart, because every format holds them exactly.
+/// A histogram of values in bounded memory. If values lie outside, bins are merged in pairs, so that each becomes twice
+/// as wide. Bins begin at multiples of their width, a power of two, so merging loses no counts, only detail. Zeros are
+/// counted separately, because every format represents them exactly.
 class Histogram {
  public:
   static constexpr int64_t most_bins = 4096;
@@ -26,7 +26,7 @@ class Histogram {
     double middle, width;
     int64_t count;
   };
-  /// Those that hold something, ascending.
+  /// The bins that are not empty, in rising order.
   std::vector<Bin> bins() const;
 
  private:

@@ -40,7 +40,7 @@ void refuse_quantised(const onnx::Graph& graph) {
   }
 }
 
-/// A whole number that a node says, or what it means when left out.
+/// An integer attribute of a node, or its default.
 int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise) {
   for (const onnx::Attribute& attribute : node.attributes)
     if (const auto* value = std::get_if<int64_t>(&attribute.value); value && attribute.name == name) return *value;
@@ -57,7 +57,7 @@ bool is_product(const onnx::Node& node) {
   return node.domain.empty() && std::ranges::find(ops, node.op_type) != std::end(ops);
 }
 
-/// Why a node with these operands is no layer; "" when it is one.
+/// Why a node with these operands is no layer; "" if it is one.
 std::string why_float(const onnx::Node& node, const Constants& constants) {
   if (node.op_type != "Conv" && node.op_type != "MatMul" && node.op_type != "Gemm")
     return cat(node.op_type, " is not quantised");
@@ -88,7 +88,7 @@ Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   return layer;
 }
 
-/// The one operand that reads a value; none when others, bodies or the caller read it too.
+/// The only operand that reads a value; none if other nodes, bodies or the caller read it too.
 Operand only_reader(const ModelEdit& edit, std::string_view value) {
   if (reads_of(edit, value) != 1) return {};
   for (const onnx::Node& node : edit.model().graph.nodes) {

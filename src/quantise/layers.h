@@ -25,9 +25,9 @@ struct Layer {
   Operand sum = {};                 ///< of a MatMul: where an Add behind it reads a constant for each channel,
   std::string added = {};           ///< and that constant
   Tensor values;                    ///< of the weight, f32
-  bool is_last = false;             ///< of three products or more
+  bool is_last = false;             ///< the last product of at least three
   size_t channels = 0;              ///< the weight's axis of the result's channels
-  size_t inner = 0;                 ///< its axis that meets the channels of the input, within a group of a Conv
+  size_t inner = 0;  ///< the weight's axis that is summed with the input's channels, within a group of a Conv
 
   bool is_convolution() const { return op == "Conv"; }
   int64_t channel_count() const { return values.dims[channels]; }
@@ -48,7 +48,7 @@ struct Layers {
   std::vector<Layer> chosen;
   std::vector<Float> floats;
 
-  /// Moves a layer to the floats.
+  /// Keeps a layer in floats, with the reason.
   void give_up(size_t layer, std::string why);
 };
 

@@ -29,7 +29,7 @@ namespace in_attribute {
 constexpr uint32_t graph = 6, graphs = 11;
 }
 
-constexpr int64_t largest_message = 1'900'000'000;  // protobuf ends at 2 GiB
+constexpr int64_t largest_message = 1'900'000'000;  // protobuf's limit is 2 GiB
 constexpr size_t smallest_external = 1024;
 constexpr uint64_t external_alignment = 4096;
 
@@ -71,7 +71,7 @@ void for_each_field(std::span<const std::byte> message, const Visit& visit) {
   }
 }
 
-/// What a field with a length holds.
+/// The content of a length-delimited field.
 std::span<const std::byte> content_of(std::span<const std::byte> field) {
   frontend::Wire wire(field, field.data(), "field");
   wire.next();
@@ -224,7 +224,7 @@ bool ModelEdit::is_replaced(const onnx::Graph& graph, std::string_view name) con
   return found != replaced_.end() && found->second.contains(name);
 }
 
-/// A body with the weights that it has now.
+/// The bytes of a body with its current weights.
 std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Graph& parsed) const {
   std::string out;
   if (auto found = replaced_.find(&parsed); found != replaced_.end())
@@ -245,7 +245,7 @@ std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Gr
   return out;
 }
 
-/// A node of any graph with the bodies that it has now.
+/// The bytes of a node's attributes, its bodies with their current weights.
 std::string ModelEdit::attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const {
   bool has_body = false;
   onnx::for_each_body(parsed, [&](const onnx::Graph&) { has_body = true; });
@@ -271,7 +271,7 @@ std::string ModelEdit::attributes_text(std::span<const std::byte> node, const on
   return out;
 }
 
-/// The node with the inputs that it reads now.
+/// The bytes of a node with its current inputs.
 std::string ModelEdit::node_text(size_t index) const {
   std::span<const std::byte> node = source_->nodes[index];
   auto changed = inputs_.find(index);
@@ -291,7 +291,7 @@ std::string ModelEdit::node_text(size_t index) const {
   return out;
 }
 
-/// Nodes in their order: added ones, and those of the model by number.
+/// All nodes in order: those added, and those of the model by number.
 std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
   std::vector<std::variant<const NewNode*, size_t>> all;
   auto put = [&](const std::vector<NewNode>& added) {
@@ -310,7 +310,7 @@ std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
   return all;
 }
 
-/// What a node of the model reads now.
+/// The current inputs of a node of the model.
 std::vector<std::string> ModelEdit::reads(size_t index) const {
   const onnx::Node& node = model().graph.nodes[index];
   auto changed = inputs_.find(index);
@@ -325,7 +325,7 @@ std::vector<std::string> ModelEdit::reads(size_t index) const {
   return names;
 }
 
-/// All nodes that lead to a result, in order, as text; `read` receives what they read.
+/// All nodes that results depend on, in order, as bytes; `read` receives the names that they read.
 std::vector<std::string> ModelEdit::live_nodes(std::set<std::string>& read) const {
   std::vector<std::string> live;
   auto is_read = [&](const auto& name) { return read.contains(std::string(name)); };
@@ -377,7 +377,7 @@ std::string ModelEdit::graph_text(External* external) const {
   put_weights(graph, read, external);
   for (const Field& field : source_->graph_fields) {
     if (field.number == in_graph::node || field.number == in_graph::weight) continue;
-    // A weight that has become another one is no input that callers could replace.
+    // A replaced weight may also be listed as an input, which callers must not give any more.
     bool is_dead = field.number == in_graph::input && is_dead_input(std::string(text_field(field.content, 1)));
     bool is_replaced = field.number == in_graph::output && !outputs_.empty();
     if (!is_dead && !is_replaced) graph += as_text(field.whole);

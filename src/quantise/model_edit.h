@@ -23,8 +23,9 @@ struct NewNode {
   std::vector<std::pair<std::string, float>> numbers = {};
 };
 
-/// Changes to an ONNX model, kept beside the file as it was read: what is not changed is written as it lies there. What
-/// nothing reads afterwards is left out. Copies share the file, so that a model can be changed in several ways.
+/// Changes to an ONNX model, kept beside the file as it was read: unchanged parts are written byte for byte. Nodes and
+/// weights that nothing reads afterwards are left out. Copies share the file, so a model can be changed in several
+/// ways.
 class ModelEdit {
  public:
   explicit ModelEdit(onnx::Model model, std::filesystem::path folder);
@@ -34,26 +35,28 @@ class ModelEdit {
   /// Of ONNX's own operators.
   int64_t opset() const;
   bool is_output(std::string_view name) const;
-  /// The node of the model that makes a value; null: an input, a weight, or a node that was added.
+  /// The node of the model that computes a value; null for an input, a weight or an added node.
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
-  /// Right behind what makes the value, a node of the model or one put so, and behind what was put there before.
+  /// Adds a node right after the node that computes the value (of the model, or added here), and after nodes added
+  /// there before.
   void put_behind(const std::string& value, NewNode added);
-  /// In the place of a node that is removed, or before one that is not.
+  /// Adds a node before node number `node`, which may itself be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
-  /// A weight of the main graph or of a body becomes these, of which the node makes it again.
+  /// Replaces a weight of the main graph or of a body by these weights and a node that computes the old weight from
+  /// them.
   void replace_weight(const onnx::Graph& graph, const std::string& name,
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
   /// All results but these are dropped.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
-  /// Inputs that nothing reads are none.
+  /// Inputs that nothing reads are removed.
   void drop_unread_inputs() { drops_inputs_ = true; }
-  /// The operators of this domain are those of this version, or of a newer one that the model has.
+  /// Raises the version of this domain's operators to at least `version`.
   void require_opset(const std::string& domain, int64_t version);
   void require_format(int64_t ir_version) { ir_version_ = std::max(ir_version_, ir_version); }
   /// A name that the model does not have, beginning with `base`; each is given once.

@@ -27,7 +27,7 @@ void check_numbers(const Executable& model, const std::vector<Tensor>& inputs) {
   }
 }
 
-/// Which axis of an input holds the channels: of a convolution the second one, of a product the last one.
+/// The axis of an input that holds its channels: the second of a convolution, the last of a product.
 size_t channel_axis(const Layer& layer, const Tensor& value) {
   return layer.is_convolution() ? 1 : value.dims.size() - 1;
 }

@@ -23,8 +23,8 @@ class Runner {
   std::unique_ptr<Context> context_;
 };
 
-/// Calls `visit` with each of the first `most` items; what fails names the item. Throws E220 for no items, and for an
-/// item with a NaN or an infinity.
+/// Calls `visit` with each of the first `most` items; errors name the item. Throws E220 if there are no items, and for
+/// an item with a NaN or an infinity.
 void for_each_item(const Runner& runner, Samples& samples,
                    const std::function<void(size_t item, const std::vector<Tensor>& inputs)>& visit,
                    size_t most = SIZE_MAX);
@@ -32,11 +32,11 @@ void for_each_item(const Runner& runner, Samples& samples,
 /// The statistics of the inputs of layers.
 struct Observed {
   Histogram histogram = {};
-  std::vector<double> sums = {};     ///< of each channel that meets the weights
+  std::vector<double> sums = {};     ///< sums of each input channel
   std::vector<double> squares = {};  ///< their squares
-  std::vector<float> greatest = {};  ///< magnitude of each such channel
+  std::vector<float> greatest = {};  ///< the greatest magnitude of each input channel
   int64_t rows = 0;                  ///< that were summed
-  std::string why_not = {};          ///< it cannot be quantised
+  std::string why_not = {};          ///< why the layer cannot be quantised; empty: it can
 };
 
 /// By the name of the value.

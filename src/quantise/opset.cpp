@@ -9,7 +9,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The file format that came with an operator set.
+/// The version of the file format (IR version) for an operator set.
 int64_t format_of(int64_t opset) { return opset >= 21 ? 10 : 9; }
 
 [[noreturn]] void refuse(std::string what) {
@@ -34,7 +34,7 @@ int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise
 bool has_axes(const onnx::Node& node) {
   return node.domain.empty() && node.op_type.starts_with("Reduce") && node.op_type != "ReduceSum" && find(node, "axes");
 }
-/// A Split into equal parts says how many since operator set 18.
+/// Since operator set 18 a Split into equal parts has their number as attribute.
 bool is_equal_split(const onnx::Node& node) {
   return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view microsoft = "com.microsoft";
 
-/// Numbers of a zero point's type: for fp8 a zero says the type.
+/// A zero point of the grid's type; for fp8 it is 0 and only states the type.
 Tensor zero_of(const Grid& grid) { return scalar_tensor(grid.type, static_cast<double>(grid.zero)); }
 
 Tensor vector_of(std::span<const float> values) {
@@ -49,7 +49,7 @@ class Pairs {
     if (layer.is_convolution()) shared_.insert(layer.input);
   }
 
-  /// Sums that read the input of a convolution take the quantised one.
+  /// Sums that read the same value as a quantised convolution read its quantised form.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
@@ -113,7 +113,7 @@ class Pairs {
     return weights_.emplace(key, result).first->second;
   }
 
-  /// The bias as it is, with what is added to it; empty when it is no list of the channels.
+  /// The bias plus the correction; empty if the bias is not a constant list with one number for each channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
     auto count = static_cast<size_t>(layer.channel_count());
@@ -130,7 +130,7 @@ class Pairs {
     return bias;
   }
 
-  /// What is added behind a MatMul, with what is added to it.
+  /// Replaces the constant of the Add after a MatMul by the corrected one.
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;
@@ -174,12 +174,12 @@ class Pairs {
   std::set<std::string, std::less<>> shared_;
 };
 
-/// The names of a node's one result and of what is to be computed before its bias is added.
+/// The names of a node's only result and of the value to which its bias is added.
 struct Result {
   std::string whole, product;
 };
 
-/// Takes the node away; its bias is added behind what comes in its place.
+/// Removes the node; its bias is added to the result of the replacement.
 Result replace(ModelEdit& edit, const Layer& layer) {
   std::string whole(edit.model().graph.nodes[layer.node].outputs[0]);
   edit.remove(layer.node);

@@ -10,7 +10,7 @@
 #include "quantise/range.h"
 #include "quantise/weights.h"
 
-/// What the layers become in the file.
+/// Writes quantised layers into the model.
 namespace weft::quantise {
 
 /// A layer whose input and weight are quantised before it runs.
@@ -25,9 +25,9 @@ struct StaticLayer {
 /// The domain of QuantizeLinear and DequantizeLinear: com.microsoft below operator set 13, which has no scales by channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
-/// Puts QuantizeLinear and DequantizeLinear around the input of each layer, once for each value, DequantizeLinear
-/// behind its weight, and behind its bias in i32 (of int8). A sum that reads the input of a convolution besides reads
-/// the quantised one, so that it need not be kept in floats.
+/// Puts QuantizeLinear and DequantizeLinear around the input of each layer, once for each value, and DequantizeLinear
+/// behind its weight and (for int8) behind its bias in i32. If a sum reads the same value as a convolution, it reads
+/// the quantised form, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
 /// DynamicQuantizeLinear and MatMulInteger in the place of MatMul and Gemm.

@@ -73,7 +73,7 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
   Work work(read_any(model), model.parent_path(), completed(settings, samples != nullptr), samples);
   Choice choice = choose_layers(work, output);
   ModelEdit edit = work.quantised(choice.floats);
-  auto json = report(work, choice);  // before there is a file, in case that there is no memory left for it
+  auto json = report(work, choice);  // before the file is written, in case memory runs out here
   edit.write(output);
   return json.dump(1);
 }

@@ -14,7 +14,7 @@
 /// From a float model to one in 8 or 4 bits: an ONNX file that any engine runs.
 namespace weft::quantise {
 
-/// What the layers become.
+/// The number format of the quantised layers.
 enum class Target : uint8_t {
   int8,          ///< inputs and weights, ranges of inputs from data
   fp8,           ///< the same in e4m3
@@ -32,7 +32,7 @@ enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
 
-/// Data to learn from. Read as often as it takes, from its first item on each time.
+/// Calibration data. It is read as often as needed, each time from its first item.
 class Samples {
  public:
   virtual ~Samples() = default;
@@ -43,20 +43,21 @@ class Samples {
 
 struct Settings {
   Target to = Target::int8;
-  RangeMethod method = RangeMethod::mse;  ///< of fp8: minmax, which its exponents make the best
+  RangeMethod method = RangeMethod::mse;  ///< fp8: minmax by default, which suits floats best
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
-  bool is_per_tensor = false;  ///< one scale for a weight, in place of one for each channel
-  /// Nothing: int4 and fp8 with data by gptq, all else by nearest.
+  bool is_per_tensor = false;  ///< one scale for a weight instead of one for each channel
+  /// The default: gptq for int4 and fp8 if there is data, else nearest.
   std::optional<WeightMethod> weights;
   int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
   bool correct_bias = true;       ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;            ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
   double smooth = 0;              ///< int8, fp8: above 0, below 1: moves outliers of inputs into weights
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
-  std::optional<double> budget;   ///< the greatest loss; layers stay in floats until it is met
-  /// A figure of a model (the path of an ONNX file), the greater the better; the loss is its share that goes. Empty:
-  /// the loss is the relative error of the outputs (root of the mean square), of integers the share that differs.
+  std::optional<double> budget;   ///< the greatest allowed loss; layers stay in floats until it is met
+  /// The quality of a model (the path of an ONNX file), greater is better. The loss is the relative drop of this
+  /// figure. Without a metric the loss is the relative error of the outputs (root of the mean square); for integers the
+  /// share that differs.
   std::function<double(const std::filesystem::path&)> metric;
   std::map<std::string, Range> ranges;                ///< ranges of inputs, in place of observed ones
   bool has_products = true, has_convolutions = true;  ///< which layers
@@ -64,9 +65,9 @@ struct Settings {
   std::function<void(const Progress&)> progress;
 };
 
-/// Writes the quantised model to `output`, whole or not at all, and gives the report (JSON). `samples` may be NULL for
-/// what needs no data. Throws E222 (a model that cannot be quantised), E220 (data that says nothing), E221 (a budget
-/// that cannot be met), and what compiling and running the model throws.
+/// Writes the quantised model to `output`, whole or not at all, and returns the report (JSON). `samples` may be NULL if
+/// no data is needed. Throws E222 (a model that cannot be quantised), E220 (unusable data), E221 (a budget that cannot
+/// be met), and the errors of compiling and running the model.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);
 

@@ -72,7 +72,8 @@ std::vector<double> magnitudes(const Histogram& seen, double most, size_t count)
   return found;
 }
 
-/// The divergence of the first `kept` bins, with all that lies beyond in the last of them, from the same in few steps.
+/// The Kullback-Leibler divergence between the first `kept` bins, the last of which also gets everything beyond, and
+/// the same distribution in few levels.
 double divergence(const std::vector<double>& bins, size_t kept, double beyond, size_t steps) {
   double total = 0, all = 0, sum = 0;
   for (size_t i = 0; i < kept; ++i) total += bins[i];
@@ -137,7 +138,7 @@ Grid grid_of(Range range, DType type) {
   double most = std::max(-range.low, range.high);
   if (type == DType::u8) grid.scale = (range.high - range.low) / 255;
   else grid.scale = most / greatest_of(type);
-  // As the file holds it; a value that is always 0 has steps of 1.
+  // Rounded as the file stores it; a value that is always 0 gets a scale of 1.
   grid.scale = static_cast<float>(grid.scale);
   if (!(grid.scale >= FLT_MIN)) grid.scale = 1;
   if (type == DType::u8) grid.zero = std::clamp<int64_t>(std::llrint(-range.low / grid.scale), 0, 255);

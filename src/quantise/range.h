@@ -16,20 +16,20 @@ struct Range {
   double low = 0, high = 0;  ///< low <= 0 <= high: 0 is always exact
 };
 
-/// A step and the number that stands for 0.
+/// A scale and a zero point: the integers (or fp8 numbers) that values are rounded to.
 struct Grid {
   DType type = DType::u8;
   double scale = 1;
   int64_t zero = 0;
 
-  /// The value that `x` becomes.
+  /// `x` rounded to the grid.
   double rounded(double x) const;
 };
 
 /// The greatest number of i8 (symmetric), f8e4m3fn or f8e4m3fnuz.
 double greatest_of(DType type);
 
-/// The grid of `type` (u8 or one of those) for values of a range. All but u8 are symmetric.
+/// The grid of `type` (u8, or one of the types above) for values of a range. All but u8 are symmetric.
 Grid grid_of(Range range, DType type);
 
 /// The range of values of this histogram. `percentile`: the share in percent that stays inside, for that method. Mean
@@ -37,7 +37,7 @@ Grid grid_of(Range range, DType type);
 /// steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// The mean square of the error that a grid makes, over the mean square of the values; 0 for values that are all 0.
+/// The mean square of the grid's rounding error, divided by the mean square of the values; 0 for values that are all 0.
 double noise_share(const Histogram& seen, const Grid& grid);
 
 }  // namespace weft::quantise

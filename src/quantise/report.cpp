@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Decibels between a value and what rounding adds to it.
+/// The signal-to-noise ratio in decibels.
 Json decibels(double noise) { return noise > 0 ? Json(-10 * std::log10(noise)) : Json(); }
 
 Json histogram_json(const Histogram& seen) {

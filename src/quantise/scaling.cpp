@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-/// Layers that read one value must agree on its factors.
+/// For each value, the layers that read it; they must agree on its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
@@ -26,7 +26,7 @@ Readers layers_by_input(const std::vector<Layer>& layers, const Observation& see
   return readers;
 }
 
-/// The channel of the input that each weight meets.
+/// The input channel that each element of a weight is multiplied with.
 class Meeting {
  public:
   Meeting(const Layer& layer, size_t inputs)
@@ -50,7 +50,7 @@ Tensor times(const Layer& layer, std::span<const double> factors) {
   return make_tensor(DType::f32, layer.values.dims, values);
 }
 
-/// Behind the value; a name of what comes out.
+/// Adds a Mul after the value; returns the name of its result.
 std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse) {
   std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
   edit.add_weight(divisor, make_tensor(DType::f32, {std::ssize(inverse)}, inverse));
@@ -78,7 +78,7 @@ void divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, c
   }
 }
 
-/// The greatest weight that meets each channel, of all layers.
+/// The greatest weight of each input channel, over all layers that read it.
 std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers,
                                      size_t channels) {
   std::vector<double> most(channels);
@@ -103,7 +103,7 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
-/// What rounding changes in the products, if channels were independent.
+/// The expected change of the products by rounding, if channels were independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

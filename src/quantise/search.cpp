@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t most_evaluations = 20, most_places = 6, most_kinds = 5, most_items = 32;
 
-/// How far results lie apart: of each output the root of the mean square of the differences over that of the right
-/// values, of integers the share that differs; the largest counts.
+/// The distance between results. For float outputs: the root of the mean square of the differences, relative to that of
+/// the right values; for integers: the share that differs. The largest over all outputs counts.
 class Difference {
  public:
   void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {
@@ -44,7 +44,7 @@ class Difference {
     Sum& sum = sums_[output];
     sum.is_integer = !is_float(right.dtype);
     std::vector<double> a = to_doubles(right), b = to_doubles(got);
-    // A size that the values decide may differ.
+    // Outputs whose sizes depend on data may differ in size.
     sum.apart += static_cast<double>(a.size() == b.size() ? 0 : std::max(a.size(), b.size()));
     for (size_t k = 0; k < std::min(a.size(), b.size()); ++k) {
       bool is_equal = a[k] == b[k] || (std::isnan(a[k]) && std::isnan(b[k]));
@@ -129,7 +129,7 @@ class Search {
     return difference.value();
   }
 
-  /// What a part of the layers loses when only they are quantised, for each unit of their noise.
+  /// The loss when only one part of the layers is quantised, divided by the noise of this part; for each part.
   std::vector<double> gains(const std::vector<size_t>& part_of, size_t parts) {
     std::vector<double> found(parts);
     for (size_t part = 0; part < parts; ++part) {
@@ -140,7 +140,7 @@ class Search {
         else noise += choice_.shares[i];
       }
       double lost = std::max(loss(floats), 0.0);
-      // A figure falls as the power of the noise grows, an error of outputs as its root does.
+      // A metric falls with the power of the noise, an error of outputs with its root.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
     return found;
@@ -152,7 +152,8 @@ class Search {
     return part_of;
   }
 
-  /// Layers whose weights have the same sizes do the same in different places; rare sizes are one part.
+  /// Groups layers whose weights have the same sizes, because they do the same in different places. All rare sizes form
+  /// one group.
   std::vector<size_t> alike(size_t& parts) const {
     std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
     for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
@@ -166,7 +167,7 @@ class Search {
     return part_of;
   }
 
-  /// The share of a layer: its noise, and what its place and its kind make of that.
+  /// Estimates the share of each layer in the loss: its noise times the measured gains of its place and of its group.
   void measure_groups() {
     size_t places = std::min(most_places, count()), kinds = 0;
     std::vector<size_t> place_of = neighbours(places), kind_of = alike(kinds);
@@ -176,7 +177,8 @@ class Search {
     for (double& share : choice_.shares) share /= sum > 0 ? sum : 1;
   }
 
-  /// Leaves as few of the layers that cost most for each of their weights in floats as the budget asks for, by halving.
+  /// Keeps the layers that cost most for each of their weights in floats: as few as the budget requires, found by
+  /// bisection.
   void cut(double budget) {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);

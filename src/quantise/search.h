@@ -17,10 +17,10 @@ struct Choice {
   std::set<size_t> floats = {};  ///< layers that stay in floats for the budget's sake
   std::vector<Evaluation> evaluations = {};
   std::vector<double> shares = {};  ///< of each layer in the loss, as estimated
-  double loss = 0;                  ///< of the choice; NaN: not known, for want of data and metric
+  double loss = 0;                  ///< NaN: unknown, for want of data and a metric
 };
 
-/// All layers, or with a budget as many as it allows, found in at most 20 evaluations. Throws E221 when quantising even
+/// Chooses all layers, or with a budget as many as it allows, in at most 20 evaluations. Throws E221 if quantising even
 /// one layer loses more.
 Choice choose_layers(const Work& work, const std::filesystem::path& output);
 

@@ -6,7 +6,7 @@
 
 namespace weft::quantise {
 
-/// An ONNX file as it is; a model of another framework as its frontend gives it, written as ONNX.
+/// Reads an ONNX file, or any other model through its frontend and the ONNX writer.
 onnx::Model read_any(const std::filesystem::path& path);
 
 }  // namespace weft::quantise

@@ -13,10 +13,10 @@
 namespace weft::quantise {
 namespace {
 
-/// Below this a scale and a node cost more than the bytes saved.
+/// Below this, a scale and a node take more bytes than are saved.
 constexpr int64_t least_elements = 256;
 
-/// An input of a node that is a weight, and the axis of its channels.
+/// A weight among a node's inputs, and the axis of its channels.
 struct WeightInput {
   size_t position, channels;
 };
@@ -51,7 +51,7 @@ class Finder {
     return &graph == &main_ && chosen_.contains(static_cast<size_t>(node.index));
   }
 
-  /// How often names are read, and how often as weights.
+  /// Counts how often names are read, and how often as weights.
   void count(const onnx::Graph& graph) {
     for (const onnx::Node& node : graph.nodes) {
       for (std::string_view name : node.inputs) ++reads_[name];

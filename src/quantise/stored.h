@@ -8,16 +8,16 @@
 
 namespace weft::quantise {
 
-/// A weight that the file holds in 8 bits and DequantizeLinear makes floats again: of recurrent layers, of convolutions,
+/// A weight that is only stored in 8 bits and dequantised to floats before use: of recurrent layers, of convolutions,
 /// of products in bodies of control flow.
 struct StoredWeight {
-  const onnx::Graph* graph;  ///< that holds it
-  Layer layer;               ///< its first reader; no input
+  const onnx::Graph* graph;  ///< the graph that holds it
+  Layer layer;               ///< the first layer that reads it; its `input` is empty
   ChannelWeights rounded;
 };
 
-/// Such weights of all products but the chosen ones of the main graph and those that `keep` names. What they are for
-/// leaves `layers.floats`.
+/// All such weights, except those of the chosen layers of the main graph and of nodes that `keep` names. Their layers
+/// are removed from `layers.floats`.
 std::vector<StoredWeight> find_stored(const ModelEdit& edit, Layers& layers, const std::vector<std::string>& keep);
 void place_stored(ModelEdit& edit, const std::vector<StoredWeight>& weights);
 

@@ -22,7 +22,7 @@ using Ranges = std::map<std::string, Range>;
   throw Error({.kind = ErrorKind::usage, .code = "E203", .what = cat("calibration table '", path, "': ", what)});
 }
 
-/// Lists and the wrappers of numpy arrays, down to numbers.
+/// Collects the numbers of nested lists and of wrapped numpy arrays.
 void collect(const Json& value, std::vector<double>& numbers) {
   if (value.is_number()) numbers.push_back(value.get<double>());
   if (value.is_array())

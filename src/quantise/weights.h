@@ -16,23 +16,23 @@ struct ChannelWeights {
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// The steps that just hold the greatest weight of each channel, or of all.
+/// The smallest scales with which no weight of a channel (or of all) is clipped.
 std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor);
-/// Raises scales so that a bias in steps of input times weight fits i32.
+/// Raises scales so that a bias in units of input scale times weight scale fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
 /// The same for a matrix, with statistics of its inputs.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
                              size_t threads);
 
-/// Number of the channel that each element belongs to is index / inner % count.
+/// The channel of an element is index / inner % count.
 struct ChannelOrder {
   size_t inner = 1, count = 1;
   size_t operator()(size_t index) const { return index / inner % count; }
 };
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
-/// The mean error of a channel's results by rounding: the weights less their rounded form, times the means of the
+/// The mean error that rounding makes in each output channel: the rounding errors of the weights times the means of the
 /// input's channels. The number of groups of a convolution follows from the sizes.
 std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means);
 

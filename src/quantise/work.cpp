@@ -76,7 +76,7 @@ BlockFormat Work::block_format() const {
       .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
 }
 
-/// Ranges are those of the scaled inputs afterwards.
+/// Observed ranges are then those of the scaled inputs.
 void Work::smooth_inputs() {
   smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth);
   observe_inputs();
@@ -86,7 +86,7 @@ void Work::protect_weights() {
   protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
 }
 
-/// Layers that the target has no form for.
+/// Moves layers for which the target has no form to the floats.
 void Work::drop_unfit() {
   bool is_product_only = is_blocked() || settings_.to == Target::int8_dynamic;
   for (size_t i = layers_.chosen.size(); i-- > 0;) {
@@ -109,7 +109,7 @@ void Work::observe_inputs() {
   }
 }
 
-/// Why there is no range of this input; "" when there is one.
+/// Why this input has no range; "" if it has one.
 std::string Work::why_not_known(const std::string& input) const {
   if (settings_.ranges.contains(input)) return "";
   auto found = seen_.find(input);
@@ -125,13 +125,13 @@ void Work::prepare() {
   auto prepare_one = [&](size_t i) {
     if (!is_taught(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
-  // Blocks are rounded by several threads themselves.
+  // Rounding in blocks uses several threads itself.
   if (is_blocked())
     for (size_t i = 0; i < prepared_.size(); ++i) prepare_one(i);
   else run_parallel(prepared_.size(), threads, prepare_one);
 }
 
-/// GPTQ is for matrices; convolutions are rounded to nearest, and so is what has 8 bits among 4.
+/// GPTQ is for matrices; convolutions and the 8-bit layers of int4 are rounded to nearest.
 bool Work::is_taught(const Layer& layer) const {
   return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
          !is_last(layer);
@@ -188,7 +188,7 @@ void Work::choose_input(const Layer& layer, Prepared& made) const {
 }
 
 void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
-  // A MatMul to which nothing is added would need a node more.
+  // Without an Add after the MatMul the correction would need a further node.
   auto seen = seen_.find(layer.input);
   if ((layer.op == "MatMul" && layer.added.empty()) || seen == seen_.end() || seen->second.rows == 0) return;
   std::vector<double> means = seen->second.sums;
@@ -218,7 +218,7 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
   return edit;
 }
 
-/// What 4 bits lose too much of.
+/// The layer in 8 bits instead of 4, because 4 bits would lose too much.
 BlockWeights Work::in_bytes(const Layer& layer) const {
   BlockFormat format = block_format();
   format.bits = 8;

@@ -14,17 +14,17 @@
 
 namespace weft::quantise {
 
-/// What is known of a layer that may be quantised, and its weights in the new form.
+/// A layer that may be quantised: its statistics, and its weights in the new form.
 struct Prepared {
   Grid input = {};
-  bool is_scaled_in_runs = false;            ///< of the input the type alone is known
-  ChannelWeights channels = {};              ///< of all targets but those of weights alone
-  BlockWeights blocks = {};                  ///< of those
-  std::vector<double> added_bias = {};       ///< of each channel
+  bool is_scaled_in_runs = false;       ///< only the type of the input's grid is known; each run computes the scale
+  ChannelWeights channels = {};         ///< for all targets but weights in blocks
+  BlockWeights blocks = {};             ///< for weights in blocks
+  std::vector<double> added_bias = {};  ///< of each channel
   double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
 };
 
-/// A model on its way: its layers, what was seen of them, and their weights in the new form.
+/// The state of quantising a model: its layers, the observed statistics, and the rounded weights.
 class Work {
  public:
   Work(onnx::Model model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
@@ -39,9 +39,9 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// The model with all of the layers in the new form but these, which stay in floats, or of int4 get 8 bits.
+  /// The quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// Its errors are those of the results: of int4 it has 8 bits. (Of fp8 it stays in floats.)
+  /// Errors of the last layer are errors of the results, so int4 gives it 8 bits. (fp8 keeps it in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 

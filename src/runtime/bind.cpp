@@ -17,7 +17,7 @@ template <class... Args>
                .why = cat("it is declared ", port.type)});
 }
 
-/// Why a value inside a container is not of the type that its container declares; empty if it is.
+/// Why a value cannot be an element of this type inside a container; empty if it can.
 std::string why_no_element(const Type& type, const Tensor& value) {
   if (type.kind != value.kind) return "a value of another kind is in it";
   if (!type.is_tensor()) {
@@ -101,7 +101,7 @@ bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, Symb
       auto unknown = dim.is_constant() ? std::nullopt : only_unknown(dim, values);
       if (!unknown) continue;
       auto value = solve(dim, *unknown, inputs[i].dims[axis], values);
-      if (!value) continue;  // another axis may tell; if none does, the check afterwards refuses
+      if (!value) continue;  // another axis may bind it; if none does, the check afterwards refuses
       check_range(ports[i], axis, *unknown, *value);
       values.set(unknown->name, *value);
       progress = true;

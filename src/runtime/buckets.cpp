@@ -17,7 +17,7 @@ int64_t round_up(int64_t value, int64_t most) {
   return std::min((value + step - 1) / step * step, most);
 }
 
-/// The value at the bucket's sizes; that of the request where the expression means nothing there.
+/// The value at the bucket's sizes; at the request's sizes if the expression cannot be evaluated there.
 int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
   int64_t now = values.evaluate(dim);
   try {

@@ -11,7 +11,7 @@ namespace weft {
 /// more than a symbol may be. Symbols of one value stay as they are.
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 
-/// Where everything lies, and how much there is of it, for all sizes up to those of a bucket.
+/// Places and amounts for all sizes up to those of a bucket.
 struct BucketPlan {
   std::vector<int64_t> bytes;    ///< of each buffer, at least
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too

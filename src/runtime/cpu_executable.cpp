@@ -57,7 +57,7 @@ struct BoundSizes {
   int64_t scratch_bytes = 0;       // of one thread
 };
 
-/// Who runs the steps of one run, where their scratch lies, and whether they should end early.
+/// How the steps of one run are run: the threads, their scratch, and when to end early.
 struct Launcher {
   const Workers& workers;
   std::byte* scratch = nullptr;
@@ -447,7 +447,7 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
-      // No elements are no bytes, whatever the other sizes are.
+      // A tensor with a size of 0 has no bytes, whatever its other sizes are.
       auto is_late = [&](const Dim& size) { return program_->schedule().is_run_time(size); };
       if (!is_late(buffer.bytes) && std::ranges::none_of(buffer.shape.dims, is_late)) give_output(i, options);
     }
@@ -475,7 +475,7 @@ class CpuContext final : public Context {
     refuse_overlap(plan(), outputs_, index);
   }
 
-  /// An output of texts or containers, which was not written to memory of the caller's.
+  /// An output of strings or containers, which was not written to memory of the caller's.
   void take_host_output(size_t id) {
     auto index = static_cast<size_t>(plan().buffers[id].index);
     if (host_.is_container(id)) outputs_[index] = std::move(host_.container(id));

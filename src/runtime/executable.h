@@ -39,7 +39,7 @@ struct StepTime {
   size_t step = 0;
   std::chrono::nanoseconds begin{}, end{};  ///< since the start of the run
   int64_t flops = 0, bytes = 0;             ///< work of the step at these sizes; 0: unknown
-  std::string kernel = {};                  ///< that the sizes chose, where it is not that of StepInfo
+  std::string kernel = {};                  ///< the kernel that the sizes chose, if it is not that of StepInfo
 };
 
 /// Figures of a compilation, for `--json` and the tests that count compiles.

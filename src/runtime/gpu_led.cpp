@@ -194,7 +194,7 @@ class LedContext final : public GpuRun {
           swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]));
         break;
       case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
-      case StepKind::host:  // what texts and containers come to here: one takes the place of another
+      case StepKind::host:  // strings and containers move by exchanging their places
         check(step.host.fn == HostFn::same, "a function of the host is in a part for the processor");
         hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
         break;

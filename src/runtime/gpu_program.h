@@ -276,7 +276,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     }
   }
 
-  /// `overlap`: the launch before in the stream is one of ours too, which this one's threads wait for.
+  /// `overlap`: the previous launch in the stream is one of ours too, and the threads of this one wait for it.
   void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
               std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;

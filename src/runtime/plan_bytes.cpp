@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each structure lists its fields once, in `fields`; Encoder and Decoder walk the same lists, so they cannot disagree.
-// Numbers are 8 bytes, little endian; texts and lists start with their length.
+// Numbers are 8 bytes, little endian; strings and lists start with their length.
 #include "runtime/plan_bytes.h"
 
 #include <algorithm>
@@ -549,7 +549,7 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Symbols are known when all else is written, and must be known before it is read.
+/// The list of symbols is complete only when everything else is written, but is read first.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);

@@ -24,7 +24,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// A port of the whole: number `port` of one rank, or of all of them.
+/// A port of the whole program: number `port` of one rank, or of all of them.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};
@@ -104,7 +104,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   const std::vector<std::shared_ptr<Executable>>& ranks() const { return ranks_; }
   const std::vector<RankPort>& input_places() const { return input_places_; }
   const std::vector<RankPort>& output_places() const { return output_places_; }
-  /// Of all contexts, made with the first; none on CPUs.
+  /// The communicators of all contexts, made with the first context; none on CPUs.
   std::shared_ptr<gpu::Communicators> communicators() const {
     std::lock_guard lock(mutex_);
     if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
@@ -154,7 +154,7 @@ class RankThreads {
       done_.arrive_and_wait();
     }
   }
-  /// Arrives for the caller and for threads that there are not.
+  /// Counts the caller as arrived, and the threads that could not be created.
   void stop() {
     work_ = nullptr;
     (void)begun_.arrive(static_cast<std::ptrdiff_t>(ranks_ - threads_.size()));
@@ -167,7 +167,8 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Collectives of two runs that begin in another order on each GPU would wait for each other for ever.
+/// Only one run at a time on GPUs: two runs whose collectives begin in different orders on two GPUs would wait for each
+/// other for ever.
 std::mutex one_run_on_gpus;
 
 class RankedContext final : public Context {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The first and second half (or even and odd elements) of the last axis, turned by the angles: [.., n] with cos and
+/// The first and second half (or even and odd elements) of the last axis, rotated by the angles: [.., n] with cos and
 /// sin broadcastable to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;

@@ -18,8 +18,8 @@ struct Heads {
   Expr q, k, v;
 };
 
-/// Where a cache of the size that its caller gave ends: `fresh` is written into each row of `past` from that row's own
-/// start on; the result holds `capacity` tokens.
+/// A cache of fixed size: writes `fresh` into each row of `past` from that row's own `start` on; the result holds
+/// `capacity` tokens.
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity);
 
 /// Turns the first `rotary` elements (0: all) of each head of x[batch, heads, tokens, size]. The caches are

@@ -20,8 +20,8 @@ struct Body {
   Dim trip = 0;           ///< number of the trip; combines the loops around
   Values captured = {};   ///< values of the module around it that are parameters
 
-  /// A value of a module around this one, for use inside: constants and sizes are made again, others become parameters.
-  /// One of the body itself is that.
+  /// Makes a value of an outer module usable in this body: constants and sizes are made again, others become
+  /// parameters. A value of the body itself is returned as it is.
   Value capture(Value value);
 };
 

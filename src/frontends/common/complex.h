@@ -13,7 +13,7 @@ Complex parts(Expr pairs);
 Expr pair_of(const Complex& z);
 Complex product(const Complex& a, const Complex& b);
 Complex quotient(const Complex& a, const Complex& b);
-/// Which overflows only where the result does.
+/// The absolute value; no intermediate number overflows unless it does.
 Expr magnitude(const Complex& z);
 
 // ---- Fourier transforms ----
@@ -21,7 +21,8 @@ Expr magnitude(const Complex& z);
 enum class Way : uint8_t { forward, inverse };
 /// The transform of n elements of pairs along an axis, without a factor. `onesided` takes or gives half of the bins.
 Expr transformed(Expr pairs, int64_t axis, const Dim& n, Way way, bool onesided = false);
-/// Times a factor for transforms of `count` elements in all: 0 none, 1 that of 1 / sqrt(count), 2 of 1 / count.
+/// Multiplies the transform of `count` elements by a factor: 1 (mode 0), 1 / sqrt(count) (mode 1) or 1 / count (mode
+/// 2).
 Expr normalized(Expr pairs, const Dim& count, int64_t mode);
 
 /// How a signal is cut: a piece of `size` elements every `step`, times the window.

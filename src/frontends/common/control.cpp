@@ -114,7 +114,7 @@ class LoopBuilder {
     }
   }
 
-  /// True when a carried size changes that was thought to stay.
+  /// Makes symbols of carried sizes that turned out to change; true if there were any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {

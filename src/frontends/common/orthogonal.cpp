@@ -13,7 +13,7 @@ namespace {
 
 Expr sum(Expr x, int64_t axis) { return reduce(ReduceFn::sum, x, {axis}); }
 
-/// y[batch, ..] with the batches of x, whose last two axes y[batch, ...] has its own sizes for.
+/// y[batch, ...] with the batch axes of x in place of its first axis.
 Expr in_batches(Expr y, Expr x) {
   Dims dims(x.dims().begin(), x.dims().end() - 2);
   dims.insert(dims.end(), y.dims().begin() + 1, y.dims().end());
@@ -33,7 +33,7 @@ struct Reflection {
   Expr v, tau;
 };
 
-/// That which clears column `at` of m[batch, m, n] below the diagonal.
+/// The reflection that clears column `at` of m[batch, m, n] below the diagonal.
 Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
   Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
@@ -48,7 +48,8 @@ Expr reflected(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by
 
 // ---- Jacobi: rotations of pairs of columns, all pairs of a round at once (Brent and Luk, 1985) ----
 
-/// With whom each of n meets in a round, i64[n]; all have met after `rounds(n)` of them. An odd one meets itself.
+/// A round-robin schedule: the partner of each of n columns in a round, i64[n]. After `rounds(n)` rounds all pairs have
+/// met. With an odd n one column is its own partner.
 int64_t rounds(int64_t n) { return n - 1 + n % 2; }
 Expr partners(const Builder& b, int64_t n, const Dim& round) {
   auto circle = static_cast<double>(rounds(n)), last = static_cast<double>(n - 1);
@@ -78,7 +79,7 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t most_sweeps = 20;
 
-/// What a round makes of the carried values, and how far from orthogonal it found any pair (0 to 1).
+/// The carried values after a round, and the largest deviation from orthogonality that it found in a pair (0 to 1).
 struct Round {
   Values next;
   Expr apart;
@@ -103,7 +104,7 @@ Values sweeps(const Builder& b, int64_t n, Values carried,
   return loop_while(b, most_sweeps * rounds(n), carried, 0, body);
 }
 
-/// The columns of m[batch, m, n] turned until they are orthogonal, and the turn v[batch, n, n].
+/// The columns of m[batch, m, n] rotated until they are orthogonal, and the rotation v[batch, n, n].
 std::array<Expr, 2> orthogonal_columns(Expr m) {
   int64_t n = known_size(m, 2);
   Expr v = broadcast(eye(*m.at, n, n, m.dtype()), {m.dims()[0], n, n});
@@ -151,7 +152,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// The turned columns are u s; reflections make unit vectors of them, also where s is 0.
+/// The rotated columns are u s. A QR factorisation makes unit vectors of them, also where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);

@@ -35,7 +35,8 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
-  // Forwards the end is clamped already, so the count needs no clamped start: max(n - 2, 0), not n - min(2, n).
+  // With a positive step the end is clamped already, so the count needs no clamped start: max(n - 2, 0), not n - min(2,
+  // n).
   bool counts_from_front = start.lower_bound() >= 0;
   Dim count = c.step > 0 ? ceildiv(to - (counts_from_front ? start : from), c.step) : ceildiv(from - to, -c.step);
   slice.sizes[axis] = max(count, 0);

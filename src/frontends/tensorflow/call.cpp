@@ -76,7 +76,8 @@ Expr Call::flat(size_t i) const {
   return flattened(inputs_[i]);
 }
 
-/// Whole numbers as an i64 vector, made of vectors where that shows which of them are known.
+/// An integer tensor as an i64 vector. A concatenation of vectors is joined part by part, so that known parts stay
+/// known.
 Expr Call::flattened(Value value) const {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   const auto* joined = value.def->as<Concat>();
@@ -188,7 +189,7 @@ const Tensor& Call::tensor(std::string_view name) const {
 
 void Call::check_attributes() const {
   for (size_t i = 0; i < node_.attributes.size(); ++i) {
-    bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // operands say these
+    bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // the operands have these types
     if (!asked_.was(i) && !is_type)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].first), "' that it does not know"));
   }

@@ -12,7 +12,8 @@
 #include "frontends/common/arguments.h"
 #include "frontends/common/expr.h"
 
-/// Operators of TensorFlow and of TensorFlow Lite, which are the same ones under two names where they mean the same.
+/// Operators of TensorFlow and of TensorFlow Lite. One function translates both where both formats have the same
+/// operator under two names.
 namespace weft::tensorflow {
 
 using frontend::Builder, frontend::Expr, frontend::Values;
@@ -45,24 +46,24 @@ struct LookupTable {
   Tensor keys, values;
 };
 
-/// The model around an operator, as operators use it.
+/// The services of the importer that operators with graphs, variables, lists and tables call.
 class Graphs {
  public:
   virtual ~Graphs() = default;
   /// The results of graph `graph` of the model for these values, written to `module`.
   virtual Values inlined(int64_t graph, Module& module, const Values& inputs) = 0;
-  /// What the variable called `name` holds now, and another value for it.
+  /// The current value of the variable called `name`; `assign` gives it another.
   virtual Value variable(const Builder& at, const std::string& name) = 0;
   virtual void assign(const Builder& at, const std::string& name, Value value) = 0;
-  /// Whether result `k` of graph `graph` is its argument `k`, so that a loop need not carry it.
+  /// Whether graph `graph` returns its argument `k` unchanged as result `k`, so that a loop need not carry it.
   virtual bool hands_on(int64_t graph, size_t k) const = 0;
-  /// Keeps a list, and gives the text that stands for it; null: no list is called so.
+  /// Keeps a list; returns its handle, a string. find_list returns null for a string that is no handle.
   virtual std::string add_list(OpenList list) = 0;
   virtual const OpenList* find_list(const std::string& name) const = 0;
-  /// The table whose node is called so; null: there is none, or it is not filled with constants.
+  /// The table whose node has this name; null if there is none, or if it is not filled with constants.
   virtual const LookupTable* find_table(const std::string& name) = 0;
 
-  int64_t trials = 0;  ///< bodies of loops that are being built only to look at them
+  int64_t trials = 0;  ///< number of loop bodies being built on trial (counting.h)
 };
 
 /// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
@@ -75,10 +76,10 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// Whether the node says how many results it has; in TensorFlow its attributes do.
+  /// Whether the node states its number of results; in TensorFlow its attributes do.
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
-  /// Whether input `i` holds complex numbers: their real and imaginary part are a last axis.
+  /// Whether input `i` is complex: its last axis then holds the real and the imaginary part.
   bool has_parts(size_t i) const;
   DType output_type(size_t i = 0) const;  ///< E140, E149
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
@@ -95,7 +96,7 @@ class Call : public Builder {
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the one of input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;
-  std::optional<std::string> constant_text(size_t i) const;  ///< if it is one text
+  std::optional<std::string> constant_text(size_t i) const;  ///< if it is one string
   /// The sizes that input `i` asks of x, of which one may be -1.
   Dims sizes_for(Expr x, size_t i) const;
   /// Axes in input `i`, counted from the front and sorted (E143).
@@ -113,7 +114,7 @@ class Call : public Builder {
   /// A choice: its number, or its place among these names (E145).
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
-  /// Says that an attribute changes nothing here.
+  /// Marks an attribute as read although it changes nothing here.
   void ignore(std::string_view attribute) const { find(attribute); }
   void check_attributes() const;  ///< E141 naming one that no one asked for
 
@@ -139,11 +140,11 @@ class Call : public Builder {
   frontend::Asked asked_;
 };
 
-/// What an operator does to quantised values.
+/// How an operator treats quantised values.
 enum class Steps : uint8_t {
-  counted,  ///< it computes: reads are dequantised, results quantised
+  counted,  ///< it computes: operands are dequantised, results quantised
   moved,    ///< it moves elements: they stay as they are where operands and results count in the same steps
-  kept,     ///< it hands values on as they are
+  kept,     ///< it passes values on unchanged
 };
 
 /// How one operator is translated. Either name is empty where that format has no such operator.
@@ -153,7 +154,8 @@ struct Operator {
   Values (*translate)(Call&);
   std::string_view limits = {};
   Steps steps = Steps::counted;
-  /// It knows complex numbers, which are floats with a last axis of two parts. Those that move elements all do.
+  /// The operator itself computes with complex numbers (floats with a last axis of two parts). Operators that move
+  /// elements all support them.
   bool takes_parts = false;
 };
 
@@ -170,7 +172,7 @@ std::span<const Operator> selection_operators();
 std::span<const Operator> text_operators();
 std::span<const Operator> recurrent_operators();
 
-/// Every operator of both tables.
+/// Every operator of TensorFlow Lite and of TensorFlow.
 std::vector<Operator> all_operators();
 /// The entry of TensorFlow Lite's or of TensorFlow's operator `name`; null: there is none.
 const Operator* find_lite(std::string_view name);

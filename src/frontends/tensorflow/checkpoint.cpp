@@ -66,7 +66,7 @@ Block block_at(Cursor& cursor) {
   return block;
 }
 
-/// The entries of a block; each key is told by what it shares with the one before.
+/// The entries of a block; each key shares a prefix with the key before it.
 using OnEntry = std::function<void(std::string_view key, std::span<const std::byte> value)>;
 void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_entry) {
   uint64_t room = file.size() - footer_size;
@@ -172,7 +172,7 @@ std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
   return key;
 }
 
-/// Copies a box of elements between `whole`, of sizes `dims`, and `part`, which is as large as the box.
+/// Copies the elements of a box between `whole`, of sizes `dims`, and `part`, which has the sizes of the box.
 struct Box {
   std::vector<int64_t> dims, starts, lengths;
   size_t width;
@@ -344,7 +344,7 @@ Bytes Checkpoint::bytes_of(const std::string& name, const Entry& entry, int64_t 
     fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
          "the file is cut short: copy it again");
   Bytes part = file.part(static_cast<size_t>(entry.offset), static_cast<size_t>(need));
-  bool is_text = entry.type == 7;  // whose checksum is one of its lengths and texts
+  bool is_text = entry.type == 7;  // the checksum of a string tensor is over its lengths and strings
   if (!is_text && entry.checksum && masked_crc32c(part) != *entry.checksum)
     fail("E108", cat(name, " is damaged: the checksum of its bytes in ", file_name, " is another"), {},
          "copy the folder again");
@@ -358,7 +358,7 @@ std::string Checkpoint::key_of(const std::string& full_name) {
   return found == keys_.end() ? std::string() : found->second;
 }
 
-/// A TrackableObjectGraph, stored as one text: its length, a checksum of that, and the text.
+/// A TrackableObjectGraph, stored as one string: its length, a checksum of the length, and the message.
 void Checkpoint::read_objects() {
   constexpr const char* name = "_CHECKPOINTABLE_OBJECT_GRAPH";
   auto entry = entries_.find(name);

@@ -34,14 +34,14 @@ const ScatterNd* as_write(Value list, Value next) {
   return write && write->fn == ScatterFn::replace && next.def->inputs[0] == list ? write : nullptr;
 }
 
-/// Builds the body with symbols in the place of what may be counters, and looks at what becomes of them.
+/// Builds the body with symbols in the place of possible counters, and checks which of them grow by 1 in each trip.
 class Trial {
  public:
   Trial(Call& c, const FlowLoop& loop, const Values& first) : c_(c), loop_(loop), first_(first) {
     for (size_t k = 0; k < first.size(); ++k) {
       auto start = !loop.stays[k] && is_counter_type(first[k]) ? number_in(first[k]) : std::nullopt;
       found_.counters.push_back(start);
-      // Of no program: what is built on trial goes again.
+      // The symbols belong to no program, because the trial is dropped afterwards.
       symbols_.push_back(start ? Dim::symbol({.name = cat("count ", k), .max = INT32_MAX}) : Dim(0));
     }
   }
@@ -60,7 +60,8 @@ class Trial {
   /// Whether the trips write all elements of a list.
   bool covers(Value list) const { return known_equal(list.dims()[0], found_.trips); }
 
-  /// One build; false where a value turns out to be no counter, so that what stood on it must be looked at again.
+  /// Builds the body once; false if a value turned out to be no counter, so that values computed from it must be
+  /// checked again.
   bool is_settled() {
     bool is_right = true;
     Program::Mark mark = c_.program().mark();
@@ -93,7 +94,7 @@ class Trial {
     return inner;
   }
 
-  /// The counter that a size is, up to what is added to it: that number; nothing for two counters, or a multiple.
+  /// The number added to a counter, if the size is one counter plus a number; nothing for two counters or a multiple.
   std::optional<Dim> beside_counter(const Dim& size) const {
     for (const Dim& symbol : symbols_) {
       if (symbol.is_constant()) continue;

@@ -6,7 +6,7 @@
 
 namespace weft::tensorflow {
 
-/// What a file may have at most, so that a damaged one ends in an error.
+/// Limits on files, so that a damaged one ends in an error.
 inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
 
 /// Refuses a model. `where`: its node, `hint`: what the user can do.
@@ -18,7 +18,7 @@ inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
                .hint = std::move(hint)});
 }
 
-/// A count that is one higher while this lives.
+/// Adds one to a count while this lives.
 class Deeper {
  public:
   explicit Deeper(int64_t& depth) : depth_(depth) { ++depth_; }

@@ -31,7 +31,7 @@ Expr filled(const Builder& b, const OpenList& list, const Dims& element) {
 
 namespace {
 
-/// What a trip makes of the handles of lists tells the sizes of their elements.
+/// Builds the body once to learn the sizes of elements of lists that have only been reserved.
 void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
   std::vector<size_t> open;
   for (size_t k = 0; k < carried.size(); ++k) {
@@ -60,7 +60,7 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
 
 namespace {
 
-/// What goes round: carried values that change otherwise than by counting.
+/// The values that the built loop carries: those that change other than by counting.
 class Moving {
  public:
   Moving(const FlowLoop& loop, const Values& first, const std::optional<Counted>& counted)
@@ -75,7 +75,7 @@ class Moving {
     }
     return moving;
   }
-  /// All carried values in a trip, with `own` as those that move.
+  /// All carried values in a trip; `own` are the moving ones.
   Values whole(const Builder& at, const Dim& trip, const Values& own) const {
     Values all;
     size_t next = 0;
@@ -86,7 +86,8 @@ class Moving {
     }
     return all;
   }
-  /// What a trip makes of them: the moving values, then the rows of lists, which themselves stay as they are.
+  /// The results of a trip: the moving values, then the rows written to lists. The lists themselves are carried
+  /// unchanged.
   Values after(const Builder& at, const Values& now, const Values& next) const {
     Values kept, rows;
     for (size_t k = 0; k < first_.size(); ++k) {
@@ -99,7 +100,7 @@ class Moving {
     kept.insert(kept.end(), rows.begin(), rows.end());
     return kept;
   }
-  /// All values behind the loop, of what it gives.
+  /// All values after the loop, from the results `given` of the built loop.
   Values results(const Builder& at, const Values& given) const {
     Values all = first_;
     size_t next = 0, row = first().size();

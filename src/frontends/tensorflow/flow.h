@@ -5,16 +5,16 @@
 #include "frontends/common/control.h"
 #include "frontends/tensorflow/call.h"
 
-/// Loops, and the lists of tensors that they fill. A list of n elements of one size is one tensor [n, sizes...]. One
-/// that was only reserved has no sizes yet: it is a handle (a constant text) until the first element tells them.
+/// Loops, and the lists of tensors that they fill. A list of n elements of one size is one tensor [n, sizes...]. A list
+/// that was only reserved has no sizes yet: it is a handle (a constant string) until the first element tells its sizes.
 namespace weft::tensorflow {
 
-/// A loop as TensorFlow has them.
+/// A loop as TensorFlow writes it.
 struct FlowLoop {
   Values carried;           ///< before the first trip
-  std::vector<bool> stays;  ///< what the body hands on as it is: the body sees the value outside
+  std::vector<bool> stays;  ///< values that the body returns unchanged: it reads them from outside
   std::function<Value(const Builder&, const Values&)> holds;  ///< whether there is another trip
-  std::function<Values(const Builder&, const Values&)> step;  ///< what a trip makes of the carried values
+  std::function<Values(const Builder&, const Values&)> step;  ///< the carried values after a trip
 };
 /// The carried values after the last trip. E158 for a body that does not fit.
 Values run_loop(Call& c, const FlowLoop& loop);

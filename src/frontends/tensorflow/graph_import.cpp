@@ -19,7 +19,7 @@ namespace weft::tensorflow {
 namespace {
 
 constexpr std::string_view without_result[] = {"NoOp", "Assert"};
-/// Of version 1: the importer raises them.
+/// Control flow of version 1, which the importer turns into loops and branches.
 constexpr std::string_view control_flow[] = {"Switch",        "RefSwitch",        "Merge",   "RefMerge",
                                              "Enter",         "RefEnter",         "Exit",    "RefExit",
                                              "NextIteration", "RefNextIteration", "LoopCond"};
@@ -126,7 +126,7 @@ class Functions {
   bool has_effects(int64_t number) {
     Effects& known = effects_[at(number)];
     if (known != Effects::unknown) return known == Effects::some;
-    known = Effects::none;  // for one that calls itself
+    known = Effects::none;  // for a function that calls itself
     if (++depth_ > most_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
     if (has_effects(model_.functions[at(number)].nodes)) known = Effects::some;
     --depth_;
@@ -271,7 +271,7 @@ class Importer final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Of the signature, those that were asked for, or the nodes whose results no node reads.
+  /// The outputs of the signature, those that the caller named, or the nodes whose results no node reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
@@ -325,7 +325,7 @@ class Importer final : public Graphs {
       auto fixed = options_.constants.find(input.name);
       bool is_needed = !model_.outputs.empty() || needed_.contains(input.value) ||
                        options_.shapes.contains(input.name) || fixed != options_.constants.end();
-      if (!is_needed) {  // TensorFlow leaves such behind
+      if (!is_needed) {  // TensorFlow leaves unused nodes behind
         frame.values.erase(node->node.name);
         continue;
       }
@@ -412,7 +412,7 @@ class Importer final : public Graphs {
       indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[at(number)], std::move(results), is_ordered);
     }
-    // Both are told one by one: a fixed input may decide which branch there is.
+    // Unknown operators are then reported node by node, because a fixed input may decide which branch is built.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);
@@ -465,7 +465,7 @@ class Importer final : public Graphs {
     try {
       return frame.index->needs(node, frame.is_ordered);
     } catch (const Error&) {
-      return {};  // told when the node is run
+      return {};  // reported when the node is translated
     }
   }
 
@@ -633,7 +633,8 @@ class Importer final : public Graphs {
 
   // --- attributes ----------------------------------------------------------------------------------------------------
 
-  /// Attributes that name functions give their numbers; what says the same as the operands goes.
+  /// Replaces names of functions in attributes by their numbers, and drops attributes that only repeat what the
+  /// operands tell.
   Node with_numbers(const Node& node) const {
     constexpr std::string_view hints[] = {"N",
                                           "num",

@@ -92,7 +92,7 @@ const LoopNodes& GraphIndex::loop_of(const GraphNode& exit) {
   return loop;
 }
 
-/// The value that a chain of Identity hands on.
+/// The value at the start of a chain of Identity nodes.
 std::string_view GraphIndex::root_of(std::string_view value) const {
   for (size_t steps = 0; steps <= nodes_.size(); ++steps) {
     const GraphNode* node = maker(value);
@@ -102,12 +102,12 @@ std::string_view GraphIndex::root_of(std::string_view value) const {
   return value;
 }
 
-/// Whether this is the way from the end of a loop's body to its begin.
+/// Whether this is the edge from the end of a loop's body back to its begin.
 bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const {
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }
 
-/// Which sides of which predicates a node is on: those of its operands and, of Switch, the two of its own.
+/// The sides of predicates that a node depends on: those of its operands, and for a Switch also its own two sides.
 GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   Sides sides;
   bool is_merge = is_op(&node, "Merge");

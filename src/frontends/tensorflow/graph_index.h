@@ -10,8 +10,8 @@
 
 namespace weft::tensorflow {
 
-/// A loop of control flow of version 1: Enter gives each carried value to its Merge; LoopCond asks; Switch hands on to
-/// the body, which ends in NextIteration, or to Exit.
+/// A loop of control flow of version 1: Enter passes each initial value to its Merge; LoopCond holds the condition;
+/// Switch passes the value on to the body, which ends in NextIteration, or to Exit.
 struct LoopNodes {
   struct Carried {
     const GraphNode* merge;
@@ -31,7 +31,7 @@ struct BranchNodes {
   std::string_view sides[2];   ///< the operands of Merge if it is false, true
   size_t places[2] = {0, 0};   ///< among Merge's operands
   std::map<std::string_view, std::string_view> switches[2] =
-      {};                                         ///< that each side reads: name -> the value they hand on
+      {};                                         ///< read by each side: name -> the value that is passed on
   std::vector<std::string_view> outside[2] = {};  ///< values that each side reads past the Switches
 };
 

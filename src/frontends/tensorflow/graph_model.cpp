@@ -18,7 +18,7 @@ AttributeValue type_value(int64_t code) {
   return type ? AttributeValue(*type) : AttributeValue(cat("type ", code));
 }
 
-/// The elements of a tensor that are given one by one; the last stands for those that are left out.
+/// The elements of a tensor that are listed one by one; the last stands for all after it.
 struct Listed {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;

@@ -36,7 +36,7 @@ struct GraphPort {
   Sizes sizes = {};
 };
 
-/// Where the checkpoint has the value of a variable: under a key, or as a part of what is there.
+/// The place of a variable's value in the checkpoint: a key, and the part of the entry if it is not the whole.
 struct Restored {
   std::string key;
   CheckpointSlice part = {};
@@ -47,14 +47,14 @@ struct GraphModel {
   std::vector<GraphNode> nodes;
   std::map<std::string_view, int64_t> function_numbers;  ///< by name, into `functions`
   std::vector<GraphFunction> functions;
-  std::vector<GraphPort> inputs;                     ///< placeholders, or what the signature says
+  std::vector<GraphPort> inputs;                     ///< placeholders, or the inputs of the signature
   std::vector<GraphPort> outputs;                    ///< of the signature; none in a frozen graph
   std::map<std::string, Restored> restored = {};     ///< variables by the names of their handles
   std::shared_ptr<Checkpoint> checkpoint = nullptr;  ///< null: a frozen graph
   Bytes file;
 };
 
-/// A value as nodes name it: "node", "node:1", "node:output:0", "^node". E108 for any other text.
+/// A value as nodes name it: "node", "node:1", "node:output:0", "^node". E108 for any other string.
 struct Reference {
   std::string_view node, output = {};
   size_t number = 0;
@@ -72,7 +72,7 @@ const T* attribute_of(const Node& node, std::string_view name) {
 }
 
 bool is_placeholder(const Node& node);
-/// What a variable is called: its shared name or, without one, its node's.
+/// The name of a variable: its shared name or, without one, its node's.
 std::string variable_of(const Node& node);
 
 /// Sizes of a TensorShapeProto, -1 for an open one; nothing where the rank is unknown.

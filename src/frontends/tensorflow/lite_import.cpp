@@ -24,7 +24,7 @@ bool is_stepped(const LiteTensor& t) {
 
 bool is_complex(const LiteTensor& t) { return lite_type(t.code) == DType::c64; }
 
-/// The contents of a constant. Elements that do not lie as their type wants are copied.
+/// The contents of a constant, copied if its elements are not aligned for their type.
 Tensor constant_of(const LiteTensor& t, DType type) {
   Tensor tensor{.dtype = type, .dims = t.dims, .data = *t.data};
   int64_t want = byte_size(type, element_count(t.dims));
@@ -105,11 +105,11 @@ class Importer final : public Graphs {
   }
 
   bool hands_on(int64_t number, size_t k) const override {
-    if (number < 0 || number >= std::ssize(model_.graphs)) return false;  // told when it is called
+    if (number < 0 || number >= std::ssize(model_.graphs)) return false;  // reported when it is called
     const LiteGraph& graph = model_.graphs[at(number)];
     return k < graph.inputs.size() && k < graph.outputs.size() && graph.inputs[k] == graph.outputs[k];
   }
-  std::string add_list(OpenList) override { return {}; }  // there are none in this format
+  std::string add_list(OpenList) override { return {}; }  // this format has no lists
   const OpenList* find_list(const std::string&) const override { return nullptr; }
   const LookupTable* find_table(const std::string&) override { return nullptr; }
 
@@ -122,7 +122,7 @@ class Importer final : public Graphs {
     std::set<int64_t> failed = {};
   };
 
-  /// Lists every operator that is not there before anything is translated.
+  /// Lists all operators that Weft lacks before anything is translated.
   void check_operators() const {
     std::set<std::string> missing, custom;
     for (const LiteGraph& graph : model_.graphs) {
@@ -284,7 +284,8 @@ class Importer final : public Graphs {
     return value;
   }
 
-  /// Whether all quantised operands and results count in the same steps, so that moving them computes nothing.
+  /// Whether all quantised operands and results have equal scales and zero points, so that integers can be moved as
+  /// they are.
   static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
     std::optional<Quantization> steps;
     auto is_alike = [&](int64_t t) {
@@ -363,7 +364,7 @@ class Importer final : public Graphs {
     return outputs;
   }
 
-  /// What moves elements moves the real and the imaginary parts of complex ones.
+  /// Operators that move elements move the real and the imaginary parts of complex tensors separately.
   Values by_parts(Frame& frame, const LiteOperator& op, const Operator& known, const Values& inputs,
                   const std::vector<bool>& parts, const std::vector<std::optional<DType>>& types) {
     Values both[2];

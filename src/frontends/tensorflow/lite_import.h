@@ -10,7 +10,7 @@
 
 namespace weft::tensorflow {
 
-/// A node that was translated, and why it could not be ("": it could).
+/// A node and why it cannot be translated; an empty reason if it can.
 struct JudgedNode {
   const Node* node;
   std::string why;
@@ -32,10 +32,10 @@ struct ImportOptions {
 };
 
 /// Translates the first graph of a model. An open size of an input is the symbol INPUT_AXIS. Quantised values are
-/// numbers of steps; operators read them dequantised and quantise what they give, so that products of bytes are found
-/// by the passes as in ONNX models. Variables are inputs with their first value as the default, and outputs.
+/// integers; operators read them dequantised and quantise their results, so the passes find integer products as in ONNX
+/// models. Variables become inputs with their first value as the default, and outputs.
 ///
-/// Throws E120 naming every operator that Weft lacks, E121 for custom operators, and what operators refuse.
+/// Throws E120 naming every operator that Weft lacks, E121 for custom operators, and the errors of operators.
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options = {});
 
 }  // namespace weft::tensorflow

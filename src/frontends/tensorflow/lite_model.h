@@ -10,7 +10,8 @@
 /// A TensorFlow Lite model (flatbuffers, schema 3) as plain data. Weights are views into the file.
 namespace weft::tensorflow {
 
-/// Steps of whole numbers: value = (number - zero) * scale, one scale for all or one for each index of `axis`.
+/// Scales and zero points of quantised integers: value = (number - zero) * scale, one scale for all or one for each
+/// index of `axis`.
 struct Quantization {
   std::vector<float> scales;
   std::vector<int64_t> zeros;
@@ -48,7 +49,7 @@ struct LiteModel {
   Bytes file;
 };
 
-/// Whether a file says that it is a TensorFlow Lite model.
+/// Whether a file has the mark of a TensorFlow Lite model.
 bool is_lite_model(std::span<const std::byte> file);
 
 /// E108 for a damaged file, E112 for another version of the schema, E120 for operators that Weft lacks.

@@ -4,7 +4,7 @@
 
 namespace weft::tensorflow {
 
-/// y behind the activation that a node of TensorFlow Lite brings along.
+/// y after the fused activation of a TensorFlow Lite node.
 Expr activated(Call& c, Expr y);
 
 /// Refuses windows far larger than x[batch, channels, spatial...], of which a damaged model would make a huge table

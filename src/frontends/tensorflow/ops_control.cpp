@@ -17,7 +17,7 @@ Values graph_of(Call& c, std::string_view name, const Builder& body, const Value
   return c.graphs().inlined(c.integer(name), body.module(), arguments);
 }
 
-/// The operands behind the one that chooses (E140 where that is missing).
+/// The operands after the one that selects a branch (E140 if that is missing).
 Values chosen_arguments(Call& c) {
   c.input(0);
   return {c.inputs().begin() + 1, c.inputs().end()};
@@ -77,7 +77,7 @@ Values one_of(Call& c) {
   return from(c, 0);
 }
 
-/// A variable is known by its name: its handle is a text.
+/// A variable is identified by its name: its handle is a string.
 Values var_handle(Call& c) {
   c.ignore("container");
   return {constant(c.module(), make_text_tensor({}, {c.text("shared_name")}))};

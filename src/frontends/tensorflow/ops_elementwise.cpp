@@ -42,7 +42,7 @@ template <Fn fn>
 Values of_two(Call& c) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  c.ignore("pot_scale_int16");  // says that scales are powers of two, which they say themselves
+  c.ignore("pot_scale_int16");  // whether scales are powers of two, which the scales themselves show
   return {activated(c, apply(fn, c.input(0), c.input(1)))};
 }
 
@@ -113,7 +113,7 @@ Values select_any(Call& c) {
 Values cast(Call& c) {
   c.expect_inputs(1, 1);
   if (c.flag("Truncate")) c.unsupported("that cuts the digits of floats is not supported");
-  c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands say these
+  c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands have these types
   DType to = c.output_type();
   Expr x = c.has_parts(0) ? part_of(c.input(0), 0) : c.input(0);
   if (is_complex(to) || to == DType::string) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
@@ -133,9 +133,9 @@ Values requantized(Call& c) {
   return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
 }
 
-/// Rounded to 2^bits steps from min to max, of which one is 0.
+/// Rounds to 2^bits levels between min and max, one of which is 0.
 Values fake_quant(Call& c) {
-  // Floats, as the frameworks have them: whether the middle of two steps is above or below depends on it.
+  // In f32 as the frameworks compute, because the rounding of values half way between two levels depends on it.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of TensorFlow that TensorFlow Lite writes in another way.
+// Operators of TensorFlow that TensorFlow Lite has in another form.
 #include <algorithm>
 #include <cmath>
 
@@ -48,7 +48,7 @@ Values erfc(Call& c) {
   return {convert(select(x < 0, 2 - tail, tail), c.input(0).dtype())};
 }
 
-/// 0 where y is.
+/// x / y, but 0 where y is 0.
 Values div_no_nan(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0), y = c.input(1), is_zero = equal(y, 0);

@@ -189,7 +189,7 @@ Values slice_op(Call& c) {
   return {x};
 }
 
-/// One entry of a strided slice: bits of the masks at its place.
+/// The five masks of a strided slice; bit i of each is for entry i.
 struct StridedSlice {
   int64_t begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask;
   static bool bit(int64_t mask, size_t i) { return (mask >> i) & 1; }

@@ -15,7 +15,7 @@ struct List {
   Call& c;
   size_t at;
 
-  /// The list as a tensor; where it has no sizes yet, those of its elements are `element`.
+  /// The list as a tensor. If it has no sizes yet, `element` gives those of its elements.
   Expr tensor(const Dims& element) const {
     if (const OpenList* open = reserved(c, c.input(at))) return filled(c, *open, element);
     return whole();
@@ -182,7 +182,7 @@ Values array_new(Call& c) {
   c.expect_inputs(1, 1);
   for (auto hint :
        {"clear_after_read", "dynamic_size", "identical_element_shapes", "tensor_array_name", "element_shape"})
-    c.ignore(hint);  // which say how a list is used
+    c.ignore(hint);  // hints about the use of a list
   Value flow = new_list(c, element_type(c, "dtype"), count_in(c, 0), std::nullopt);
   return {constant(c.module(), make_text_tensor({}, {cat("array ", c.node().name)})), flow};
 }

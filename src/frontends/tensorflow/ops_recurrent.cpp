@@ -31,10 +31,11 @@ struct Track {
   size_t weights, hidden, cell;
 };
 
-// Gates as TensorFlow Lite has them, i, f, c, o, in the order of common/recurrent.h, which is i, o, f, c.
+// TensorFlow Lite's gates i, f, c, o in the order i, o, f, c of common/recurrent.h.
 constexpr size_t gate_order[] = {0, 3, 1, 2};
 
-/// One weight of each gate, side by side. Without an input gate that is 1 - f: the sigmoid of what f has, negated.
+/// The weights of all gates side by side. A missing input gate is 1 - f, so it gets the negated weights of f: 1 -
+/// sigmoid(x) = sigmoid(-x).
 Expr of_gates(Call& c, size_t first, int64_t axis) {
   Values parts;
   for (size_t gate : gate_order) {

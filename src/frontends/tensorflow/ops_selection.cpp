@@ -56,8 +56,8 @@ void expect_hard_limit(Call& c, size_t i) {
     c.unsupported("that lowers the scores of boxes (soft_nms_sigma) is not supported");
 }
 
-/// `least` and `most` inputs, of which the sixth is soft_nms_sigma; results: numbers, with `has_scores` scores, with
-/// `has_count` how many there are.
+/// Non-maximum suppression with `least` to `most` inputs, the sixth of which is soft_nms_sigma. Results: box numbers,
+/// with `has_scores` their scores, with `has_count` their count.
 Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_count) {
   c.expect_inputs(least, most);
   if (c.has_input(5)) expect_hard_limit(c, 5);
@@ -79,8 +79,8 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
 Values unique_op(Call& c) {
   Expr x = c.input(0);
   if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
-  if (c.has_input(1)) c.axes_in(1, 1);  // which can name no other axis
-  c.ignore("idx_out_type");             // the result says it
+  if (c.has_input(1)) c.axes_in(1, 1);  // a vector has no other axis
+  c.ignore("idx_out_type");             // the result has this type
   DType type = index_type(c, "out_idx", c.output_type(1));
   Groups groups = unique(x, {}, false);
   Values results = {groups.values, convert(groups.inverse, type)};
@@ -103,7 +103,7 @@ Values bincount(Call& c) {
 
 // --- segments --------------------------------------------------------------------------------------------------------
 
-/// The rows of a table that have the same segment become one; segments rise, so the last says how many there are.
+/// Segments of rows of a table, each reduced to one row. Their numbers rise, so the last one gives their count.
 struct Segments {
   Call& c;
   Expr ids;  ///< i64 [n]
@@ -141,7 +141,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Of rows [n] of a table, the sums, means ... of those with the same segment.
+/// Sums, means or other averages of the rows [n] of a table that belong to one segment.
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 3);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -170,7 +170,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// A tensor of matrices' rows [n, 2] in which each row has an element: those that have none get `fallback` at place 0.
+/// Gives each row of a sparse matrix without elements the value `fallback` in column 0. Indices are [n, 2].
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);

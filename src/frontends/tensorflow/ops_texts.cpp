@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts and lookup tables. What looks into texts is a call of the host (ops/host.h); all others move them like numbers.
+// Strings and lookup tables. Operators that look into strings are calls of the host (ops/host.h); all others move
+// strings like numbers.
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
 #include "ops/host.h"
@@ -24,7 +25,7 @@ std::string constant_text(Call& c, size_t i) {
 
 Shape open_vector() { return {DType::string, {placeholder(any_size)}}; }
 
-/// The pieces of all texts, as a tensor that is given by its elements.
+/// The pieces of all strings, as a sparse tensor.
 Values split_rows(Call& c, int64_t form, bool skips_empty, int64_t most) {
   c.expect_inputs(2, 2);
   Expr x = text(c, 0);
@@ -48,7 +49,7 @@ Values string_split_v2(Call& c) {
   return split_rows(c, 1, false, most > 0 ? most : -1);
 }
 
-/// Runs of tokens, for rows that `splits` [rows + 1] tells apart.
+/// N-grams (runs of tokens) within rows, whose ends are in `splits` [rows + 1].
 Values string_ngrams(Call& c) {
   c.expect_inputs(2, 2);
   Expr splits = convert(c.input(1), DType::i64);
@@ -74,7 +75,7 @@ Values hash_bucket(Call& c) {
   return {host(c.module(), op, {x})};
 }
 
-/// Texts one behind the other, element by element; scalars go with all.
+/// Concatenates strings element by element; a scalar joins every element.
 Values string_join(Call& c) {
   if (c.input_count() == 0) c.fail("E140", "needs at least one input");
   Expr separator{&c, constant(c.module(), make_text_tensor({}, {c.text("separator")}))}, joined = text(c, 0);
@@ -108,7 +109,7 @@ Values string_to_number(Call& c) {
 
 // --- tables ----------------------------------------------------------------------------------------------------------
 
-/// A table is known by its node: its handle is a text.
+/// A table is identified by its node: its handle is a string.
 Values table_handle(Call& c) {
   for (auto hint : {"container", "shared_name", "use_node_name_sharing"}) c.ignore(hint);
   return {constant(c.module(), make_text_tensor({}, {c.node().name}))};

@@ -178,7 +178,7 @@ class Restoration {
     return found == by_name.end() ? std::string() : variable_of(found->second->node);
   }
 
-  /// What operand `i` of a restoring node says of its result `number`; empty where that is no constant.
+  /// The constant string that operand `i` of a restoring node has for its result `number`; empty if it is not constant.
   static std::string told(const Names& by_name, const GraphNode& node, size_t i, size_t number) {
     auto maker = i < node.inputs.size() ? by_name.find(parse(node.inputs[i]).node) : by_name.end();
     const auto* texts = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
@@ -206,7 +206,7 @@ class Restoration {
     return part;
   }
 
-  /// Where a value is read from; an empty key where that is not known.
+  /// The place that a value is restored from; an empty key if it is unknown.
   static Restored source_of(const Names& by_name, std::string_view value) {
     for (int steps = 0; steps < 8; ++steps) {
       Reference reference = parse(value);
@@ -247,7 +247,7 @@ size_t after_length(std::string_view file, size_t at) {
 }  // namespace
 
 bool is_saved_model(std::span<const std::byte> bytes) {
-  // Version 1 and a graph, where ONNX has the name of a program, which begins with no end of a line.
+  // Version 1, then a graph. ONNX has a producer's name in this place, which never begins with a newline.
   std::string_view file = as_text(bytes);
   return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
 }

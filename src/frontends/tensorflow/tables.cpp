@@ -59,9 +59,9 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
   return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
 }
 
-/// What a constant holds, or a range of whole numbers in any type, as vocabularies are numbered.
+/// The constant in a node, or a constant range of integers in any type (as vocabularies are numbered).
 std::optional<Tensor> constant_of(const Place* place, std::string_view value, int64_t depth = 0) {
-  constexpr int64_t most = 4;  // a range of ranges is none, and a cast of casts is rare
+  constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);
   if (!node || depth > most) return std::nullopt;
   if (const auto* tensor = attribute_of<Tensor>(node->node, "value")) return *tensor;

@@ -84,7 +84,7 @@ class Call : public frontend::Builder {
   const Argument& argument(size_t i) const;
   /// A truth about sizes, or a bool of Python's; nothing when it is a tensor.
   const Binding* binding(std::string_view argument) const;
-  /// Says that arguments change nothing here.
+  /// Marks arguments as read although they change nothing here.
   void ignore(std::initializer_list<std::string_view> arguments) const;
   /// E122 when an argument is given with a value that would change the result.
   void require_default(std::string_view argument, bool is_default) const;

@@ -271,8 +271,7 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
   bool is_user = input.kind == Input::Kind::user;
   const std::string& name = is_user ? input.name : input.target;
   Entry& entry = scope_->names[input.name];
-  if (argument.kind ==
-      Argument::Kind::scalar) {  // a size: the sizes of the inputs tell it, or else an input of its own
+  if (argument.kind == Argument::Kind::scalar) {  // a size, which the inputs' sizes determine; else an input of its own
     auto size = exported_.graph.sizes.find(input.name);
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
@@ -413,7 +412,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
       throw;
     }
     part_.reset();
-    if (parts[0].empty()) return {};  // it gives sizes
+    if (parts[0].empty()) return {};  // it returns sizes
   }
   Values joined;
   for (size_t i = 0; i < parts[0].size(); ++i) {

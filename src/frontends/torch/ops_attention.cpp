@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, whole as the model has it.
+// Attention; the node becomes one attention instruction.
 #include "frontends/common/attention.h"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ std::vector<Binding> bindings(const Builder& b, const Values& values) {
   return bound;
 }
 
-/// The body runs as it stands here: regions that torch wraps for the gradient.
+/// Inlines the body; torch wraps such regions for the gradient only.
 Values wrapped(Call& c) {
   std::vector<Binding> inputs;
   size_t body = 0;

@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// Where and how a tensor lies changes nothing of its numbers.
+/// Device and memory layout do not change a tensor's values.
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
 
 /// The type that is asked for, else that of `self`, else torch's default.

@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// What torch's forms with `_ex` add: 0 where nothing failed, one for each matrix.
+/// The error codes of torch's `_ex` forms, one for each matrix: always 0.
 Value no_errors(Expr matrices) {
   return frontend::full(*matrices.at, DType::i32, Dims(matrices.dims().begin(), matrices.dims().end() - 2), 0);
 }
@@ -172,7 +172,7 @@ constexpr Operator rows[] = {
     {"aten.linalg_slogdet.default", sign_and_logarithm},
     {"aten._linalg_slogdet.default", sign_and_logarithm},
     {"aten.logdet.default", log_determinant},
-    // What it looks at is 0: errors are values here.
+    // Error codes are always 0, so there is nothing to check.
     {"aten._linalg_check_errors.default",
      [](Call& c) { return c.ignore({"info", "api_name", "is_matrix"}), Values{}; }},
 };

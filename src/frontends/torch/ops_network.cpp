@@ -142,7 +142,7 @@ Values transposed_convolved(Call& c, size_t axes) {
   return one(unbatched(y, is_added));
 }
 
-/// The one that all others come to: the axes are those of the weight.
+/// The form to which torch reduces all convolutions; the weight has the axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
   if (c.tensor("weight").rank() < 3) c.fail("E140", cat("has a weight ", c.tensor("weight").value.shape()));
@@ -174,7 +174,7 @@ Values max_pool(Call& c, size_t axes, bool with_places) {
   return {unbatched(values, is_added), unbatched(in_plane(c, x, places), is_added)};
 }
 
-/// The gradient of maxima goes to where they stood.
+/// The gradient of max pooling flows to the positions of the maxima.
 Values max_pool_gradient(Call& c) {
   c.ignore({"kernel_size", "stride", "padding", "dilation", "ceil_mode"});
   Expr x = c.tensor("self"), gradient = c.tensor("grad_output"), places = c.tensor("indices");
@@ -479,7 +479,7 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
     r.op.coordinates = exact ? ResizeCoordinates::half_pixel : ResizeCoordinates::asymmetric;
     r.op.nearest = exact ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   } else {
-    if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // the sizes tell all
+    if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // the sizes determine everything
     r.op.coordinates = aligned ? ResizeCoordinates::align_corners : ResizeCoordinates::half_pixel;
   }
   return one(r.result());

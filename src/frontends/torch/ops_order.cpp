@@ -178,7 +178,7 @@ Values unique(Call& c) {
   Expr x = c.tensor("self");
   std::optional<int64_t> axis;
   if (c.has("dim")) axis = c.axis_of("dim", x.rank());
-  c.ignore({"sorted"});  // in order is one of the orders that may be
+  c.ignore({"sorted"});  // sorted is one of the allowed orders
   bool inverse = c.flag("return_inverse"), counts = c.flag("return_counts");
   bool is_flag = x.dtype() == DType::boolean;
   frontend::Groups groups = frontend::unique(is_flag ? convert(x, DType::u8) : x, axis, true);

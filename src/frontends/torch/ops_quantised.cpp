@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised tensors as PT2E (quantized_decomposed) and torchao write them: steps with a scale and a zero point.
+// Quantised tensors as PT2E (quantized_decomposed) and torchao write them: integers with a scale and a zero point.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ struct Steps {
   int64_t axis = 0, block = 0;
 };
 
-/// The least and greatest step, where they are not those of the type.
+/// The least and greatest integer, if they are not those of the type.
 struct Bounds {
   double low, high;
 };
@@ -81,7 +81,7 @@ std::array<Expr, 2> symmetric(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(most / ((steps.high - steps.low) / 2), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
-/// The scale with which neither end leaves the range.
+/// The largest scale for which neither end of the range is clipped.
 std::array<Expr, 2> unclipped(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(max(min(of.low, 0) / steps.low, max(of.high, 0) / steps.high), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};

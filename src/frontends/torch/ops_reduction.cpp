@@ -175,7 +175,7 @@ Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
 
 Values top_k(Call& c) {
   Expr x = c.tensor("self");
-  c.ignore({"sorted"});  // in order is one of the orders that may be
+  c.ignore({"sorted"});  // sorted is one of the allowed orders
   return ordered(c, x, c.size("k"), c.axis_of("dim", x.rank(), -1), c.flag("largest", true));
 }
 

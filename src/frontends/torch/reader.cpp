@@ -65,7 +65,7 @@ class Field {
     require(fits, "must be a whole number of 64 bits");
     return json_->get<int64_t>();
   }
-  /// JSON has no infinities: torch writes them as texts.
+  /// JSON has no infinities: torch writes them as strings.
   double number() const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (*json_ == "Infinity") return infinity;

@@ -17,10 +17,10 @@ int available_threads();
 ///
 /// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that another process
 /// keeps from running delays nothing but the piece that it holds. Each thread begins with a part of its own, the same
-/// share of every call, and helps the others then: neighbouring tasks touch neighbouring memory, so a thread mostly
-/// reads memory that it wrote a call before (affinity scheduling: Markatos and LeBlanc, 1994); lines that wander
-/// between cores cost more than the work on them where these share no cache. Idle threads look for work for some 20
-/// microseconds and then sleep (a spinning barrier collapses on a shared machine).
+/// share of every call, and then helps the others. Neighbouring tasks touch neighbouring memory, so a thread mostly
+/// reads memory that it wrote a call before (affinity scheduling: Markatos and LeBlanc, 1994). Where cores share no
+/// cache, moving lines between them would cost more than the work. Idle threads look for work for some 20 microseconds
+/// and then sleep (a spinning barrier collapses on a shared machine).
 class ThreadPool {
  public:
   /// Runs tasks [begin, end). `worker` is below width() and belongs to one thread at a time: it may index scratch

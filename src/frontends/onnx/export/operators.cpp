@@ -56,7 +56,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     }
     case Fn::floor_mod: {
       if (!is_float(type)) return out.add("Mod", x);
-      // The rest of the division towards 0, and the divisor more where their signs differ.
+      // The remainder of the division towards 0, plus the divisor where their signs differ.
       std::string rest = out.add("Mod", x, {{"fmod", int64_t{1}}});
       std::string signs = out.add("Mul", {out.add("Sign", {rest}), out.add("Sign", {x[1]})});
       return out.add("Add", {rest, out.add("Where", {out.add("Less", {signs, number(0)}), x[1], number(0)})});

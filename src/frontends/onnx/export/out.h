@@ -25,7 +25,7 @@ constexpr int64_t exported_opset = 23, exported_format = 11;
 struct OutGraph {
   std::string text;
 };
-/// A message of these fields, which are texts or messages.
+/// A message of these fields, which are strings or messages.
 std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields);
 /// A ValueInfoProto. Sizes that are expressions are named by their text.
 std::string port(const std::string& name, const Type& type);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's GreedySearch and Sampling for decoders like GPT-2, as loops around the decoder's graph: its inputs
 // are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the
-// new tokens. BeamSearch (ops_microsoft_beams.cpp) builds on the same parts.
+// new tokens. BeamSearch (beams.cpp) builds on the same parts.
 #include "frontends/onnx/microsoft/generation.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"

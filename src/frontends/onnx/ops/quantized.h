@@ -8,8 +8,8 @@ namespace weft::onnx {
 Expr in_dynamic_steps(Expr x);
 
 /// y / scale + zero (a scalar of `to`; null: 0) rounded as a whole, half to even, and saturated. Quantize rounds before
-/// it adds the zero point; onnxruntime's kernels for sums, products and averages of quantised values round afterwards,
-/// which is another way for halves where the zero point is odd.
+/// it adds the zero point. onnxruntime's kernels for sums, products and averages of quantised values round afterwards,
+/// so halves go the other way where the zero point is odd.
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to);
 
 }  // namespace weft::onnx
