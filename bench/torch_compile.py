@@ -5,11 +5,13 @@ a call costs beside the program itself, and the time of a call.
 
     ./x python bench/torch_compile.py [--only cold,overhead,calls] [--models resnet50,...] [--threads 1] [--rounds 7]
                                       [--seconds 0.3] [--device cpu] [--type f32] [--limit 500] [--out FILE]
+                                      [--modes default,freezing]
 
 cold: a new process without kernels on disk, from torch.compile to the first answer. overhead: a model of one small product,
 called by torch.compile, less the same program called through the C ABI. calls: in one process, taking turns: torch.compile
-with weft, weft.compile of the exported program, torch.compile with inductor, eager. A row for each, in the form of
-bench/results/README.md. After --limit seconds no other network begins; a line names those that are left out.
+with weft, weft.compile of the exported program, torch.compile with inductor in each of its modes ("freezing" is its default mode
+with weights that it may pack), eager. A row for each, in the form of bench/results/README.md. After --limit seconds no other
+network begins; a line names those that are left out.
 """
 import argparse
 import json
@@ -19,13 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent / "models"))
 
 import machine
 
-BACKENDS = ("weft", "inductor")
+MODES = {"cpu": ["default", "freezing"], "gpu": ["default", "reduce-overhead"]}
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
@@ -42,10 +45,13 @@ def ready(name, arguments):
     return network.module.eval().to(place, kind), inputs
 
 
+def backends(arguments):
+    return ["weft", *(f"inductor {mode}" for mode in arguments.modes)]
+
+
 def compiled(module, backend, arguments):
     import torch
 
-    torch._dynamo.reset()
     if backend == "eager":
         return module
     if backend == "weft":
@@ -53,7 +59,10 @@ def compiled(module, backend, arguments):
 
         options = {"fullgraph": True, "threads": arguments.threads}
         return torch.compile(module, backend="weft", options=options)
-    return torch.compile(module, backend="inductor", mode=arguments.mode)
+    mode = backend.partition(" ")[2]
+    if mode == "freezing":
+        return torch.compile(module, backend="inductor", options={"freezing": True})
+    return torch.compile(module, backend="inductor", mode=mode)
 
 
 def settled(arguments):
@@ -77,11 +86,11 @@ def first_call(name, backend, arguments):
 
 def cold(name, arguments):
     found = {}
-    for backend in BACKENDS:
+    for backend in backends(arguments):
         with tempfile.TemporaryDirectory() as folder:
             places = {"WEFT_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
             words = [sys.executable, __file__, "--first", f"{name},{backend}", "--threads", str(arguments.threads)]
-            words += ["--device", arguments.device, "--type", arguments.type, *(["--mode", arguments.mode] if arguments.mode else [])]
+            words += ["--device", arguments.device, "--type", arguments.type]
             done = subprocess.run(words, env={**os.environ, **places}, capture_output=True, text=True, check=True)
             found[backend] = {"seconds": json.loads(done.stdout.splitlines()[-1])}
     return found
@@ -118,7 +127,7 @@ def overhead(arguments):
         stream = None if place == "cpu" else torch.cuda.current_stream().cuda_stream
         address, sizes = [x.data_ptr()], [x.shape]
         calls = {"program": lambda: run._native.run_at(address, sizes, lambda *_: out.data_ptr(), stream, 0.0)}
-        for backend in (*BACKENDS, "eager"):
+        for backend in (*backends(arguments), "eager"):
             fast = compiled(module, backend, arguments)
             fast(x)
             calls[backend] = lambda fast=fast: fast(x)
@@ -136,7 +145,8 @@ def calls(name, arguments):
         device = "cpu" if arguments.device == "cpu" else "auto"
         alone = weft.torch.from_torch(torch.export.export(module, tuple(inputs)), device=device, threads=arguments.threads)
         runs = {"alone": lambda: alone(*inputs)}
-        for backend in (*BACKENDS, "eager"):
+        torch._dynamo.reset()
+        for backend in (*backends(arguments), "eager"):
             fast = compiled(module, backend, arguments)
             fast(*inputs)
             runs[backend] = lambda fast=fast: fast(*inputs)
@@ -154,20 +164,17 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
     parser.add_argument("--type", default="f32", choices=TYPES)
     parser.add_argument("--limit", type=float, default=500)
-    parser.add_argument("--mode", help="of inductor; on a GPU reduce-overhead unless it is given")
+    parser.add_argument("--modes", type=lambda text: text.split(","), help="of inductor")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    if arguments.device != "cpu" and arguments.mode is None:
-        arguments.mode = "reduce-overhead"
+    arguments.modes = arguments.modes or MODES["cpu" if arguments.device == "cpu" else "gpu"]
     if arguments.first:
         print(json.dumps(first_call(*arguments.first.split(","), arguments)))
         return
     begin = time.perf_counter()
     host = machine.processor() if arguments.device == "cpu" else machine.gpu()
-    of = {"threads": arguments.threads, "type": arguments.type, "load": machine.load()}
-    if arguments.mode:
-        of["mode"] = arguments.mode
+    of = {"threads": arguments.threads, "type": arguments.type, "load": machine.load(), "torch": version("torch")}
 
     def tell(what, about, found):
         values = found.pop("weft")

@@ -362,6 +362,63 @@ def tensorflow_cpu(rows, page):
     return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the peer')}.\n" + table(head, lines) + sources(rows, page)
 
 
+def newest(rows, key=lambda row: json.dumps(row["of"])):
+    """The last row of each thing."""
+    return list({key(row): row for row in sorted(rows, key=lambda row: row["date"])}.values())
+
+
+def torch_operators(rows, page):
+    rows = newest([row for row in rows if row["what"] == "OpInfo samples of torch"])
+    if not rows:
+        return "\n\nNot counted yet: `./x python tests/torch/opinfo.py --out FILE`.\n\n"
+    known = ("samples", "entries", "right", "whole", "partly", "refused", "wrong")
+    cell = lambda row, key: number(row["values"].get(key, "" if key in ("right", "whole", "partly", "refused") else 0))  # noqa: E731
+    rest = lambda row: in_words({k: v for k, v in row["values"].items() if k not in known})  # noqa: E731
+    lines = [[*(row["of"][key] for key in ("form", "type", "device", "torch")), *(cell(row, key) for key in known), rest(row)] for row in rows]
+    head = ["form", "type", "device", "torch", "samples", "entries", "right", "whole on Weft", "partly on Weft", "refused", "wrong", "others"]
+    return table(head, lines) + sources(rows, page)
+
+
+def torch_models(rows, page):
+    rows = newest([row for row in rows if row["what"] in ("models of PyTorch", "generation with PyTorch", "tests of PyTorch")])
+    if not rows:
+        return "\n\nNot counted yet: `./x python tests/torch/zoo.py --out FILE`.\n\n"
+    lines = [[row["what"], in_words(row["of"]), in_words(row["values"])] for row in rows]
+    return table(["what", "of", "result"], lines) + sources(rows, page)
+
+
+def torch_rows(rows, what, is_gpu):
+    rows = [row for row in rows if row["what"] == f"torch.compile, {what}" and ("driver" in row["machine"]) == is_gpu]
+    return sorted(newest(rows, lambda row: json.dumps([row["of"]["model"], row["of"]["threads"], row["of"]["type"]])), key=place)
+
+
+def torch_peer(row, unit="ms"):
+    """The fastest mode of inductor: its time and name."""
+    return min((peer[unit], name) for name, peer in row["peers"].items() if name.startswith("inductor"))
+
+
+def torch_speed(rows, page):
+    is_gpu = page.name == "gpu.md"
+    calls, first, cost = (torch_rows(rows, what, is_gpu) for what in ("time of a call", "first call", "cost of a call"))
+    if not calls:
+        return "\n\nNot measured yet: `./x python bench/torch_compile.py --out FILE`.\n\n"
+    ratios, lines = [], []
+    for row in calls:
+        weft, alone, (peer, mode) = row["values"]["ms"], row["peers"]["alone"]["ms"], torch_peer(row)
+        ratios.append(weft / peer)
+        lines.append([row["of"]["model"], number(weft), ratio(weft / alone), number(peer), ratio(weft / peer), mode, number(row["peers"]["eager"]["ms"])])
+    head = [f"network, {calls[0]['of']['type']}", "Weft ms", "to Weft alone", "inductor ms", "to inductor", "inductor's fastest mode", "eager ms"]
+    text = f"\n\nIn short: {in_short(ratios, 'the fastest mode of inductor')}.\n" + table(head, lines)
+    if first:
+        cells = [[row["of"]["model"], number(row["values"]["seconds"]), number(torch_peer(row, "seconds")[0])] for row in first]
+        text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s"], cells)
+    if cost:
+        row = cost[-1]
+        cells = [["microseconds", number(row["values"]["us"]), number(torch_peer(row, "us")[0]), number(row["peers"]["eager"]["us"])]]
+        text += table(["a call of a small product, less the program itself", "Weft", "inductor", "eager"], cells)
+    return text + sources([*calls, *first, *cost], page)
+
+
 def gpu_kernels(rows, page):
     """Single products and rows, beside PyTorch's."""
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
@@ -533,7 +590,8 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, gpu_kernels,
-    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed)}
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed,
+    torch_operators, torch_models, torch_speed)}
 
 
 def main():

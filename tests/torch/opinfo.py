@@ -4,24 +4,36 @@
 compared with torch within the tolerances that torch's own tests allow.
 
     ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--core | --compiled] [--jobs 16] [NAME...]
+                                     [--out FILE]
 
 A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it). With
 --core only entries count of which torch writes the first sample in core ATen, and programs are so written. With --compiled
 samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong; random ones differ from call to call in eager, too.
+--out appends a row to a file of bench/results; --limit ends the count after so many seconds, and the row says how many samples
+are left.
 """
 import argparse
 import collections
+import functools
 import io
 import json
+import logging
 import multiprocessing
 import os
+import random
 import sys
+import time
 import warnings
+from pathlib import Path
 
 os.environ.setdefault("TORCH_LOGS", "-all")
 import torch
+from torch.export import exported_program
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import machine
 
 import weft
 
@@ -40,15 +52,28 @@ class Sample(torch.nn.Module):
     def __init__(self, op, args, kwargs):
         super().__init__()
         self.op = op
-        flat, self.spec = pytree.tree_flatten((args, kwargs))
-        self.fixed = [None if isinstance(v, torch.Tensor) else v for v in flat]
-        self.is_tensor = [isinstance(v, torch.Tensor) for v in flat]
+        self.names, self.fixed = [], {}
+        given = [self.written(v) for v in args] + [f"{key}={self.written(v)}" for key, v in kwargs.items()]
+        # Written out, since torch.compile would trace the walk through the arguments of each sample.
+        code = f"lambda op, {', '.join(self.names)}: op({', '.join(given)})"
+        self.call = eval(code, self.fixed)
+
+    def written(self, value):
+        """An argument as text of Python, whose tensors are parameters."""
+        if isinstance(value, torch.Tensor):
+            self.names.append(f"t{len(self.names)}")
+            return self.names[-1]
+        if type(value) in (list, tuple):
+            inner = "".join(self.written(v) + ", " for v in value)
+            return f"[{inner}]" if type(value) is list else f"({inner})"
+        if type(value) in (bool, int, str, type(None)):
+            return repr(value)
+        name = f"k{len(self.fixed)}"
+        self.fixed[name] = value
+        return name
 
     def forward(self, *tensors):
-        rest = iter(tensors)
-        flat = [next(rest) if t else v for t, v in zip(self.is_tensor, self.fixed)]
-        args, kwargs = pytree.tree_unflatten(flat, self.spec)
-        return pytree.tree_leaves(self.op(*args, **kwargs))
+        return pytree.tree_leaves(self.call(self.op, *tensors))
 
 
 def tolerance(dtype):
@@ -57,6 +82,24 @@ def tolerance(dtype):
 
 #: Sums over many elements, and functions near their poles: what torch's own comparisons of CPU and GPU allow.
 LOOSE = (1e-4, 1e-4)
+
+
+@functools.cache
+def core_tables():
+    """Torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites that decompose as they
+    do by themselves are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
+    table = torch.export.default_decompositions().materialize()
+    composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
+    own = torch._decomp._core_aten_decompositions_post_autograd()
+    keep = exported_program._special_op_to_preserve_cia
+    return {op: call for op, call in composite.items() if op in own or call is keep}, others
+
+
+def in_core(program):
+    """run_decompositions(), in a fifth of the time."""
+    composite, others = core_tables()
+    return exported_program._decompose_exported_program(
+        program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)
 
 
 def archive(sample_input, op, decomposed=False):
@@ -68,7 +111,7 @@ def archive(sample_input, op, decomposed=False):
         wanted = model(*[t.clone() for t in tensors])
         program = torch.export.export(model, tuple(tensors), strict=False)
         if decomposed:
-            program = program.run_decompositions()
+            program = in_core(program)
     file = io.BytesIO()
     torch.export.save(program, file)
     return file.getvalue(), tensors, [v for v in pytree.tree_leaves(wanted) if v is not None]
@@ -223,7 +266,7 @@ def is_core(op, dtype):
         tensors = [v.detach() for v in pytree.tree_leaves(args) if isinstance(v, torch.Tensor)]
         try:
             with torch.no_grad():
-                program = torch.export.export(model, tuple(tensors), strict=False).run_decompositions()
+                program = in_core(torch.export.export(model, tuple(tensors), strict=False))
         except Exception:  # torch.export refuses in many ways
             return False
         calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
@@ -287,6 +330,19 @@ def judged(task):
 def prepare():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    logging.getLogger("weft.torch").setLevel(logging.ERROR)
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # times each new graph's guards with flushed caches, for a log
+
+
+def results(found, end):
+    """What comes until the time `end`."""
+    while (left := end - time.monotonic()) > 0:
+        try:
+            yield found.next(min(left, 1e6))
+        except StopIteration:
+            return
+        except multiprocessing.TimeoutError:
+            return
 
 
 def main():
@@ -301,21 +357,30 @@ def main():
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--part", default="0/1", help="this part of the entries: 1/4")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--out", help="a file of bench/results")
     args = parser.parse_args()
     part, parts = map(int, args.part.split("/"))
-    counts, reasons = collections.Counter(), collections.defaultdict(list)
+    counts, reasons, end = collections.Counter(), collections.defaultdict(list), time.monotonic() + args.limit
     with multiprocessing.get_context("spawn").Pool(args.jobs, prepare) as pool:
         chosen = range(len(entries(args.names)))[part::parts]
         sizes = pool.map(number_of_samples, [(i, args) for i in chosen], chunksize=4)
         tasks = [(i, start, args) for i, size in zip(chosen, sizes) for start in range(0, size, PIECE)]
-        for found in pool.imap_unordered(judged, tasks):
+        random.Random(0).shuffle(tasks)  # so that a part of them stands for all
+        for found in results(pool.imap_unordered(judged, tasks), end):
             for outcome, *what in found:
                 counts[outcome] += 1
                 reasons[outcome].append(what)
                 if outcome == "wrong":
                     print(f"WRONG {what[0]} sample {what[1]}: {what[2]}", flush=True)
-    summary = {"samples": sum(counts.values()), "entries": sum(size > 0 for size in sizes), **counts}
+    total = sum(sizes)
+    summary = {"samples": total, "entries": sum(size > 0 for size in sizes), **counts}
+    if left := total - sum(counts.values()):
+        summary["not judged"] = left
     print(json.dumps(summary))
+    form = "torch.compile" if args.compiled else "core ATen" if args.core else "decomposed" if args.decomposed else "as exported"
+    of = {"form": form, "type": args.dtype, "device": args.device, "torch": torch.__version__}
+    machine.keep(machine.result("OpInfo samples of torch", of, summary), args.out)
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)

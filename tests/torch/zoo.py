@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of timm and transformers with random weights on Weft, beside torch in eager.
 
-    ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--json FILE] [NAME...]
+    ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--json FILE] [--out FILE] [NAME...]
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
 with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
 greatest element of eager's answer. The command line, which has no torch in its process, gives the same bits. torch.compile
-compiles one graph for all batches from 2 to 8, with no node in eager.
+compiles one graph for all batches from 2 to 8, with no node in eager. On a GPU it takes tensors that are there. --out appends a row
+for timm and one for transformers to a file of bench/results; no model begins after --limit seconds.
 """
 import argparse
 import io
@@ -23,6 +24,8 @@ from pathlib import Path
 
 os.environ.setdefault("TORCH_LOGS", "-all")
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+import machine
 import numpy as np
 import torch
 import vision
@@ -107,8 +110,9 @@ def command_line(file, run, inputs, device):
 
 
 def checked(name, device="cpu", with_compile=True):
-    """{"name", "archive": "right" | why, "command": ..., "compile": ..., "apart", "seconds"}"""
-    begin, found = time.time(), {"name": name}
+    """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
+    those of torch.compile, "apart", "seconds"}"""
+    begin, found, answers = time.time(), {"name": name}, []
     try:
         model, inputs, shapes, sizes = loaded(name)
         spread(model)
@@ -125,7 +129,8 @@ def checked(name, device="cpu", with_compile=True):
             x = inputs(batch, length)
             with torch.no_grad():
                 got = run(*x)
-                worst = max(worst, apart(got[0] if isinstance(got, tuple) else got, model(*x)))
+                answers.append((x, torch.as_tensor(got[0] if isinstance(got, tuple) else got)))
+                worst = max(worst, apart(answers[-1][1], model(*x)))
         found["apart"] = worst
         found["archive"] = "right" if worst <= RELATIVE else f"apart by {worst:.2g}"
         found["command"] = command_line(file.getvalue(), run, inputs(*sizes[1]), device) or "right"
@@ -133,26 +138,34 @@ def checked(name, device="cpu", with_compile=True):
     except weft.Error as error:
         found["archive"] = str(error)[:400]
     if with_compile:
-        found["compile"] = through_compile(model, inputs, sizes[1:], device)
+        found |= through_compile(model, inputs, sizes, device, answers[1:])
     return {**found, "seconds": round(time.time() - begin, 1)}
 
 
-def through_compile(model, inputs, sizes, device):
+def through_compile(model, inputs, sizes, device, answers):
+    """"compile" and "bits" of checked(); batch 1, which torch always compiles apart, is left out."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
+    place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     fast = torch.compile(model, backend="weft", dynamic=True, options={"device": device, "threads": 1})
     try:
         with torch.no_grad():
-            worst = 0.0
-            for batch, length in [(2, sizes[0][1]), *sizes]:
-                x = inputs(batch, length)
-                worst = max(worst, apart(fast(*x), model(*x)))
+            sample = [inputs(2, sizes[0][1]), *[x for x, _ in answers], *([] if answers else [inputs(*size) for size in sizes[1:]])]
+            wanted = [model(*x) for x in sample]
+            model.to(place)
+            got = [fast(*[v.to(place) for v in x]).cpu() for x in sample]
     except Exception as error:
-        return f"{type(error).__name__}: {error}"[:300]
+        return {"compile": f"{type(error).__name__}: {error}"[:300]}
+    finally:
+        model.to("cpu")
+    worst = max(map(apart, got, wanted))
+    other = max((apart(a, b) for a, (_, b) in zip(got[1:], answers)), default=None)
+    bits = {} if other is None else {"bits": other or "equal"}
     left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
     if worst > RELATIVE or left:
-        return left[0] if left else f"apart by {worst:.2g}"
-    return "right" if len(weft.torch.placements) == 1 else f"right, {len(weft.torch.placements)} graphs"
+        return {"compile": left[0] if left else f"apart by {worst:.2g}", **bits}
+    graphs = len(weft.torch.placements)
+    return {"compile": "right" if graphs == 1 else f"right, {graphs} graphs", **bits}
 
 
 def prepare():
@@ -168,26 +181,53 @@ def judged(task):
         return {"name": task[0], "archive": f"{type(error).__name__}: {error}"[:300]}
 
 
+def summary(rows):
+    found = {"models": len(rows)}
+    for what, column in (("archive_right", "archive"), ("command_equal_bits", "command"), ("torch_compile_right", "compile")):
+        found[what] = sum(str(row.get(column, "")).startswith("right") for row in rows)
+    found["torch_compile_one_graph"] = sum(row.get("compile") == "right" for row in rows)
+    found["torch_compile_equal_bits"] = sum(row.get("bits") == "equal" for row in rows)
+    found["worst_apart"] = max((row["apart"] for row in rows if "apart" in row), default=0.0)
+    return found
+
+
+def results(pool, tasks, limit):
+    """A row for each model that is done within `limit` seconds."""
+    end, found = time.monotonic() + limit, pool.imap_unordered(judged, tasks)
+    while (left := end - time.monotonic()) > 0:
+        try:
+            yield found.next(min(left, 1e6))
+        except (StopIteration, multiprocessing.TimeoutError):
+            return
+
+
 def main():
+    import transformers
+
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--no-compile", action="store_true", help="archives only")
+    parser.add_argument("--only", default="", help="timm or transformers")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--json", help="a row for each model")
+    parser.add_argument("--out", help="a file of bench/results")
     args = parser.parse_args()
-    rows = []
+    rows, chosen = [], [name for name in names(args.names) if name.startswith(args.only)]
     with multiprocessing.get_context("spawn").Pool(args.jobs, prepare, maxtasksperchild=4) as pool:
-        for row in pool.imap_unordered(judged, [(name, args.device, not args.no_compile) for name in names(args.names)]):
+        for row in results(pool, [(name, args.device, not args.no_compile) for name in chosen], args.limit):
             rows.append(row)
             print(json.dumps(row), flush=True)
             if args.json:
                 Path(args.json).write_text("\n".join(map(json.dumps, rows)))
-    summary = {"models": len(rows)}
-    for what in ("archive", "command", "compile"):
-        summary[what] = sum(str(row.get(what, "")).startswith("right") for row in rows)
-    print(json.dumps(summary))
-    return 1 if summary["archive"] < len(rows) else 0
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    for kind in ("timm", "transformers"):
+        of_kind = [row for row in rows if row["name"].startswith(kind)]
+        if of_kind:
+            counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, **versions}, counts), args.out)
+    return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import json
@@ -334,6 +335,62 @@ class _Spelt(fx.Interpreter):
         return math_attention(*args, **kwargs)
 
 
+def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
+              proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True,
+              mask_type: int | None = None) -> tuple[Any, Any]:  # fmt: skip
+    """_native_multi_head_attention, to which nn.MultiheadAttention takes a short way in inference."""
+    linear, inputs = torch.nn.functional.linear, (query, key, value)
+    triples = zip(inputs, qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    q, k, v = (linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2) for x, w, b in triples)
+    scores = (q * (embed_dim // num_head) ** -0.5) @ k.transpose(-2, -1)
+    if mask is not None:
+        mask = mask.bool()
+        mask = mask[:, None, None] if mask_type == 1 else mask  # 1: of keys in each row of the batch; 0: of queries and keys
+        scores = scores.masked_fill(mask, float("-inf"))
+    weights = scores.softmax(-1)
+    y = linear((weights @ v).transpose(1, 2).flatten(2), proj_weight, proj_bias)
+    if not need_weights:
+        return y, weights.new_empty(0)
+    return y, weights.mean(1) if average_attn_weights else weights
+
+
+def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any,
+             use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
+             norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
+             mask_type: int | None = None) -> Any:  # fmt: skip
+    """_transformer_encoder_layer_fwd, to which nn.TransformerEncoderLayer takes a short way in inference."""
+    functions = torch.nn.functional
+
+    def attended(x: Any) -> Any:
+        return _attended(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type)[0]
+
+    def fed(x: Any) -> Any:
+        hidden = functions.linear(x, ffn_weight_1, ffn_bias_1)
+        return functions.linear(functions.gelu(hidden) if use_gelu else hidden.relu(), ffn_weight_2, ffn_bias_2)
+
+    def first(x: Any) -> Any:
+        return functions.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def second(x: Any) -> Any:
+        return functions.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attended(first(src))
+        return x + fed(second(x))
+    x = first(src + attended(src))
+    return second(x + fed(x))
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Those of torch, which takes half a second to gather them, and those that it lacks."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    aten = torch.ops.aten
+    own = {aten._native_multi_head_attention.default: _attended, aten._transformer_encoder_layer_fwd.default: _encoded}
+    return {**decomposition_table, **core_aten_decompositions(), **own}
+
+
 class _Graph:
     """One graph of torch.compile: whole on weft, or in its longest parts."""
 
@@ -349,9 +406,7 @@ class _Graph:
 
     def decompose(self, refused: dict[str, str]) -> bool:
         """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
-        from torch._decomp import core_aten_decompositions, decomposition_table
-
-        known = {**decomposition_table, **core_aten_decompositions()}
+        known = _decompositions()
         table = {node.target: known[node.target] for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         if not table:
             return False

@@ -536,7 +536,7 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
       c.unsupported(
           cat("writes to what ", describe(*entry.node), " made, and its strides decide whether it is a view"));
     Call view(*this, *scope_->module, *entry.node);
-    whole = written_through(view, c.expr(entry.base->binding.tensor), c.expr(value));
+    whole = written_through(view, c.expr(entry.base->binding.tensor), c.expr(value), entry.result);
   }
   write(c, *entry.base, whole);
   Entry* root = entry.base;
@@ -644,7 +644,7 @@ std::vector<Result> Importer::results() {
   for (const Value& parameter : program_->main().parameters())
     result_names_.insert(parameter.def->as<Parameter>()->parameter);
   auto add = [&](const Argument& argument, std::string name) {
-    if (argument.is_none()) return;
+    if (argument.is_none() || argument.kind == Argument::Kind::text) return;  // the same at each run
     try {
       results.push_back({result_name(std::move(name)), output_value(argument)});
     } catch (const Error&) {

@@ -99,7 +99,7 @@ const Operator* find_operator(std::string_view name);
 /// How a result of a node shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };
 Sharing sharing_of(const Call& c);
-/// The base with `value` written to the part of it that the view shows; E122 where that is not known.
-Expr written_through(Call& view, Expr base, Expr value);
+/// The base with `value` written to the part of it that result `result` of the view shows; E122 where that is not known.
+Expr written_through(Call& view, Expr base, Expr value, size_t result);
 
 }  // namespace weft::torch

@@ -2,7 +2,6 @@
 // Complex numbers and Fourier transforms.
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "frontends/common/complex.h"
 #include "frontends/common/views.h"
@@ -66,6 +65,10 @@ Values angle(Call& c) {
 Values conjugate(Call& c) {
   Complex z = self_of(c);
   return one_complex({z.re, -z.im});
+}
+Values adjoint(Call& c) {
+  Complex z = self_of(c);
+  return one_complex({swap_last(z.re), -swap_last(z.im)});
 }
 Values exponential(Call& c) {
   Complex z = self_of(c);
@@ -243,6 +246,9 @@ constexpr Operator rows[] = {
     {"aten.mm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
     {"aten.bmm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
     {"aten.matmul.default", [](Call& c) { return matrix_product(c, "other"); }},
+    {"aten.mH.default", adjoint},
+    {"aten.matrix_H.default", adjoint},
+    {"aten.adjoint.default", adjoint},
     {"aten._to_copy.default", converted},
     {"aten.to.dtype", converted},
     WEFT_FOURIER("fft_fft", Way::forward, Form::complex, {-1}),
@@ -282,65 +288,16 @@ const Operator* find_complex_operator(std::string_view name) {
 }
 
 bool goes_by_parts(std::string_view name) {
-  static const std::set<std::string_view> names = {"alias",
-                                                   "cat",
-                                                   "chunk",
-                                                   "clone",
-                                                   "concat",
-                                                   "contiguous",
-                                                   "cumsum",
-                                                   "detach",
-                                                   "diagonal",
-                                                   "empty",
-                                                   "empty_like",
-                                                   "expand",
-                                                   "expand_as",
-                                                   "fft_fftshift",
-                                                   "fft_ifftshift",
-                                                   "flatten",
-                                                   "flip",
-                                                   "gather",
-                                                   "index",
-                                                   "index_select",
-                                                   "lift_fresh_copy",
-                                                   "mT",
-                                                   "mean",
-                                                   "movedim",
-                                                   "narrow",
-                                                   "neg",
-                                                   "new_zeros",
-                                                   "permute",
-                                                   "ravel",
-                                                   "repeat",
-                                                   "reshape",
-                                                   "resolve_conj",
-                                                   "resolve_neg",
-                                                   "roll",
-                                                   "select",
-                                                   "slice",
-                                                   "split",
-                                                   "split_with_sizes",
-                                                   "squeeze",
-                                                   "stack",
-                                                   "sum",
-                                                   "swapaxes",
-                                                   "t",
-                                                   "transpose",
-                                                   "sym_size",
-                                                   "tril",
-                                                   "triu",
-                                                   "unbind",
-                                                   "unflatten",
-                                                   "unsqueeze",
-                                                   "view",
-                                                   "_unsafe_view",
-                                                   "where",
-                                                   "zeros",
-                                                   "zeros_like"};
+  constexpr std::string_view names =
+      " alias cat chunk clone concat contiguous cumsum detach diagonal empty empty_like expand expand_as"
+      " fft_fftshift fft_ifftshift flatten flip gather index index_select lift_fresh_copy mT mean movedim"
+      " narrow neg new_zeros permute ravel repeat reshape resolve_conj resolve_neg roll select slice split"
+      " split_with_sizes squeeze stack sum swapaxes t transpose sym_size tril triu unbind unflatten"
+      " unsqueeze view _unsafe_view where zeros zeros_like ";
   constexpr std::string_view prefix = "aten.";
   if (!name.starts_with(prefix)) return false;
   name.remove_prefix(prefix.size());
-  return names.contains(name.substr(0, name.find('.')));
+  return names.find(cat(" ", name.substr(0, name.find('.')), " ")) != names.npos;
 }
 
 }  // namespace weft::torch

@@ -520,6 +520,7 @@ constexpr Operator rows[] = {
     {"aten.im2col.default", image_to_columns},
     {"aten.mH.default", last_two_swapped},
     {"aten.matrix_H.default", last_two_swapped},
+    {"aten.adjoint.default", last_two_swapped},
     // The identity for real numbers.
     {"aten.real.default", same_of_real},
     {"aten.conj.default", same_of_real},

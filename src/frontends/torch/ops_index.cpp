@@ -230,9 +230,9 @@ Values nonzero(Call& c) {
 
 /// One vector of places for each axis.
 Values nonzero_vectors(Call& c) {
-  Expr places = frontend::nonzero(c.tensor("self"));
+  Expr x = c.tensor(c.has("condition") ? "condition" : "self"), places = frontend::nonzero(x);
   Values vectors;
-  for (int64_t a = 0; a < std::max<int64_t>(c.tensor("self").rank(), 1); ++a)
+  for (int64_t a = 0; a < std::max<int64_t>(x.rank(), 1); ++a)
     vectors.push_back(reshape(slice(places, 0, a, 1), {places.dims()[1]}));
   return vectors;
 }
@@ -269,12 +269,16 @@ Values embedding_bag(Call& c) {
   auto weights = c.optional("per_sample_weights");
   Dim bags = starts.dims()[0] - Dim(c.flag("include_last_offset") ? 1 : 0), count = index.dims()[0];
   Expr place = reshape(iota(c, count), {count, 1});
-  starts = slice(convert(starts, DType::i64), 0, 0, bags);
+  starts = convert(starts, DType::i64);
+  std::optional<Expr> is_in;  // what comes after the last offset is in no bag
+  if (c.flag("include_last_offset")) is_in = place < reshape(slice(starts, 0, bags, 1), {1, 1});
+  starts = slice(starts, 0, 0, bags);
   Expr bag = reduce(ReduceFn::sum, convert(starts <= place, DType::i64), {1}, false) - 1;
   bool is_named = c.has("padding_idx") && (padding >= 0 || c.node().target == "aten.embedding_bag.padding_idx");
   Dim padded = padding < 0 ? w.dims()[0] + Dim(padding) : Dim(padding);
   Expr counts = frontend::full(c, w.dtype(), {count, 1}, 1);
   if (is_named) counts = convert(!equal(reshape(index, {count, 1}), frontend::scalar(c, padded)), w.dtype());
+  if (is_in) counts = select(*is_in, counts, 0);
   Expr rows = frontend::gather(w, index);
   if (weights) rows = rows * reshape(*weights, {count, 1});
   auto added = [&](Expr x, double start, ScatterFn fn) {
@@ -355,6 +359,7 @@ constexpr Operator rows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.argwhere.default", nonzero},
     {"aten.nonzero_numpy.default", nonzero_vectors},
+    {"aten.where.default", nonzero_vectors},
     {"aten.index_reduce.default", reduce_slices},
     {"aten.grid_sampler_3d.default", grid_sample},
     {"aten.grid_sampler_2d.default", grid_sample},
@@ -364,6 +369,7 @@ constexpr Operator rows[] = {
     {"aten._grouped_mm.default", [](Call& c) { return grouped_product(c, "self", "mat2"); }},
     {"aten.embedding_bag.padding_idx", embedding_bag},
     {"aten._embedding_bag_forward_only.default", embedding_bag},
+    {"aten._embedding_bag.default", embedding_bag},
     {"aten.embedding_bag.default", embedding_bag},
     {"aten._unsafe_index_put.default", index_put},
 };

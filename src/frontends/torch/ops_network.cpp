@@ -491,6 +491,7 @@ constexpr Operator rows[] = {
     {"aten.matmul.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten.mv.default", [](Call& c) { return matrix_product(c, "vec"); }},
     {"aten.dot.default", [](Call& c) { return matrix_product(c, "tensor"); }},
+    {"aten.vdot.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten.__matmul__.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten.linear.default", linear},
     {"aten.addmm.default", [](Call& c) { return add_product(c, "mat1", "mat2"); }},

@@ -591,7 +591,7 @@ constexpr Operator rows[] = {
 };
 
 /// How views write back to their base.
-enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute, diagonal };
+enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute, diagonal, parts, rows };
 struct ViewForm {
   std::string_view name;  ///< without the overload
   Back back;
@@ -629,10 +629,10 @@ constexpr ViewForm views[] = {
     {"slice", Back::slice},
     {"select", Back::row},
     {"narrow", Back::narrow},
-    {"split", Back::none},
-    {"split_with_sizes", Back::none},
-    {"chunk", Back::none},
-    {"unbind", Back::none},
+    {"split", Back::parts},
+    {"split_with_sizes", Back::parts},
+    {"chunk", Back::parts},
+    {"unbind", Back::rows},
     {"unfold", Back::none},
     {"diagonal", Back::diagonal},
     {"linalg_diagonal", Back::none},
@@ -684,7 +684,19 @@ Sharing sharing_of(const Call& c) {
   return form->by_strides && !c.importer().is_row_major(c, "self") ? Sharing::perhaps : Sharing::view;
 }
 
-Expr written_through(Call& view, Expr base, Expr value) {
+/// One of several results is written: the base from all of them.
+Expr part_replaced(Call& view, Expr base, Expr value, size_t result, bool is_row) {
+  Values all = find_operator(view.node().target)->translate(view);
+  all.at(result) = value.value;
+  int64_t axis = view.axis_of("dim", base.rank(), 0);
+  Dims row = base.dims();
+  row[static_cast<size_t>(axis)] = 1;
+  if (is_row)
+    for (Value& part : all) part = reshape(view.expr(part), row).value;
+  return view.expr(frontend::concat(view, all, axis));
+}
+
+Expr written_through(Call& view, Expr base, Expr value, size_t result) {
   const ViewForm* form = view_form(view.node());
   Back back = form ? form->back : is_conversion(view.node()) ? Back::same : Back::none;
   if (back == Back::same) return value;
@@ -698,6 +710,7 @@ Expr written_through(Call& view, Expr base, Expr value) {
   }
   if (back == Back::narrow) return frontend::replaced(base, narrowed(view, base), value);
   if (back == Back::diagonal) return diagonal_replaced(view, base, value);
+  if (back == Back::parts || back == Back::rows) return part_replaced(view, base, value, result, back == Back::rows);
   if (back == Back::again && value.rank() < 2) return value;
   std::string_view target = view.node().target;
   if (back == Back::again && (target.ends_with(".t.default") || target.ends_with("numpy_T.default")))
