@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a model on several devices behind the queue of `weft serve`: rows a second, beside one copy.
+
+  python bench/replicas.py --devices gpu:0 --devices gpu:0,gpu:1 [--models resnet50,bert_base] [--rows 8] [--out results.jsonl]
+  python bench/replicas.py --devices cpu --models bert_base --rows 1 --seconds 1        # a rehearsal on the processor
+
+The first list is what the others are compared with. Requests come from memory of the host, as from clients, and join into
+runs of up to --most rows. Several requests for each device are always on their way. Lists take turns (--rounds), and the median
+counts. Needs the packages weft, onnx and numpy.
+"""
+
+import argparse
+import select
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import gpu
+import machine
+import numpy as np
+import weft
+from weft import _weft
+from weft.serve._tensors import tensor_from_array
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
+import fill  # noqa: E402
+
+LIMIT = 3e-2  # of the norm, between answers of f16 in runs of different sizes
+
+
+class Copies:
+    def __init__(self, path, devices, precision, most):
+        self.devices = devices
+        self.models = [weft.compile(path, device=device, precision=precision) for device in devices]
+        # Two threads for each device: one prepares and reads back while the other computes.
+        natives = [model._native for model in self.models for _ in range(2)]
+        self.queue = _weft.Queue(natives, most, 0.002, 4096)
+
+    def answers(self, inputs, count):
+        """First outputs of `count` equal requests that run at once."""
+        for _ in range(count):
+            self.queue.submit(inputs, 0.0)
+        return [values[0] for values in self._take(count)]
+
+    def requests_a_second(self, inputs, seconds, in_flight):
+        for _ in range(in_flight):
+            self.queue.submit(inputs, 0.0)
+        start = time.perf_counter()
+        done = 0
+        while time.perf_counter() - start < seconds:
+            found = len(self._take(1))
+            done += found
+            for _ in range(found):
+                self.queue.submit(inputs, 0.0)
+        rate = done / (time.perf_counter() - start)
+        self._take(in_flight)
+        return rate
+
+    def _take(self, least):
+        """Waits for at least so many answers."""
+        found = []
+        while len(found) < least:
+            select.select([self.queue.fileno()], [], [], 30)
+            for _, values, error in self.queue.take():
+                if error is not None:
+                    raise error
+                found.append(values)
+        return found
+
+
+def measure(name, lists, arguments):
+    sizes = {key: arguments.rows if key == "batch" else size for key, size in fill.cases(name)[0].items()}
+    feeds = fill.feeds(name, sizes)
+    copies = [Copies(fill.cached(name), devices, arguments.precision, arguments.most) for devices in lists]
+    inputs = []
+    for port in copies[0].models[0].inputs:
+        array = np.ascontiguousarray(feeds[port.name])
+        inputs.append(tensor_from_array(port.dtype, list(array.shape), array))
+    wanted = np.asarray(copies[0].answers(inputs, 1)[0])
+    errors = [max(gpu.distance(answer, wanted) for answer in c.answers(inputs, 8 * len(c.devices))) for c in copies]
+    rates = [[] for _ in copies]
+    for _ in range(arguments.rounds):
+        for c, found in zip(copies, rates, strict=True):
+            in_flight = max(4, 4 * arguments.most // arguments.rows) * len(c.devices)
+            found.append(arguments.rows * c.requests_a_second(inputs, arguments.seconds, in_flight))
+    one = statistics.median(rates[0])
+    is_right = True
+    for c, error, found in zip(copies, errors, rates, strict=True):
+        rate = statistics.median(found)
+        of = {"network": name, "sizes": sizes, "precision": arguments.precision, "devices": ",".join(c.devices)}
+        row = {"rows_a_second": rate, "gain": rate / one, "of_linear": rate / one * len(lists[0]) / len(c.devices), "error": error}
+        is_right &= error < LIMIT
+        print(of, machine.rounded(row), flush=True)
+        on = None if c.devices[0].startswith("cpu") else machine.gpu()
+        machine.tell(machine.result("replicas behind one queue", of, row, machine=on), arguments.out)
+    return is_right
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", action="append", required=True, metavar="LIST")
+    parser.add_argument("--models", default="resnet50,bert_base")
+    parser.add_argument("--precision", default="f16")
+    parser.add_argument("--rows", type=int, default=8, help="of a request")
+    parser.add_argument("--most", type=int, default=32, help="rows of a run")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    lists = [words.split(",") for words in arguments.devices]
+    raise SystemExit(not all([measure(name, lists, arguments) for name in arguments.models.split(",")]))
+
+
+if __name__ == "__main__":
+    main()
